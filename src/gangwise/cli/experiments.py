@@ -459,7 +459,7 @@ def _print_tuning(tuning: Tuning) -> None:
 def report_command(
     folder: Path,
     out: Path | None = None,
-    wanted: Literal["html", "csv", "markdown", "latex", "svg", "pdf", "png"] = "html",
+    wanted: Literal["html", "csv", "svg", "pdf", "png"] = "html",
     columns: int = 1,
     opened: bool = False,
 ) -> None:

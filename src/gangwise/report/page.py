@@ -32,7 +32,7 @@ from gangwise.core.registry import Kind, entries
 from gangwise.jobs.scheduler import parts
 from gangwise.report import plotting
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED, Looks, Panel, Style, image, points
-from gangwise.report.tables import Sheet, csv_text, latex_text, markdown_text, pieces
+from gangwise.report.tables import Sheet, csv_text, pieces
 from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text, number
 from gangwise.study.store import read_provenance, versions
 
@@ -194,9 +194,7 @@ def all_parts(parts: Sequence[Part]) -> Iterator[Part]:
             yield from all_parts(part.parts)
 
 
-Format = Literal["csv", "markdown", "latex", "svg", "pdf", "png"]
-TABLES = {"csv": csv_text, "markdown": markdown_text, "latex": latex_text}
-ENDINGS = {"markdown": "md", "latex": "tex"}
+Format = Literal["csv", "svg", "pdf", "png"]
 
 
 def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
@@ -204,16 +202,16 @@ def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for chapter in page.chapters:
         for part in all_parts(chapter.parts):
-            if isinstance(part, Sheet) and wanted in TABLES:
-                content = TABLES[wanted](part).encode()
-            elif isinstance(part, Dots | Chart | Plot) and wanted in ("svg", "pdf", "png"):
+            if isinstance(part, Sheet) and wanted == "csv":
+                content = csv_text(part).encode()
+            elif isinstance(part, Dots | Chart | Plot) and wanted != "csv":
                 content = image(_figure(part, width), wanted)
             else:
                 continue
             named = f"{chapter.name} {part.title}".lower()
             stem = re.sub(r"[^a-z0-9]+", "-", named).strip("-")[:80]
             same = sum(re.fullmatch(rf"{stem}(-\d+)?\..*", name) is not None for name in found)
-            found[f"{stem}{f'-{same + 1}' if same else ''}.{ENDINGS.get(wanted, wanted)}"] = content
+            found[f"{stem}{f'-{same + 1}' if same else ''}.{wanted}"] = content
     return found
 
 

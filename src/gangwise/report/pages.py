@@ -98,7 +98,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
 def write_files(
     folder: Path | str, wanted: Format, out: Path | str, width: float = COLUMN_WIDTH
 ) -> list[Path]:
-    """Write the tables of a page as CSV, Markdown or LaTeX, or its figures as SVG, PDF or PNG.
+    """Write the tables of a page as CSV, or its figures as SVG, PDF or PNG.
 
     Into the folder ``out``; figures are ``width`` inches wide, by default as a column of a paper.
     StoreError when the folder holds no results, or a file cannot be written.

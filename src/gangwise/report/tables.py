@@ -1,4 +1,4 @@
-"""Tables, prepared once and shown in the terminal, on a page, or written as CSV and LaTeX.
+"""Tables, prepared once and shown in the terminal, on a page, or written as CSV.
 
 A :class:`Sheet` holds finished texts. :func:`rich_tables` lays sheets out for the terminal; the
 template ``parts.html`` does it for pages.
@@ -48,10 +48,6 @@ class Sheet:
 
     def words(self, column: int) -> bool:
         return bool(self.rows) and all(cells[column].words for _, cells in self.rows)
-
-    def texts(self) -> list[list[str]]:
-        head = [self.first, *(heading.replace("\n", " ") for heading in self.columns)]
-        return [head, *([name, *(cell.text for cell in cells)] for name, cells in self.rows)]
 
 
 def columns_sheet(
@@ -188,9 +184,11 @@ def csv_text(sheet: Sheet) -> str:
     half = [any(cells[i].half is not None for _, cells in sheet.rows) for i in columns]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    first, *names = sheet.texts()[0]
-    headings = [[name, f"{name} ±"] if wide else [name] for name, wide in zip(names, half)]
-    table.writerow([first, *(each for pair in headings for each in pair)])
+    headings = [sheet.first]
+    for heading, wide in zip(sheet.columns, half):
+        name = heading.replace("\n", " ")
+        headings += [name, f"{name} ±"] if wide else [name]
+    table.writerow(headings)
     for name, cells in sheet.rows:
         row: list[str | float | None] = [name]
         for i, cell in enumerate(cells):
@@ -198,58 +196,3 @@ def csv_text(sheet: Sheet) -> str:
             row += [cell.half] if half[i] else []
         table.writerow(row)
     return out.getvalue()
-
-
-def latex_text(sheet: Sheet) -> str:
-    r"""A table as LaTeX for the package booktabs, with its title and captions as comments.
-
-    >>> cells = tuple(estimate_cells([Estimate(2.04, 1.54, 2.54)]))
-    >>> print(latex_text(Sheet("t", ("% over\na",), (("b_1", cells),))), end="")
-    % t
-    \begin{tabular}{lr}
-    \toprule
-    policy & \% over a \\
-    \midrule
-    b\_1 & $2.0 \pm 0.5$ \\
-    \bottomrule
-    \end{tabular}
-    """
-    sides = "".join("l" if sheet.words(i) else "r" for i in range(len(sheet.columns)))
-    lines = [f"% {' '.join(text.split())}" for text in (sheet.title, *sheet.captions)]
-    lines += [rf"\begin{{tabular}}{{l{sides}}}", r"\toprule"]
-    head, *rows = (" & ".join(map(_latex, line)) + r" \\" for line in sheet.texts())
-    lines += [head, r"\midrule", *rows]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def markdown_text(sheet: Sheet) -> str:
-    r"""A table as Markdown, with its title above and its captions below.
-
-    >>> cells = tuple(estimate_cells([Estimate(2.04, 1.54, 2.54)]))
-    >>> print(markdown_text(Sheet("t", ("reward",), (("a|b", cells),))), end="")
-    **t**
-    <BLANKLINE>
-    | policy | reward |
-    |---|---:|
-    | a\|b | 2.0 ± 0.5 |
-    """
-    cells = ([each.replace("|", r"\|") for each in line] for line in sheet.texts())
-    rows = [f"| {' | '.join(line)} |" for line in cells]
-    sides = ("---|" if sheet.words(i) else "---:|" for i in range(len(sheet.columns)))
-    rows.insert(1, f"|---|{''.join(sides)}")
-    below = [line for caption in sheet.captions for line in ("", caption)]
-    return "\n".join([f"**{sheet.title}**", "", *rows, *below, ""])
-
-
-def _latex(text: str) -> str:
-    if re.fullmatch(r"[−+]?[\d,.]+( ± <?[\d,.]+)?", text):
-        return f"${text.replace('−', '-').replace('±', chr(92) + 'pm').replace(',', '{,}')}$"
-    safe = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
-    for sign, written in _SIGNS.items():
-        safe = safe.replace(sign, written)
-    return safe
-
-
-_SIGNS = {"±": r"$\pm$", "−": "$-$", "–": "--", "µ": r"\textmu ", "√": r"$\surd$", "÷": r"$\div$"}
-_SIGNS |= {"~": r"\textasciitilde ", "^": r"\textasciicircum ", "<": "$<$", ">": "$>$"}
-_SIGNS |= {"…": r"\dots "}

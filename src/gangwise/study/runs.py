@@ -45,16 +45,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 import gangwise
+from gangwise.core import contracts
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.contracts import (
-    Comparator,
-    Instance,
-    Policy,
-    Scenario,
-    clone,
-    configuration,
-    evenly_spaced,
-)
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import read_whole
 from gangwise.core.identity import PATHS, identify, key_of, plain
@@ -121,9 +113,9 @@ class ScenarioSource(ABC):
     name: str
 
     @abstractmethod
-    def scenario(self) -> Scenario: ...
+    def scenario(self) -> contracts.Scenario: ...
 
-    def instance(self, seed: int) -> Instance:
+    def instance(self, seed: int) -> contracts.Instance:
         """The instance of a seed; each process keeps the last one."""
         return _instance(self, seed)
 
@@ -150,7 +142,7 @@ class NamedSource(ScenarioSource):
         except TypeError as error:
             raise ScenarioError(f"settings of {name}: {error}; use numbers, text, lists") from error
 
-    def scenario(self) -> Scenario:
+    def scenario(self) -> contracts.Scenario:
         """The scenario; each process keeps the last few, so that traces are read once."""
         return _scenario(self)
 
@@ -173,13 +165,13 @@ class NamedSource(ScenarioSource):
 
 @dataclass(frozen=True, eq=False)
 class GivenSource(ScenarioSource):
-    given: Scenario
+    given: contracts.Scenario
 
     @property
     def name(self) -> str:  # type: ignore[override]  # read-only
         return self.given.name
 
-    def scenario(self) -> Scenario:
+    def scenario(self) -> contracts.Scenario:
         return self.given
 
     def changed(self, settings: Mapping[str, Any]) -> GivenSource:
@@ -275,27 +267,27 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
 
 
 @lru_cache(maxsize=16)
-def _scenario(source: NamedSource) -> Scenario:
+def _scenario(source: NamedSource) -> contracts.Scenario:
     if changes := json.loads(source.changes):
         base: Any = _scenario(replace(source, changes="{}"))
-        changed: Scenario = base.changed(**changes)
+        changed: contracts.Scenario = base.changed(**changes)
         return changed
     settings = json.loads(source.settings)
     if source.trace:
         from gangwise.papers.slots.opening import open_trace
 
-        traced: Scenario = open_trace(source.name, **settings)
+        traced: contracts.Scenario = open_trace(source.name, **settings)
         return traced
     if _is_file(source.name):
         from gangwise.papers.scenarios.files import read_scenario
 
         return read_scenario(source.name, settings)
-    scenario: Scenario = create("scenario", source.name, **settings)
+    scenario: contracts.Scenario = create("scenario", source.name, **settings)
     return scenario
 
 
 @lru_cache(maxsize=1)
-def _instance(source: ScenarioSource, seed: int) -> Instance:
+def _instance(source: ScenarioSource, seed: int) -> contracts.Instance:
     return source.scenario().instance(seed)
 
 
@@ -314,7 +306,7 @@ class RunSpec:
     optimum_slots: int | None = 200
     points: int = 150
     label: str = ""
-    policy: Policy[Any, Any, Any] | None = None
+    policy: contracts.Policy[Any, Any, Any] | None = None
     every_slot: bool = False
 
     def identity(self) -> dict[str, Any]:
@@ -337,7 +329,7 @@ class RunSpec:
                 )
             what = {
                 "policy": identify(type(self.policy), deciders(scenario)),
-                "configuration": plain(configuration(self.policy)),
+                "configuration": plain(contracts.configuration(self.policy)),
             }
         if self.every_slot:
             what["every_slot"] = True
@@ -397,19 +389,19 @@ def measure(
     begin = time.perf_counter()
     scenario = spec.source.scenario()
     if isinstance(scenario, Replay):
-        decider = None if spec.policy is None else clone(spec.policy)
+        decider = None if spec.policy is None else contracts.clone(spec.policy)
         rows = scenario.replay(decider, spec.seed, spec.slots, spec.label)
     elif spec.policy is None:
         rows = _of_comparator(spec)
     else:
-        rows = _of_policy(spec, clone(spec.policy), checkpoint, progress)
+        rows = _of_policy(spec, contracts.clone(spec.policy), checkpoint, progress)
     rows.add("seconds", time.perf_counter() - begin)
     return rows
 
 
 def _of_policy(
     spec: RunSpec,
-    policy: Policy[Any, Any, Any],
+    policy: contracts.Policy[Any, Any, Any],
     checkpoint: Path | None,
     progress: Callable[[int], None] | None,
 ) -> Rows:
@@ -431,7 +423,7 @@ def _of_policy(
             rows.add(f"{name}.slot", column, every)
         rows.add("nanoseconds.slot", run.nanoseconds.astype(np.float64), every)
     else:
-        some = evenly_spaced(spec.slots, spec.optimum_slots)
+        some = contracts.evenly_spaced(spec.slots, spec.optimum_slots)
         rows.add("reward.slot", run.rewards[some], some)
     rows.add("us_per_slot", run.us_per_slot)
     if isinstance(policy, Searching) and policy.programmes:
@@ -444,7 +436,9 @@ def _of_policy(
 
 def _of_comparator(spec: RunSpec) -> Rows:
     instance, rows = spec.source.instance(spec.seed), Rows()
-    found: Comparator = instance.comparator(spec.label, spec.slots, spec.seed, spec.optimum_slots)
+    found: contracts.Comparator = instance.comparator(
+        spec.label, spec.slots, spec.seed, spec.optimum_slots
+    )
     if found.slots.size == spec.slots:
         _series(rows, {"reward": found.rewards}, checkpoint_slots(spec.slots, spec.points))
     else:
