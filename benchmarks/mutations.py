@@ -2,7 +2,8 @@
 
     python -m benchmarks.mutations [--only WORD] [--draw N] [--seed N]
 
-Every fault is one replacement in one file of a copy of the sources. The tests that should see it
+Every fault is one replacement in the syntax tree of one file of a copy of the sources: layout,
+comments and names of local variables do not matter. The tests that should see it
 run on the copy; a fault that they do not see survived, and the exit code is 1. Before anything is
 planted, the tests of all faults must pass on the copy. This is run by hand: kernels compile anew
 for each fault, so that it takes minutes.
@@ -33,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Fault(NamedTuple):
-    """One fault: ``old`` stands once in the file, ``new`` in its place is wrong."""
+    """One fault: ``old`` stands once in the tree of the file, ``new`` in its place is wrong."""
 
     what: str
     file: str
@@ -49,6 +50,90 @@ FAULTS = tuple(
         "faults"
     ]
 )
+
+
+def tree_of(code: str) -> ast.AST:
+    """The expression or statement of a text."""
+    statement = ast.parse(code.strip()).body[0]
+    return statement.value if isinstance(statement, ast.Expr) else statement
+
+
+def renaming(old: ast.AST, tree: ast.AST, names: dict[str, str]) -> dict[str, str] | None:
+    """Old names → names in the tree under which two trees are the same; None if there are none."""
+    if isinstance(old, ast.Name) and isinstance(tree, ast.Name):
+        other = names.get(old.id)
+        if other is None and tree.id not in names.values():
+            return names | {old.id: tree.id}
+        return names if other == tree.id else None
+    if type(old) is not type(tree):
+        return None
+    for name, value in ast.iter_fields(old):
+        other = getattr(tree, name, None)
+        if name == "ctx":
+            continue
+        pairs = [(value, other)]
+        if isinstance(value, list):
+            if not isinstance(other, list) or len(value) != len(other):
+                return None
+            pairs = list(zip(value, other))
+        for ours, theirs in pairs:
+            if isinstance(ours, ast.AST) and isinstance(theirs, ast.AST):
+                matched = renaming(ours, theirs, names)
+                if matched is None:
+                    return None
+                names = matched
+            elif ours != theirs or type(ours) is not type(theirs):
+                return None
+    return names
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, names: dict[str, str]):
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.names.get(node.id, node.id), node.ctx)
+
+
+def local_names(tree: ast.AST) -> set[str]:
+    """Names that the functions of a module give: parameters, and what is assigned in them."""
+    return {
+        part.arg if isinstance(part, ast.arg) else part.id
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.Lambda | ast.GeneratorExp | ast.ListComp)
+        for part in ast.walk(function)
+        if isinstance(part, ast.arg)
+        or (isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+    }
+
+
+def matches(source: str, old: str) -> list[tuple[ast.AST, dict[str, str]]]:
+    """Places of a module whose tree is that of ``old``: under its names, or under other locals."""
+    tree, pattern = ast.parse(source), tree_of(old)
+    renamable, same, renamed = local_names(tree), [], []
+    for node in ast.walk(tree):
+        names = renaming(pattern, node, {}) if type(node) is type(pattern) else None
+        if names is None:
+            continue
+        if all(a == b for a, b in names.items()):
+            same.append((node, names))
+        elif all(a == b or b in renamable for a, b in names.items()):
+            renamed.append((node, names))
+    return same or renamed
+
+
+def planted(source: str, old: str, new: str) -> str:
+    """A module with ``new`` in the one place of ``old``."""
+    found = matches(source, old)
+    if len(found) != 1:
+        raise SystemExit(f"there are {len(found)} places of: {old}")
+    (node, names), lines = found[0], source.encode().splitlines(keepends=True)
+    text = ast.unparse(_Renamed(names).visit(tree_of(new)))
+    text = f"({text})" if isinstance(node, ast.expr) else text
+    begin, end = lines[node.lineno - 1][: node.col_offset], lines[node.end_lineno - 1]
+    lines[node.lineno - 1 : node.end_lineno] = [begin + text.encode() + end[node.end_col_offset :]]
+    return b"".join(lines).decode()
+
 
 OTHER = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
@@ -127,10 +212,8 @@ def main() -> int:
         for fault in chosen:
             path = copy / "src" / "gangwise" / fault.file
             sound = path.read_text(encoding="utf-8")
-            if fault.old not in sound:
-                raise SystemExit(f"{fault.file} has no longer: {fault.old}")
             begin = time.perf_counter()
-            path.write_text(sound.replace(fault.old, fault.new), encoding="utf-8")
+            path.write_text(planted(sound, fault.old, fault.new), encoding="utf-8")
             passed, by = run_tests(copy, fault.tests, fault.only)
             path.write_text(sound, encoding="utf-8")
             seen = "**survived**" if passed else f"`{by}`"

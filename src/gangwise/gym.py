@@ -48,8 +48,6 @@ from gangwise.jobs.model import Job
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import JobSimulation
-from gangwise.papers.approximation_jobs.baselines import CountingPolicy, systematic
-from gangwise.papers.fluctuating_speeds.policies import ListScheduling
 from gangwise.study.replay_scenario import ReplayScenario
 from gangwise.study.runs import named_source
 
@@ -181,6 +179,8 @@ class FluctuatingSpeedsEnv(SlotEnv):
     family, usual = "fluctuating_speeds", "esdp-default-v1"
 
     def _set_spaces(self) -> None:
+        from gangwise.papers.fluctuating_speeds.policies import ListScheduling
+
         self._list = ListScheduling(self.problem)
         E = self.problem.channels.job_type.size
         self.action_space = _box(-1.0, 1.0, E)
@@ -235,7 +235,9 @@ class ApproximationJobsEnv(SlotEnv):
         self.observation_space = _box(0.0, LARGEST, 4 * self.rows + 2)
 
     def _begin(self, rng: np.random.Generator) -> None:
-        self._placing = CountingPolicy()
+        from gangwise.papers.approximation_jobs.baselines import CountingPolicy, systematic
+
+        self._systematic, self._placing = systematic, CountingPolicy()
         self._placing.start(self.problem, rng)
         self._rng = rng
         self._tie = rng.permutation(self.problem.M)
@@ -270,7 +272,7 @@ class ApproximationJobsEnv(SlotEnv):
         share = share / max(float(share.sum()), 1.0) * float(self.seen.available.sum())
         most = self._placing.most(self.seen)
         position = np.searchsorted(jobs.rows, self._shown)
-        want = systematic(np.minimum(share, most[position]), self._rng.random())
+        want = self._systematic(np.minimum(share, most[position]), self._rng.random())
         fastest = np.lexsort((self._tie, -self._rate)).astype(np.int64)
         return self._placing.hand_out(self.seen, self._shown, want, fastest)
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangwise.papers.gangs.problem import GangProblem
-
 
 def utility(kind: int, alpha: float, y: float) -> float:
     """(27), one number at a time."""
@@ -20,7 +18,7 @@ def utility(kind: int, alpha: float, y: float) -> float:
     ][kind]
 
 
-def job_reward(p: GangProblem, l: int, where: Sequence[int]) -> float:
+def job_reward(p, l: int, where: Sequence[int]) -> float:
     """Gain minus overhead of one job type, from the formula; built-in utilities."""
     tasks = [q for q in range(p.Q) if p.task_job_type[q] == l and where[q] >= 0]
     K = len(p.overhead)
@@ -33,7 +31,7 @@ def job_reward(p: GangProblem, l: int, where: Sequence[int]) -> float:
     return gain - max(b * s for b, s in zip(p.overhead, whole))
 
 
-def feasible(p: GangProblem, active: np.ndarray, where: Sequence[int]) -> bool:
+def feasible(p, active: np.ndarray, where: Sequence[int]) -> bool:
     """The rules, one by one."""
     channels = set(zip(p.channels.job_type.tolist(), p.channels.server.tolist()))
     for q, r in enumerate(where):
@@ -52,7 +50,7 @@ def feasible(p: GangProblem, active: np.ndarray, where: Sequence[int]) -> bool:
     return True
 
 
-def choices(p: GangProblem, active: np.ndarray) -> list[list[int]]:
+def choices(p, active: np.ndarray) -> list[list[int]]:
     """Servers to which each task's job type has a channel, and -1."""
     every = []
     for l in p.task_job_type:
@@ -61,7 +59,7 @@ def choices(p: GangProblem, active: np.ndarray) -> list[list[int]]:
     return every
 
 
-def brute_force(p: GangProblem, weight: np.ndarray) -> float:
+def brute_force(p, weight: np.ndarray) -> float:
     """The largest Σ n_l q_l over all feasible placements."""
     active = np.asarray(weight) > 0
     best = 0.0
@@ -75,7 +73,7 @@ def brute_force(p: GangProblem, weight: np.ndarray) -> float:
 class Plain:
     """Who holds what, recomputed from the placement whenever it is asked for."""
 
-    def __init__(self, p: GangProblem, size: np.ndarray):
+    def __init__(self, p, size: np.ndarray):
         self.p, self.size = p, size
         self.where = [-1] * p.Q
 

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gangwise.papers.gangs import GangSpeedsProblem
 from tests.reference.gangs import choices, feasible
 
 
-def worth(p: GangSpeedsProblem, v, s, where: Sequence[int]) -> float:
+def worth(p, v, s, where: Sequence[int]) -> float:
     """Σ v + √(Σ s) − Σ d, task by task."""
     edges = list(zip(p.channels.job_type.tolist(), p.channels.server.tolist()))
     at = [edges.index((int(l), int(r))) for l, r in zip(p.task_job_type, where) if r >= 0]
@@ -20,7 +19,7 @@ def worth(p: GangSpeedsProblem, v, s, where: Sequence[int]) -> float:
     return sum(float(v[e]) for e in at) + math.sqrt(sum(float(s[e]) for e in at)) - paid
 
 
-def brute_force(p: GangSpeedsProblem, v, s, x) -> float:
+def brute_force(p, v, s, x) -> float:
     """The largest worth over all feasible placements."""
     best = 0.0
     for where in itertools.product(*choices(p, np.asarray(x) > 0)):
@@ -29,7 +28,7 @@ def brute_force(p: GangSpeedsProblem, v, s, x) -> float:
     return best
 
 
-def priced(p: GangSpeedsProblem, v, x, price) -> tuple[float, np.ndarray]:
+def priced(p, v, x, price) -> tuple[float, np.ndarray]:
     """D(λ), gang by gang, and each job's gain: every set of tasks that is no smaller than m_l."""
     gain = np.zeros(p.L)
     for l in np.flatnonzero(x).tolist():
@@ -52,7 +51,7 @@ def priced(p: GangSpeedsProblem, v, x, price) -> tuple[float, np.ndarray]:
 class Plain:
     """Placing by the share that a server is filled to."""
 
-    def __init__(self, p: GangSpeedsProblem, sign: float):
+    def __init__(self, p, sign: float):
         self.p, self.sign = p, sign
         self.where = [-1] * p.Q
 

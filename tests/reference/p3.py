@@ -7,9 +7,8 @@ import math
 import time
 from functools import cache
 
+import highspy
 import numpy as np
-
-from gangwise.papers.gangs.milp import Constraints, maximise
 
 
 def worth(v, s, x) -> float:
@@ -119,7 +118,6 @@ def solve_milp(v, s, a, c, gap=1e-9, time_limit=None):
     unit = math.sqrt(float(s.sum()))  # t is measured in it, y in its square
     objective = np.append(v, unit)
     upper = np.append(np.ones(E), 1.0 if unit > 0 else 0.0)
-    whole = np.arange(E + 1) < E
     takes = [(np.flatnonzero(a[:, k]), k) for k in range(a.shape[1])]
     rows = [(some, a[some, k], float(c[k])) for some, k in takes if some.size]
     points = [0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0] if unit > 0 else []
@@ -130,19 +128,11 @@ def solve_milp(v, s, a, c, gap=1e-9, time_limit=None):
         if left <= 0 and rounds:
             break
         rounds += 1
-        answer = maximise(
-            objective,
-            upper,
-            whole,
-            Constraints.of(rows),
-            relative_gap=gap / 2,
-            absolute_gap=1e-12,
-            seconds=left,
-        )
-        bound = min(bound, answer.bound)  # tangents only cut off
-        if answer.x is None:
+        point, upper_bound = _branch_and_bound(objective, upper, rows, gap / 2, left)
+        bound = min(bound, upper_bound)  # tangents only cut off
+        if point is None:
             break
-        x = answer.x[:E] > 0.5
+        x = point[:E] > 0.5
         y = float(s[x].sum())
         worth = float(v[x].sum()) + math.sqrt(y)
         if worth > value and (a[x].sum(axis=0) <= c * (1 + 1e-9)).all():
@@ -152,6 +142,33 @@ def solve_milp(v, s, a, c, gap=1e-9, time_limit=None):
         points.append(math.sqrt(y) / unit)
         rows.append(_tangent(points[-1], s / unit**2))
     return best, value, max(bound, value)
+
+
+def _branch_and_bound(objective, upper, rows, gap, seconds):
+    """HiGHS on a programme whose last column alone need not be whole: its point and its bound."""
+    h = highspy.Highs()
+    for option, setting in (
+        ("output_flag", False),
+        ("threads", 1),
+        ("mip_rel_gap", gap),
+        ("mip_abs_gap", 1e-12),
+        ("mip_feasibility_tolerance", 1e-9),
+        ("primal_feasibility_tolerance", 1e-9),
+        ("time_limit", float(min(max(seconds, 0.0), 1e9))),
+    ):
+        h.setOptionValue(option, setting)
+    for i, (worth, most) in enumerate(zip(objective, upper)):
+        h.addVar(0.0, float(most))
+        h.changeColCost(i, -float(worth))  # HiGHS minimises
+        if i < len(upper) - 1:
+            h.changeColIntegrality(i, highspy.HighsVarType.kInteger)
+    for columns, factors, most in rows:
+        h.addRow(-highspy.kHighsInf, float(most), len(columns), columns, factors)
+    h.run()
+    info = h.getInfo()
+    point = np.array(h.getSolution().col_value) if info.primal_solution_status == 2 else None
+    bound = -info.mip_dual_bound  # infinite, of either sign, where nothing is proved yet
+    return point, bound if math.isfinite(bound) else math.inf
 
 
 def _tangent(q, s):

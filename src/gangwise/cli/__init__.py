@@ -54,7 +54,7 @@ from gangwise.cli.serve import (
     top_command,
 )
 from gangwise.cli.trace import jobs_command, nodes_command, trace_app
-from gangwise.core.errors import GangwiseError
+from gangwise.core.errors import GangwiseError, papers_wing
 from gangwise.core.stopping import exit_code, stop_at_once, stops_kept
 
 __all__ = ["app", "main"]
@@ -130,7 +130,8 @@ def main() -> None:
     """Entry point: known errors end in one line and exit code 2, being stopped in 130 or 143."""
     stop_at_once()
     try:
-        app()
+        with papers_wing():
+            app()
     except GangwiseError as error:
         say(f"gangwise: {error}")
         sys.exit(2)

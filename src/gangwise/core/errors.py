@@ -17,7 +17,8 @@ A message says what was wrong, where, and what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -88,3 +89,17 @@ class StandingBy(EngineError):  # noqa: N818 - nothing is wrong
 
 class Rejected(EngineError):  # noqa: N818 - the name says what it is
     """A placement cannot be; nothing was started."""
+
+
+@contextmanager
+def papers_wing() -> Iterator[None]:
+    """Turn a failed import of ``gangwise.papers``, which may be absent, into a ScenarioError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("gangwise.papers"):
+            raise
+        raise ScenarioError(
+            "problems, policies and traces in slots, and figures of the papers, need "
+            "gangwise.papers, which this installation is without"
+        ) from error

@@ -17,13 +17,14 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from gangwise.core.errors import GangwiseError, ScenarioError, UnknownName
+from gangwise.core.errors import GangwiseError, ScenarioError, UnknownName, papers_wing
 
 Kind = Literal["policy", "scenario", "trace", "family", "scheduler", "comparator", "engine"]
 
@@ -124,7 +125,8 @@ def _read_plugins() -> None:
     _plugins_read = True
     points = entry_points()
     for point in points.select(group=_CATALOGUES):
-        register_catalogue(point.value)
+        with suppress(ModuleNotFoundError):  # a wing that is left out has no names
+            register_catalogue(point.value)
     for kind, group in GROUPS.items():
         for point in points.select(group=group):
             if point.name not in _entries[kind]:
@@ -320,6 +322,9 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         if name not in known and ANY in known:
             return known[ANY].load().named(specification, **arguments)  # type: ignore[attr-defined]  # ANY has it
         if name not in known:
+            if kind in ("policy", "scenario", "family"):
+                with papers_wing():
+                    importlib.import_module("gangwise.papers")
             raise UnknownName(kind, name, list(known), belongs_elsewhere(kind, name))
         entry = known[name]
     factory = entry.load()

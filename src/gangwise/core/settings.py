@@ -7,8 +7,8 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cached_property
@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
@@ -101,6 +101,38 @@ def require_seeds(seeds: object) -> tuple[int, ...]:
         if not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0:
             raise ScenarioError(f"seed {seed!r} is not a whole number of 0 or more; {how}")
     return tuple(dict.fromkeys(int(seed) for seed in found))
+
+
+class StrictSettings(BaseModel):
+    """Settings, of which none is unknown and none is changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Group(StrictSettings):
+    """Servers or nodes of a file that have the same devices."""
+
+    name: Name
+    count: Count = 1
+    devices: dict[str, float]
+
+    @property
+    def names(self) -> list[str]:
+        """The name, or ``name-0``, ``name-1``, … of several."""
+        return [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
+
+
+@contextmanager
+def errors_of(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a file into a ScenarioError that names it and the entry at fault."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{part}." for part in first["loc"])[:-1]
+        raise ScenarioError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from error
+    except (ScenarioError, UnknownName) as error:
+        raise ScenarioError(f"{path}: {error}") from error
 
 
 BYTES = 480  # memory of a job type on a server: ten numbers for each of six kinds of devices

@@ -63,6 +63,18 @@ def read_duration(text: str | float) -> float:
         raise NotationError(f"{text!r} is no duration such as 90s, 15m, 1h or 2d6h") from None
 
 
+def seconds(length: str | float) -> float:
+    """Seconds of a duration, see :func:`read_duration`, of at least one; ValueError for others.
+
+    >>> seconds("1.5h"), seconds(60)
+    (5400.0, 60.0)
+    """
+    number = read_duration(length)
+    if not 1 <= number <= 1e9:
+        raise ValueError(f"{length!r} is not a duration of at least a second")
+    return number
+
+
 def clock_seconds(text: str, alone: float = 1.0) -> float | None:
     """Seconds of ``[D-]H:M:S``, ``M:S``, ``D-H`` or ``D-H:M``; None of what is none.
 

@@ -20,12 +20,19 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import LARGEST_COUNT, Count, Name, read_toml, require_count
+from gangwise.core.settings import (
+    LARGEST_COUNT,
+    Count,
+    Group,
+    Name,
+    StrictSettings,
+    errors_of,
+    read_toml,
+    require_count,
+)
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
-from gangwise.notation.units import duration
-from gangwise.papers.scenarios.drawing import Group, StrictSettings, errors_of
-from gangwise.papers.slots.demand import seconds
+from gangwise.notation.units import duration, seconds
 
 DAY = 86400.0
 

@@ -47,7 +47,7 @@ import numpy as np
 import gangwise
 from gangwise.core import contracts
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.errors import ScenarioError, StoreError, papers_wing
 from gangwise.core.files import read_whole
 from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import Entry, comparators, create, entries
@@ -274,12 +274,14 @@ def _scenario(source: NamedSource) -> contracts.Scenario:
         return changed
     settings = json.loads(source.settings)
     if source.trace:
-        from gangwise.papers.slots.opening import open_trace
+        with papers_wing():
+            from gangwise.papers.slots.opening import open_trace
 
         traced: contracts.Scenario = open_trace(source.name, **settings)
         return traced
     if _is_file(source.name):
-        from gangwise.papers.scenarios.files import read_scenario
+        with papers_wing():
+            from gangwise.papers.scenarios.files import read_scenario
 
         return read_scenario(source.name, settings)
     scenario: contracts.Scenario = create("scenario", source.name, **settings)
