@@ -20,25 +20,8 @@ from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import Delivery, Mailbox
-from gangwise.papers.approximation_jobs import kernels
-from gangwise.papers.approximation_jobs.problem import (
-    SLACK,
-    ActiveJobs,
-    ApproximationProblem,
-    Job,
-    JobTable,
-    Log,
-    Power,
-    Saturating,
-    Utility,
-)
-from gangwise.papers.approximation_jobs.workloads import (
-    IidRates,
-    JobWorkload,
-    RateProcess,
-    Relabelled,
-    ReplayedJobs,
-)
+from gangwise.papers.approximation_jobs import kernels, workloads
+from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.estimators import Estimator, make_estimator
 
 
@@ -58,7 +41,7 @@ class Observation:
     """
 
     slot: int
-    jobs: JobTable
+    jobs: problems.JobTable
     arrived: Ints
     departed: Ints
     available: Bools
@@ -107,7 +90,7 @@ class Inputs:
         self._first = 0
         self._rates = np.empty((0, 0))
 
-    def at(self, slot: int) -> tuple[Floats, Sequence[Job], int]:
+    def at(self, slot: int) -> tuple[Floats, Sequence[problems.Job], int]:
         """Rates θ_i^t [M], the jobs that arrive, and the delay of feedback (−1: lost)."""
         while slot >= self._first + len(self._rates):
             self._first += len(self._rates)
@@ -154,8 +137,8 @@ class Feedback:
 
 
 def tasks_of(
-    problem: ApproximationProblem,
-    rows: ActiveJobs,
+    problem: problems.ApproximationProblem,
+    rows: problems.ActiveJobs,
     available: Bools,
     slot: int,
     decision: npt.ArrayLike,
@@ -247,17 +230,17 @@ class ApproximationEnvironment:
         "fit",
         "over",
     )
-    rows: ActiveJobs = field(init=False, repr=False)
+    rows: problems.ActiveJobs = field(init=False, repr=False)
     _finished: array[float] = field(init=False, repr=False)
     _observation: Observation | None = field(init=False, repr=False, default=None)
 
     @property
-    def problem(self) -> ApproximationProblem:
+    def problem(self) -> problems.ApproximationProblem:
         return self.instance.problem
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
         self._inputs = Inputs(self.instance, workload, noise)
-        self.rows, self._finished = ActiveJobs(), array("d")
+        self.rows, self._finished = problems.ActiveJobs(), array("d")
         self._mailbox = Mailbox[tuple[Feedback, Ints, Floats, Ints]]()
         self._before = np.full(self.problem.M, -1, np.int64)  # the table row that each machine ran
         self._observation, self._out = None, np.zeros(2)
@@ -265,7 +248,7 @@ class ApproximationEnvironment:
         self._moved = np.zeros((2, 0), np.int64)
         self._pace = 0.0
 
-    def _turnover(self, slot: int, new: Sequence[Job]) -> tuple[Ints, Ints]:
+    def _turnover(self, slot: int, new: Sequence[problems.Job]) -> tuple[Ints, Ints]:
         """Take out the jobs that leave and enter those that come; rows of the latter first."""
         rows = self.rows
         departed = rows.active[rows.deadline[rows.active] <= slot].tolist()
@@ -280,7 +263,7 @@ class ApproximationEnvironment:
             self._pace = float((rows.budget[rows.active] / rows.life[rows.active]).sum())
             self._worked = np.zeros(len(rows.jobs))  # the table may have grown
             self._moved = np.zeros((2, len(rows.jobs)), np.int64)
-            self._limit = rows.budget * (1.0 + SLACK)
+            self._limit = rows.budget * (1.0 + problems.SLACK)
             if not self.problem.enforce:
                 self._limit = np.full(len(rows.jobs), np.inf)
         return np.array(arrived, dtype=np.int64), np.array(departed, dtype=np.int64)
@@ -401,9 +384,9 @@ class ApproximationInstance(InstanceBase):
     5
     """
 
-    problem: ApproximationProblem
-    rates: RateProcess
-    jobs: JobWorkload
+    problem: problems.ApproximationProblem
+    rates: workloads.RateProcess
+    jobs: workloads.JobWorkload
     delivery: Delivery = field(default_factory=Delivery)
     outages: tuple[Outage, ...] = ()
     family: str = "approximation_jobs"
@@ -449,11 +432,11 @@ class ApproximationInstance(InstanceBase):
         for first in range(0, slots, BLOCK):
             yield self.without_absent(np.array(stream.draw(BLOCK)[: slots - first]), first)
 
-    def history(self, slots: int, seed: int) -> tuple[Floats, list[Job]]:
+    def history(self, slots: int, seed: int) -> tuple[Floats, list[problems.Job]]:
         """Rates [slots, M] and jobs of a run: what its policies meet, drawn again."""
         return np.concatenate(list(self.rates_of(slots, seed))), self.jobs_of(slots, seed)
 
-    def jobs_of(self, slots: int, seed: int) -> list[Job]:
+    def jobs_of(self, slots: int, seed: int) -> list[problems.Job]:
         """Jobs of a run, drawn again."""
         source = self.jobs.stream(Streams.of(seed).workload)
         drawn = [jobs for _ in range(0, slots, BLOCK) for jobs in source.draw(BLOCK)]
@@ -470,23 +453,31 @@ class ApproximationFamily:
         prices = rng.uniform(0.05, 1.5, M)
         if rng.random() < 0.3:
             prices[:] = prices[0]
-        problem = ApproximationProblem(prices, horizon=64, enforce=bool(rng.random() < 0.7))
-        jobs: list[Job] = []
+        problem = problems.ApproximationProblem(
+            prices, horizon=64, enforce=bool(rng.random() < 0.7)
+        )
+        jobs: list[problems.Job] = []
         at = int(rng.integers(0, 2))
         while at < 40:
             for _ in range(int(rng.integers(0, 4))):
                 life = int(rng.integers(1, 10))
                 budget = float(rng.uniform(0.02, 2.0) * prices.sum() * life)
-                jobs.append(Job(len(jobs), at, at + life, budget, self._utility(rng)))
+                jobs.append(problems.Job(len(jobs), at, at + life, budget, self._utility(rng)))
             at += int(rng.integers(1, 4))
         outages = [Outage(i, 2, 6) for i in range(M) if rng.random() < 0.2]
         delivery = Delivery(float(rng.integers(1, 4))) if rng.random() < 0.3 else Delivery()
-        rates = IidRates(rng.random(M), float(rng.choice([0.0, 4.0])))
-        return ApproximationInstance(problem, rates, ReplayedJobs(jobs), delivery, tuple(outages))
+        rates = workloads.IidRates(rng.random(M), float(rng.choice([0.0, 4.0])))
+        return ApproximationInstance(
+            problem, rates, workloads.ReplayedJobs(jobs), delivery, tuple(outages)
+        )
 
-    def _utility(self, rng: np.random.Generator) -> Utility:
+    def _utility(self, rng: np.random.Generator) -> problems.Utility:
         v, beta = float(rng.uniform(1, 5)), float(rng.uniform(0.3, 1.0))
-        forms: list[Utility] = [Power(v, beta), Log(v, 2.0), Saturating(v, 4.0)]
+        forms: list[problems.Utility] = [
+            problems.Power(v, beta),
+            problems.Log(v, 2.0),
+            problems.Saturating(v, 4.0),
+        ]
         return forms[int(rng.integers(3))]
 
     def relabel_servers(
@@ -496,7 +487,7 @@ class ApproximationFamily:
         base, place = instance.problem, np.argsort(order)
         problem = replace(base, prices=base.prices[order])
         outages = tuple(replace(o, machine=int(place[o.machine])) for o in instance.outages)
-        rates = Relabelled(instance.rates, order)
+        rates = workloads.Relabelled(instance.rates, order)
         return replace(instance, problem=problem, rates=rates, outages=outages)
 
     def relabel_decision(

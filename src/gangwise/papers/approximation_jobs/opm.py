@@ -30,14 +30,8 @@ from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.papers.approximation_jobs import kernels
+from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.approximation_jobs.environment import Feedback, Observation, RateLearning
-from gangwise.papers.approximation_jobs.problem import (
-    SLACK,
-    ApproximationProblem,
-    Job,
-    JobTable,
-    slopes_at,
-)
 from gangwise.papers.estimators import Estimator
 
 
@@ -241,7 +235,7 @@ class OPM(RateLearning, PolicyBase):
         check_numbers("(0, 1)", delta=self.delta)
         self._make(self.estimator, 1.0)
 
-    def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.ApproximationProblem, rng: np.random.Generator) -> None:
         self._problem, self._gamma = problem, self.gamma
         self._set_steps(problem.horizon)
         self._rng, for_estimates = rng.spawn(2)
@@ -282,7 +276,7 @@ class OPM(RateLearning, PolicyBase):
             self._expected[rows] += state.shares[: state.n] @ rates
         return state.draw(self._rng, self.rounding == "coupled")
 
-    def _target(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
+    def _target(self, jobs: problems.JobTable, rows: Ints, t: int) -> Floats:
         """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
         if self.pacing == "left":
             left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
@@ -290,7 +284,7 @@ class OPM(RateLearning, PolicyBase):
             return paced
         return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
 
-    def _slopes(self, jobs: JobTable, rows: Ints, t: int, work: Floats) -> Floats:
+    def _slopes(self, jobs: problems.JobTable, rows: Ints, t: int, work: Floats) -> Floats:
         """Slopes f_j' [n] at the work per slot so far, OPM (9), OPM (68), or projected total."""
         life = jobs.deadline[rows] - jobs.arrival[rows]
         # The printed (t − a_j) before f' cancels with the one inside, so f' of the mean remains.
@@ -298,7 +292,7 @@ class OPM(RateLearning, PolicyBase):
         least = self.floor * jobs.budget[rows] / (life * self._price)
         at = np.maximum(work[rows] / age, least)
         # The projected total is the mean work per slot so far, kept up for the whole lifetime.
-        return slopes_at(jobs, rows, at * life if self.objective == "total" else at)
+        return problems.slopes_at(jobs, rows, at * life if self.objective == "total" else at)
 
     def _turnover(self, observation: Observation) -> None:
         state, jobs = self.state, observation.jobs
@@ -313,7 +307,7 @@ class OPM(RateLearning, PolicyBase):
         if self._problem.enforce:
             self._suspend(jobs, observation.available)
 
-    def _suspend(self, jobs: JobTable, there: Bools) -> None:
+    def _suspend(self, jobs: problems.JobTable, there: Bools) -> None:
         """Line 8 of Algorithm 1: who cannot pay leaves the list, and returns when it can again.
 
         A machine that is away may be the only one that the money left pays for.
@@ -321,7 +315,7 @@ class OPM(RateLearning, PolicyBase):
         state = self.state
         prices = self._problem.prices[there]
         least = float(prices.min()) if prices.size else 0.0
-        poor = jobs.budget[jobs.rows] * (1.0 + SLACK) < jobs.cost[jobs.rows] + least
+        poor = jobs.budget[jobs.rows] * (1.0 + problems.SLACK) < jobs.cost[jobs.rows] + least
         # Nobody to suspend, and nobody suspended: the usual case costs one comparison.
         if state.n == jobs.rows.size and not poor.any():
             return
@@ -382,14 +376,14 @@ class OPS(RateLearning, PolicyBase):
         if not (self.epsilon == -1 or 0 <= self.epsilon < 1):
             raise ScenarioError(f"epsilon is {self.epsilon}; it lies in [0, 1), or is -1")
 
-    def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.ApproximationProblem, rng: np.random.Generator) -> None:
         self._problem = problem
         self._rng, self._for_estimates = rng.spawn(2)
         self.state = PrimalDual(problem.prices)
         self._queue: list[int] = []
         self._first = 0
 
-    def _begin(self, job: Job, row: int, slot: int) -> None:
+    def _begin(self, job: problems.Job, row: int, slot: int) -> None:
         M, T = self._problem.M, job.deadline - slot  # a job may have waited for the one before it
         self._alpha = 0.5 / math.sqrt(T) if self.alpha is None else self.alpha
         self._mu = math.sqrt(T) / M if self.mu is None else self.mu
@@ -426,7 +420,7 @@ class OPS(RateLearning, PolicyBase):
         multipliers = state.multipliers(self._target, self._mu)  # OPS (20)
         work = self._work if self.history == "expected" else float(jobs.work[rows[0]])
         average = work / max(t - self._first, 1)  # the work of OPS (16) per slot
-        slopes = slopes_at(jobs, rows, np.array([max(average, self.floor)]))
+        slopes = problems.slopes_at(jobs, rows, np.array([max(average, self.floor)]))
         # OPS (18) and the projection OPS (19)
         state.climb(slopes, multipliers, rates, self._alpha, observation.available)
         self._work += float(state.shares[0] @ rates)

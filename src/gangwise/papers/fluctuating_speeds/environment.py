@@ -17,33 +17,15 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core import workload as workloads
 from gangwise.core.arrays import Bools, Floats, Ints, keep
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing, evenly_spaced
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 from gangwise.core.simulation import Run, Streams
-from gangwise.core.workload import (
-    BLOCK,
-    BernoulliArrivals,
-    Channels,
-    Delivery,
-    Mailbox,
-    OnOffArrivals,
-    Workload,
-    first_slots,
-    require_single_arrivals,
-)
+from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
 from gangwise.papers.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale
 from gangwise.papers.fluctuating_speeds.solver import P3Solver
-from gangwise.papers.fluctuating_speeds.speeds import (
-    BetaSpeeds,
-    NormalSpeeds,
-    PermutedSpeeds,
-    PiecewiseSpeeds,
-    RecordedSpeeds,
-    Speeds,
-    WavingSpeeds,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +162,10 @@ class SpeedsInstance(InstanceBase):
     """
 
     problem: ChannelProblem
-    workload: Workload
-    speeds: Speeds
+    workload: workloads.Workload
+    speeds: speed_kinds.Speeds
     scale: Scale = field(default_factory=Scale)
-    delivery: Delivery = field(default_factory=Delivery)
+    delivery: workloads.Delivery = field(default_factory=workloads.Delivery)
     comparators = ("omniscient", "omniscient_realised")
 
     def __post_init__(self) -> None:
@@ -191,7 +173,7 @@ class SpeedsInstance(InstanceBase):
             raise ScenarioError(
                 f"speeds are given for {self.speeds.size} channels; there are {self.problem.E}"
             )
-        require_single_arrivals(self.workload, self.problem.job_types)
+        workloads.require_single_arrivals(self.workload, self.problem.job_types)
 
     def means(self, slot: int) -> Floats:
         """ṽ(t), ESDP (7): the mean of Z̃ for each channel, shape [E]; not for policies."""
@@ -200,7 +182,7 @@ class SpeedsInstance(InstanceBase):
     def history(self, slots: int, seed: int) -> tuple[Ints, Floats]:
         """Arrivals [slots, L] and Z̃ [slots, E] of a run: what its policies meet, drawn again."""
         streams = Streams.of(seed)
-        arrivals = first_slots(self.workload.stream(streams.workload), slots)
+        arrivals = workloads.first_slots(self.workload.stream(streams.workload), slots)
         raw = self.speeds.draw(0, slots, streams.noise.spawn(2)[0])
         return arrivals, self.scale.apply(raw, self.problem.cost)
 
@@ -225,7 +207,7 @@ class SpeedsEnvironment(ABC):
         self._noise, self._fate = noise.spawn(2)
         self._arrivals = np.empty((0, self.instance.problem.L), dtype=np.int64)
         self._first = 0
-        self._mailbox = Mailbox[Feedback]()
+        self._mailbox = workloads.Mailbox[Feedback]()
         self._regime: int | None = None
         self._means = np.empty(0)
 
@@ -233,7 +215,7 @@ class SpeedsEnvironment(ABC):
         """Where the slot is in what was drawn; slots are asked for in order."""
         while slot >= self._first + len(self._arrivals):
             self._first += len(self._arrivals)
-            self._arrivals = np.array(self._stream.draw(BLOCK), dtype=np.int64)
+            self._arrivals = np.array(self._stream.draw(workloads.BLOCK), dtype=np.int64)
             self._arrivals.setflags(write=False)
             slots = len(self._arrivals)
             self._utilities = self.instance.speeds.draw(self._first, slots, self._noise)
@@ -341,7 +323,7 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.speeds, RecordedSpeeds):  # who knows the means can be beaten
+        if isinstance(self.speeds, speed_kinds.RecordedSpeeds):  # who knows the means can be beaten
             keep(self, comparators=(*self.comparators, "clairvoyant"))
 
     def environment(self) -> FluctuatingSpeedsEnvironment:
@@ -363,7 +345,7 @@ class FluctuatingSpeedsFamily:
         L, R, K = rng.integers(1, 6), rng.integers(1, 8), rng.integers(1, 4)
         mask = rng.random((L, R)) < 0.5
         mask[np.arange(L), rng.integers(0, R, L)] = True
-        channels = Channels.of_mask(mask)
+        channels = workloads.Channels.of_mask(mask)
         E = len(channels)
         requests = rng.uniform(0.5, 2.5, (E, K)) * (rng.random((E, K)) < 0.9)
         requests[:, 0] = np.maximum(requests[:, 0], rng.uniform(0.1, 0.5, E))
@@ -379,17 +361,25 @@ class FluctuatingSpeedsFamily:
             rng.uniform(0.0, 0.15, E),
         )
         mean = rng.uniform(0.1, 0.9, E)
-        kinds: list[Speeds] = [
-            NormalSpeeds(mean),
-            BetaSpeeds(mean),
-            PiecewiseSpeeds(np.stack([mean, mean[::-1]]), np.array([0, 5])),
-            WavingSpeeds(mean, rng.random(E), period=7),
+        kinds: list[speed_kinds.Speeds] = [
+            speed_kinds.NormalSpeeds(mean),
+            speed_kinds.BetaSpeeds(mean),
+            speed_kinds.PiecewiseSpeeds(np.stack([mean, mean[::-1]]), np.array([0, 5])),
+            speed_kinds.WavingSpeeds(mean, rng.random(E), period=7),
         ]
         speeds = kinds[int(rng.integers(4))]
         scale = Scale.of(str(rng.choice(["clip", "affine"])), speeds, problem.cost)
-        deliveries = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
+        deliveries = [
+            workloads.Delivery(),
+            workloads.Delivery(2),
+            workloads.Delivery(1.5, "geometric", loss=0.2),
+        ]
         p = rng.choice([0.3, 0.7, 1.0], L)
-        workload: Workload = BernoulliArrivals(p) if rng.random() < 0.7 else OnOffArrivals(p, 3, 2)
+        workload: workloads.Workload = (
+            workloads.BernoulliArrivals(p)
+            if rng.random() < 0.7
+            else workloads.OnOffArrivals(p, 3, 2)
+        )
         return FluctuatingSpeedsInstance(
             problem, workload, speeds, scale, deliveries[int(rng.integers(3))]
         )
@@ -403,7 +393,9 @@ class FluctuatingSpeedsFamily:
         relabelled = replace(
             problem, channels=channels, requests=problem.requests[rows], cost=problem.cost[rows]
         )
-        return replace(instance, problem=relabelled, speeds=PermutedSpeeds(instance.speeds, rows))
+        return replace(
+            instance, problem=relabelled, speeds=speed_kinds.PermutedSpeeds(instance.speeds, rows)
+        )
 
     def relabel_decision(
         self, instance: FluctuatingSpeedsInstance, order: Ints, decision: npt.ArrayLike

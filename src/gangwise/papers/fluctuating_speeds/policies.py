@@ -38,17 +38,7 @@ from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import UnknownName
 from gangwise.core.jit import kernel
-from gangwise.papers.estimators import (
-    UCB1,
-    BetaSampling,
-    DiscountedUCB,
-    Estimator,
-    GaussianSampling,
-    Mean,
-    Memory,
-    make_estimator,
-    make_memory,
-)
+from gangwise.papers import estimators
 from gangwise.papers.fluctuating_speeds.environment import (
     ChannelProblem,
     Feedback,
@@ -74,7 +64,7 @@ class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
         self._estimator.start(problem.E, rng)
 
     @abstractmethod
-    def _make_estimator(self) -> Estimator:
+    def _make_estimator(self) -> estimators.Estimator:
         """The estimator of what channels are worth."""
 
     def learn(self, feedback: Iterable[Feedback]) -> None:
@@ -86,9 +76,9 @@ class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
 class Learner(ChannelLearner[FluctuatingSpeedsProblem]):
     """Learner that switches channels on; a policy adds what it estimates, and how it decides."""
 
-    def _make_estimator(self) -> Estimator:
+    def _make_estimator(self) -> estimators.Estimator:
         """The means so far, ESDP (9)."""
-        return Mean(prior=0.0)
+        return estimators.Mean(prior=0.0)
 
     def decide(self, observation: Observation) -> Bools:
         x = self._decide(observation, self._problem.available(observation.arrivals))
@@ -195,11 +185,11 @@ class Optimiser(Learner):
         check_numbers("[1, inf)", nodes=self.nodes)
         self._make_estimator()
 
-    def _make_estimator(self) -> Estimator:
-        return Mean(prior=0.0, memory=self._make_memory())
+    def _make_estimator(self) -> estimators.Estimator:
+        return estimators.Mean(prior=0.0, memory=self._make_memory())
 
-    def _make_memory(self) -> Memory:
-        return make_memory(self.memory, self.discount, self.window)
+    def _make_memory(self) -> estimators.Memory:
+        return estimators.make_memory(self.memory, self.discount, self.window)
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
@@ -245,7 +235,7 @@ class CUCB(Optimiser):
     """
 
     coefficient: float = 1.5
-    estimator: str | Estimator = "ucb1"
+    estimator: str | estimators.Estimator = "ucb1"
     gamma: float = 0.1
     tau: float = 30.0
 
@@ -253,10 +243,12 @@ class CUCB(Optimiser):
         super().__post_init__()
         self.randomised = self._make_estimator().randomised
 
-    def _make_estimator(self) -> Estimator:
+    def _make_estimator(self) -> estimators.Estimator:
         if self.estimator == "ucb1":
-            return UCB1(self.coefficient, clip=False, memory=self._make_memory())
-        return make_estimator(self.estimator, self.gamma, self.discount, self.window, self.tau)
+            return estimators.UCB1(self.coefficient, clip=False, memory=self._make_memory())
+        return estimators.make_estimator(
+            self.estimator, self.gamma, self.discount, self.window, self.tau
+        )
 
 
 @dataclass
@@ -280,12 +272,12 @@ class MaxWeight(CUCB):
     """
 
     coefficient: float = 4.0
-    estimator: str | Estimator = "discounted-ucb"
+    estimator: str | estimators.Estimator = "discounted-ucb"
     T: float = 8192.0
 
-    def _make_estimator(self) -> Estimator:
+    def _make_estimator(self) -> estimators.Estimator:
         if self.estimator == "discounted-ucb":
-            return DiscountedUCB(self.coefficient, self.T)
+            return estimators.DiscountedUCB(self.coefficient, self.T)
         return super()._make_estimator()
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
@@ -308,8 +300,8 @@ class ThompsonGaussian(Optimiser):
     spread: float = 0.5
     randomised = True
 
-    def _make_estimator(self) -> Estimator:
-        return GaussianSampling(self.spread, clip=False, memory=self._make_memory())
+    def _make_estimator(self) -> estimators.Estimator:
+        return estimators.GaussianSampling(self.spread, clip=False, memory=self._make_memory())
 
 
 @dataclass
@@ -321,8 +313,8 @@ class ThompsonBeta(Optimiser):
 
     randomised = True
 
-    def _make_estimator(self) -> Estimator:
-        return BetaSampling(memory=self._make_memory())
+    def _make_estimator(self) -> estimators.Estimator:
+        return estimators.BetaSampling(memory=self._make_memory())
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         theta = self._estimator.estimate(observation.slot)
@@ -564,11 +556,11 @@ class ESDP(Optimiser):
         check_numbers("[0, inf)", kappa=self.kappa)
         check_numbers("(0, 1]", alpha=self.alpha)
 
-    def _make_estimator(self) -> Estimator:
+    def _make_estimator(self) -> estimators.Estimator:
         # The root in P3 is over whole choices, so it takes means and counts, and no estimate of
         # each channel.
         self._memory = self._make_memory()
-        return Mean(prior=0.0, memory=self._memory)
+        return estimators.Mean(prior=0.0, memory=self._memory)
 
     def decide(self, observation: Observation) -> Bools:
         x = super().decide(observation)

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core import workload as workloads
 from gangwise.core.arrays import (
     Floats,
     Ints,
@@ -40,19 +41,6 @@ from gangwise.core.arrays import (
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import (
-    ArrivalsBySlot,
-    ArrivalStream,
-    BernoulliArrivals,
-    BinomialArrivals,
-    Channels,
-    Cluster,
-    Delivery,
-    Mailbox,
-    OnOffArrivals,
-    Workload,
-    first_slots,
-)
 from gangwise.papers.gain_overhead.kernels import ProblemArrays, evaluate
 
 Function = Callable[[Floats, Floats], Floats]
@@ -186,7 +174,7 @@ class Utilities:
         return result
 
 
-def require_rewards(cluster: Cluster, utilities: Utilities, overhead: Floats) -> Floats:
+def require_rewards(cluster: workloads.Cluster, utilities: Utilities, overhead: Floats) -> Floats:
     """Overhead coefficients β [K]; ScenarioError unless they and the utilities fit the cluster."""
     R, K = cluster.capacity.shape
     if utilities.kind.shape != (R, K):
@@ -270,9 +258,9 @@ class GainOverheadProblem:
     6.0
     """
 
-    cluster: Cluster
+    cluster: workloads.Cluster
     requests: Floats
-    channels: Channels
+    channels: workloads.Channels
     utilities: Utilities
     overhead: Floats
     job_types: tuple[str, ...] = ()
@@ -441,7 +429,7 @@ def relative_size(capacity: Floats, amounts: Floats | None = None) -> Floats:
 
 
 def gain_and_overhead(
-    channels: Channels, utilities: Utilities, overhead: Floats, y: Floats
+    channels: workloads.Channels, utilities: Utilities, overhead: Floats, y: Floats
 ) -> tuple[Floats, Floats]:
     """Gain and overhead of each job type that holds y [E, K], OGASched (5); two arrays [L]."""
     e = np.flatnonzero(y.any(axis=1))
@@ -504,7 +492,7 @@ class Ports:
         arrived: Ints = (self.rank < counts[..., self.job_type]).astype(np.int64)
         return arrived
 
-    def stream(self, jobs: ArrivalStream) -> ArrivalStream:
+    def stream(self, jobs: workloads.ArrivalStream) -> workloads.ArrivalStream:
         return _PortStream(jobs, self)
 
     def problem(self, problem: GainOverheadProblem) -> GainOverheadProblem:
@@ -520,14 +508,14 @@ class Ports:
         return replace(
             problem,
             requests=problem.requests[self.job_type],
-            channels=Channels.of_mask(mask[self.job_type]),
+            channels=workloads.Channels.of_mask(mask[self.job_type]),
             job_types=tuple(names),
         )
 
 
 @dataclass
 class _PortStream:
-    jobs: ArrivalStream
+    jobs: workloads.ArrivalStream
     ports: Ports
 
     def draw(self, slots: int) -> Ints:
@@ -540,11 +528,11 @@ class ArrivalsEnvironment(ABC):
     Feedback may come late or never, see :class:`~gangwise.core.workload.Delivery`.
     """
 
-    delivery: Delivery
+    delivery: workloads.Delivery
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        self._arrivals = ArrivalsBySlot(self._stream(workload))
-        self._fate, self._mailbox = noise, Mailbox[Feedback]()
+        self._arrivals = workloads.ArrivalsBySlot(self._stream(workload))
+        self._fate, self._mailbox = noise, workloads.Mailbox[Feedback]()
 
     def _deliver(self, slot: int, arrivals: Ints) -> tuple[Feedback, ...]:
         """Post what the slot teaches; return what is due by now."""
@@ -555,7 +543,7 @@ class ArrivalsEnvironment(ABC):
         return Observation(slot, None if timing == "reserve" else self._arrivals.at(slot))
 
     @abstractmethod
-    def _stream(self, workload: np.random.Generator) -> ArrivalStream:
+    def _stream(self, workload: np.random.Generator) -> workloads.ArrivalStream:
         """Arrivals of a run."""
 
 
@@ -568,8 +556,8 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
 
     problem: GainOverheadProblem
     ports: Ports
-    workload: Workload
-    delivery: Delivery = field(default_factory=Delivery)
+    workload: workloads.Workload
+    delivery: workloads.Delivery = field(default_factory=workloads.Delivery)
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
@@ -577,7 +565,7 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
         self._here: Ints = np.zeros(self.problem.L, dtype=np.int64)
         self._held: Floats = np.zeros(self.problem.shape)
 
-    def _stream(self, workload: np.random.Generator) -> ArrivalStream:
+    def _stream(self, workload: np.random.Generator) -> workloads.ArrivalStream:
         return self.ports.stream(self.workload.stream(workload))
 
     def step(self, slot: int, decision: Floats) -> Outcome[tuple[Feedback, ...]]:
@@ -614,8 +602,8 @@ class GainOverheadInstance(InstanceBase):
     """
 
     base: GainOverheadProblem
-    workload: Workload
-    delivery: Delivery = field(default_factory=Delivery)
+    workload: workloads.Workload
+    delivery: workloads.Delivery = field(default_factory=workloads.Delivery)
     family: str = "gain_overhead"
     comparators: tuple[str, ...] = ("best_fixed", "per_slot_optimum")
 
@@ -638,7 +626,7 @@ class GainOverheadInstance(InstanceBase):
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
         jobs = self.workload.stream(Streams.of(seed).workload)
-        return first_slots(self.ports.stream(jobs), slots)
+        return workloads.first_slots(self.ports.stream(jobs), slots)
 
 
 @dataclass(frozen=True)
@@ -657,20 +645,24 @@ class GainOverheadFamily:
         mask = rng.random((L, R)) < 0.6
         mask[np.arange(L), rng.integers(0, R, L)] = True
         problem = GainOverheadProblem(
-            Cluster(capacity, tuple(f"device-{k}" for k in range(K))),
+            workloads.Cluster(capacity, tuple(f"device-{k}" for k in range(K))),
             requests,
-            Channels.of_mask(mask),
+            workloads.Channels.of_mask(mask),
             Utilities(rng.integers(0, 4, (R, K)), rng.uniform(0.5, 1.5, (R, K))),
             rng.uniform(0, 0.6, K),
         )
         p = rng.choice([0.0, 0.3, 0.7, 1.0], L)
-        kinds: list[Workload] = [
-            BernoulliArrivals(p),
-            BinomialArrivals(p, rng.integers(1, 4, L)),
-            OnOffArrivals(p, 3.0, 2.0),
+        kinds: list[workloads.Workload] = [
+            workloads.BernoulliArrivals(p),
+            workloads.BinomialArrivals(p, rng.integers(1, 4, L)),
+            workloads.OnOffArrivals(p, 3.0, 2.0),
         ]
         workload = kinds[int(rng.integers(3))]
-        late = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
+        late = [
+            workloads.Delivery(),
+            workloads.Delivery(2),
+            workloads.Delivery(1.5, "geometric", loss=0.2),
+        ]
         return GainOverheadInstance(problem, workload, late[int(rng.integers(3))])
 
     def relabel_servers(self, instance: GainOverheadInstance, order: Ints) -> GainOverheadInstance:

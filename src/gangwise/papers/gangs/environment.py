@@ -18,21 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core import workload as workloads
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, evenly_spaced
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import (
-    ArrivalStream,
-    BernoulliArrivals,
-    Channels,
-    Cluster,
-    Delivery,
-    OnOffArrivals,
-    Workload,
-    first_slots,
-    require_single_arrivals,
-)
 from gangwise.papers.fluctuating_speeds import environment as speeds
+from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
 from gangwise.papers.fluctuating_speeds.environment import (
     Best,
     SpeedsEnvironment,
@@ -41,13 +32,6 @@ from gangwise.papers.fluctuating_speeds.environment import (
 )
 from gangwise.papers.fluctuating_speeds.environment import Feedback as ChannelFeedback
 from gangwise.papers.fluctuating_speeds.problem import Scale
-from gangwise.papers.fluctuating_speeds.speeds import (
-    BernoulliSpeeds,
-    BetaSpeeds,
-    NormalSpeeds,
-    PermutedSpeeds,
-    Speeds,
-)
 from gangwise.papers.gain_overhead.offline import in_run, optimum_of_each_slot
 from gangwise.papers.gain_overhead.problem import ArrivalsEnvironment, Feedback, Utilities
 from gangwise.papers.gangs.milp import ExactGangs, solve
@@ -60,11 +44,11 @@ class GangEnvironment(ArrivalsEnvironment):
     """Environment of OGASched §3.5. Built by :class:`GangInstance`."""
 
     problem: GangProblem
-    workload: Workload
-    delivery: Delivery = field(default_factory=Delivery)
+    workload: workloads.Workload
+    delivery: workloads.Delivery = field(default_factory=workloads.Delivery)
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs", "launched")
 
-    def _stream(self, workload: np.random.Generator) -> ArrivalStream:
+    def _stream(self, workload: np.random.Generator) -> workloads.ArrivalStream:
         return self.workload.stream(workload)
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
@@ -100,20 +84,20 @@ class GangInstance(InstanceBase):
     """
 
     problem: GangProblem
-    workload: Workload
+    workload: workloads.Workload
     time_limit: float = 60.0
     family: str = "gain_overhead_gang"
     comparators: tuple[str, ...] = ("best_fixed", "per_slot_optimum")
 
     def __post_init__(self) -> None:
-        require_single_arrivals(self.workload, self.problem.job_types)
+        workloads.require_single_arrivals(self.workload, self.problem.job_types)
 
     def environment(self) -> GangEnvironment:
         return GangEnvironment(self.problem, self.workload)
 
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
-        return first_slots(self.workload.stream(Streams.of(seed).workload), slots)
+        return workloads.first_slots(self.workload.stream(Streams.of(seed).workload), slots)
 
 
 class _Placements:
@@ -139,16 +123,19 @@ class GangFamily(_Placements):
         tasks = rng.integers(1, 6, L)
         requests = [self._tasks(rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
         problem = GangProblem(
-            Cluster(capacity, tuple(f"device-{k}" for k in range(K))),
+            workloads.Cluster(capacity, tuple(f"device-{k}" for k in range(K))),
             np.repeat(np.arange(L), tasks),
             np.concatenate(requests),
             rng.integers(1, tasks + 1),
-            Channels.of_mask(mask),
+            workloads.Channels.of_mask(mask),
             Utilities(rng.integers(0, 4, (R, K)), rng.uniform(0.5, 1.5, (R, K))),
             rng.uniform(0, 0.9, K),
         )
         p = rng.choice([0.0, 0.3, 0.7, 1.0], L)
-        kinds: list[Workload] = [BernoulliArrivals(p), OnOffArrivals(p, 3.0, 2.0)]
+        kinds: list[workloads.Workload] = [
+            workloads.BernoulliArrivals(p),
+            workloads.OnOffArrivals(p, 3.0, 2.0),
+        ]
         return GangInstance(problem, kinds[int(rng.integers(2))])
 
     def _tasks(self, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
@@ -242,10 +229,18 @@ class GangSpeedsFamily(_Placements):
         base = GangFamily().fuzz(rng)
         p, E = base.problem, base.problem.E
         mean = rng.uniform(0.05, 0.95, E)
-        kinds: list[Speeds] = [NormalSpeeds(mean), BernoulliSpeeds(mean), BetaSpeeds(mean)]
+        kinds: list[speed_kinds.Speeds] = [
+            speed_kinds.NormalSpeeds(mean),
+            speed_kinds.BernoulliSpeeds(mean),
+            speed_kinds.BetaSpeeds(mean),
+        ]
         speeds = kinds[int(rng.integers(len(kinds)))]
         cost = rng.uniform(0.0, 0.5, E)
-        deliveries = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
+        deliveries = [
+            workloads.Delivery(),
+            workloads.Delivery(2),
+            workloads.Delivery(1.5, "geometric", loss=0.2),
+        ]
         late = deliveries[int(rng.integers(len(deliveries)))]
         each = rng.uniform(0.0, 0.4, p.Q) * (rng.random() < 0.5)
         problem = GangSpeedsProblem(
@@ -257,7 +252,9 @@ class GangSpeedsFamily(_Placements):
     def relabel_servers(self, instance: GangSpeedsInstance, order: Ints) -> GangSpeedsInstance:
         """The same instance with server ``order[i]`` now called ``i``; the same noise."""
         problem, before = instance.problem.relabelled(order)
-        return replace(instance, problem=problem, speeds=PermutedSpeeds(instance.speeds, before))
+        return replace(
+            instance, problem=problem, speeds=speed_kinds.PermutedSpeeds(instance.speeds, before)
+        )
 
 
 def best_fixed(

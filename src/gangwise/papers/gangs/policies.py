@@ -39,13 +39,7 @@ from gangwise.papers.fluctuating_speeds.environment import Observation as Channe
 from gangwise.papers.fluctuating_speeds.policies import ChannelLearner, Exploration, exploration
 from gangwise.papers.gain_overhead.policies import OGASchedReact, dominant_shares
 from gangwise.papers.gain_overhead.problem import Observation, relative_size
-from gangwise.papers.gangs.placement import (
-    GangSolver,
-    Placement,
-    job_by_job,
-    round_robin,
-    volcano_allocate,
-)
+from gangwise.papers.gangs import placement as placements
 from gangwise.papers.gangs.problem import GangProblem, GangSpeedsProblem
 
 
@@ -85,7 +79,7 @@ class GangOGASched(PolicyBase):
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         self._planner.start(problem.relaxed, rng)
-        self._servers = Placement(problem)
+        self._servers = placements.Placement(problem)
         self._memory = np.full(problem.Q, -1, dtype=np.int64)
         self._worth = np.zeros(problem.L)
 
@@ -142,7 +136,7 @@ class GangGreedy(PolicyBase):
         check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
-        self._servers = Placement(problem)
+        self._servers = placements.Placement(problem)
 
     def decide(self, observation: Observation) -> Ints:
         self._servers.reset()
@@ -160,7 +154,7 @@ class GangBinPacking(PolicyBase):
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         self._problem, self._rng = problem, rng
-        self._servers = Placement(problem, weighs_gains=False)
+        self._servers = placements.Placement(problem, weighs_gains=False)
         self._preference = relative_size(problem.cluster.capacity)
 
     def decide(self, observation: Observation) -> Ints:
@@ -169,7 +163,7 @@ class GangBinPacking(PolicyBase):
 
     def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
         """Tasks of these jobs in the order of their placement, and where turns end."""
-        return job_by_job(self._problem, jobs)
+        return placements.job_by_job(self._problem, jobs)
 
 
 @dataclass
@@ -195,7 +189,7 @@ class GangDRF(GangBinPacking):
 
     def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
         by_share = np.argsort(self._shares[jobs], kind="stable")  # ties as listed
-        return job_by_job(self._problem, jobs[by_share])
+        return placements.job_by_job(self._problem, jobs[by_share])
 
 
 @dataclass
@@ -209,7 +203,7 @@ class GangFairness(GangBinPacking):
     sign: ClassVar[float] = 0.0
 
     def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
-        return round_robin(self._problem, jobs)
+        return placements.round_robin(self._problem, jobs)
 
 
 @dataclass
@@ -222,7 +216,7 @@ class GangRandom(GangBinPacking):
     def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
         jobs = self._rng.permutation(jobs)
         self._preference = self._rng.random(self._preference.size)
-        return job_by_job(self._problem, jobs)
+        return placements.job_by_job(self._problem, jobs)
 
 
 @dataclass
@@ -253,7 +247,7 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
-        self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
+        self._solver = placements.GangSolver(problem, self.solver, self.columns, self.passes)
         self._none = np.zeros(problem.E)
 
     def _make_estimator(self) -> Estimator:
@@ -366,11 +360,11 @@ class GangFirstFit(PolicyBase):
     family = "fluctuating_speeds_gang"
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
-        self._problem, self._servers = problem, Placement.by_size(problem)
+        self._problem, self._servers = problem, placements.Placement.by_size(problem)
         self._size = relative_size(problem.cluster.capacity)
 
     def decide(self, observation: ChannelObservation) -> Ints:
-        order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))
+        order, ends = placements.job_by_job(self._problem, np.flatnonzero(observation.arrivals))
         return self._servers.list_schedule(order, ends, 0.0, self._size)
 
 
@@ -389,7 +383,7 @@ class GangBestFit(GangFirstFit):
         self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)  # within each job
 
     def decide(self, observation: ChannelObservation) -> Ints:
-        order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))
+        order, ends = placements.job_by_job(self._problem, np.flatnonzero(observation.arrivals))
         return self._servers.list_schedule(self._rank[order], ends, 1.0, self._size, filled=True)
 
 
@@ -446,5 +440,5 @@ class GangVolcano(GangFirstFit):
         servers = self._servers
         servers.reset()
         g, h, arrived = servers.arrays, servers.held, observation.arrivals
-        volcano_allocate(g, h, self._priority, arrived, self._total, self._sign)
+        placements.volcano_allocate(g, h, self._priority, arrived, self._total, self._sign)
         return servers.decision()

@@ -14,18 +14,7 @@ from gangwise.core.registry import create
 from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.papers.fluctuating_speeds.policies import DELTAS, ESDPAsPrinted
 from gangwise.papers.fluctuating_speeds.solver import P3Solver
-from gangwise.papers.reproduce.measures import (
-    ALL,
-    Cell,
-    average,
-    cells,
-    exponents,
-    least,
-    recorded,
-    time_of_slots,
-    total,
-    values,
-)
+from gangwise.papers.reproduce import measures
 from gangwise.papers.reproduce.papers import Found
 from gangwise.study.results import Results
 from gangwise.study.statistics import Estimate, mean_and_interval
@@ -46,31 +35,32 @@ class ESDPByProgramme(ESDPAsPrinted):
 
 def steeper(results: Results, who: str, than: Sequence[str], part: float) -> Estimate:
     """Growth of the average from T/part to T less that of the steepest of others, in points."""
-    T = float(recorded(results, who)[-1])
+    T = float(measures.recorded(results, who)[-1])
     rise = {
-        each: 100 * (average(results, each, T) / average(results, each, T / part) - 1)
+        each: 100
+        * (measures.average(results, each, T) / measures.average(results, each, T / part) - 1)
         for each in (who, *than)
     }
-    return least(mean_and_interval(rise[who] - rise[base]) for base in than)
+    return measures.least(mean_and_interval(rise[who] - rise[base]) for base in than)
 
 
 def _ends(results: Results, who: str) -> tuple[Floats, Floats]:
-    ends = cells(results)
-    return total(results, who, cell=ends[0]), total(results, who, cell=ends[-1])
+    ends = measures.cells(results)
+    return measures.total(results, who, cell=ends[0]), measures.total(results, who, cell=ends[-1])
 
 
 def growth_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
     """Growth over the setting less that of the steepest of others, in points of a per cent."""
     ends = {each: _ends(results, each) for each in (who, *than)}
     growth = {each: 100 * (last / first - 1) for each, (first, last) in ends.items()}
-    return least(mean_and_interval(growth[who] - growth[base]) for base in than)
+    return measures.least(mean_and_interval(growth[who] - growth[base]) for base in than)
 
 
 def gain_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
     """What is gained over the setting, over that of the one that gains most, in per cent."""
     ends = {each: _ends(results, each) for each in (who, *than)}
     gain = {each: last - first for each, (first, last) in ends.items()}
-    return least(mean_and_interval(100 * (gain[who] / gain[base] - 1)) for base in than)
+    return measures.least(mean_and_interval(100 * (gain[who] / gain[base] - 1)) for base in than)
 
 
 def share_change(results: Results, who: str, of: str) -> Floats:
@@ -88,12 +78,12 @@ def _largest_over_least(each: Sequence[Floats]) -> Floats:
 
 def spread(results: Results, who: str, among: Sequence[str]) -> Floats:
     """What the best of some policies earned over what the worst did, in per cent."""
-    return 100 * (_largest_over_least([total(results, label) for label in among]) - 1)
+    return 100 * (_largest_over_least([measures.total(results, label) for label in among]) - 1)
 
 
 def spread_of_times(results: Results, who: str, among: Sequence[str]) -> Floats:
     """Time of a slot of the slowest of some policies over that of the fastest."""
-    return _largest_over_least([time_of_slots(results, label) for label in among])
+    return _largest_over_least([measures.time_of_slots(results, label) for label in among])
 
 
 # Fig. 5: time of computation. Times differ from run to run, so nothing of it is compared.
@@ -113,9 +103,9 @@ def exponents_of_time(found: Found) -> dict[str, Estimate]:
     for panel, study in _PANELS.items():
         for name, policy, more in _SOLVERS:
             results = found[f"esdp-overhead-{study}{more}"]
-            servers = values(results, "servers")
-            times = [time_of_slots(results, policy, {"servers": n}) for n in servers]
-            ours[f"{name}, {panel}"] = mean_and_interval(exponents(servers, times))
+            servers = measures.values(results, "servers")
+            times = [measures.time_of_slots(results, policy, {"servers": n}) for n in servers]
+            ours[f"{name}, {panel}"] = mean_and_interval(measures.exponents(servers, times))
     return ours
 
 
@@ -124,9 +114,11 @@ def programme_over_exact(found: Found) -> dict[str, Estimate]:
     ours = {}
     for panel, study in _PANELS.items():
         programme, fast = (found[f"esdp-overhead-{study}{m}"] for m in ("-programme", ""))
-        servers = max(set(values(programme, "servers")) & set(values(fast, "servers")))
-        slow = time_of_slots(programme, "esdp-by-programme", {"servers": servers})
-        quick = time_of_slots(fast, "esdp", {"servers": servers})
+        servers = max(
+            set(measures.values(programme, "servers")) & set(measures.values(fast, "servers"))
+        )
+        slow = measures.time_of_slots(programme, "esdp-by-programme", {"servers": servers})
+        quick = measures.time_of_slots(fast, "esdp", {"servers": servers})
         ours[f"{panel}, {servers} servers"] = mean_and_interval(slow / quick)
     return ours
 
@@ -172,14 +164,16 @@ def chance_of_all(found: Found) -> dict[str, Estimate]:
     return {"ρ = 0.9, |L| = 8": Estimate(SHARE_OF_SLOTS**JOB_TYPES, None, None)}
 
 
-def regret(results: Results, who: str, at: float | None = None, cell: Cell = ALL) -> Floats:
+def regret(
+    results: Results, who: str, at: float | None = None, cell: measures.Cell = measures.ALL
+) -> Floats:
     """Pseudo-regret (6): means of x*(t) less means of what was played; shape [seeds]."""
-    best = total(results, "omniscient", at, cell=cell)
-    return best - total(results, who, at, "mean_utility", cell)
+    best = measures.total(results, "omniscient", at, cell=cell)
+    return best - measures.total(results, who, at, "mean_utility", cell)
 
 
 def _decades(results: Results, who: str) -> tuple[Floats, Floats, Floats]:
-    T = float(recorded(results, who)[-1])
+    T = float(measures.recorded(results, who)[-1])
     return regret(results, who, T / 100), regret(results, who, T / 10), regret(results, who, T)
 
 

@@ -22,16 +22,7 @@ import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Content, Folder, write_whole
 from gangwise.papers.reproduce.papers import AT, Artefact, Claim, Found, RunScale
-from gangwise.report.pages import (
-    PAGE,
-    ArtefactEntry,
-    ClaimResult,
-    Reproduced,
-    Verdict,
-    claims_by_word,
-    counts,
-    read_reproduction,
-)
+from gangwise.report import pages
 from gangwise.report.plotting import COLUMNS, draw, image
 from gangwise.study.results import Results
 from gangwise.study.statistics import Estimate
@@ -39,9 +30,11 @@ from gangwise.study.store import Store
 from gangwise.study.sweep import Backend, Experiment, Progress, silent, sweep
 
 
-def claim_result(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> ClaimResult:
+def claim_result(
+    artefact: Artefact, claim: Claim, version: str, ours: Estimate
+) -> pages.ClaimResult:
     """Our number for a claim, and whether it agrees; its word is found by :func:`with_verdicts`."""
-    return ClaimResult(
+    return pages.ClaimResult(
         artefact.paper,
         artefact.name,
         claim.says,
@@ -67,7 +60,7 @@ def _fits(one: Reading, other: Reading) -> bool:
 class Readings:
     """Which readings of the paper agree with a claim, from its rows."""
 
-    def __init__(self, claim: Claim, rows: Sequence[ClaimResult]) -> None:
+    def __init__(self, claim: Claim, rows: Sequence[pages.ClaimResult]) -> None:
         self.claim = claim
         self.versions = {version for version, _ in claim.readings.values()}
         self.found: dict[Reading, bool] = {}
@@ -94,7 +87,7 @@ class Readings:
         """How far ours is from the paper's number, as a share of it, up to 1; 0 for no number."""
         return min((self._distance.get(one, 0.0) for one in self.of(reading)), default=1.0)
 
-    def word(self, best: Reading) -> Verdict:
+    def word(self, best: Reading) -> pages.Verdict:
         """The word for the claim, with the reading that fits its figure best."""
         if not self.found:
             return "not tested"
@@ -104,8 +97,8 @@ class Readings:
 
 
 def with_verdicts(
-    artefact: Artefact, rows: Sequence[ClaimResult]
-) -> tuple[list[ClaimResult], Reading | None]:
+    artefact: Artefact, rows: Sequence[pages.ClaimResult]
+) -> tuple[list[pages.ClaimResult], Reading | None]:
     """Rows with the words of their claims, and the reading that fits the artefact best.
 
     It is the reading in which most claims agree; of several, the one whose numbers are closest to
@@ -130,7 +123,7 @@ def with_verdicts(
     return done, best if best and fit(best)[0] else None
 
 
-def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
+def over_readings(rows: Iterable[pages.ClaimResult]) -> list[pages.ClaimResult]:
     """Rows of one version in several readings of the traces made one: mean, least and most.
 
     Examples
@@ -143,7 +136,7 @@ def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
     >>> merged.version, merged.text
     ('v', '1.0 to 9.0 over 2 readings, agrees in 1')
     """
-    found: dict[str, list[ClaimResult]] = {}
+    found: dict[str, list[pages.ClaimResult]] = {}
     for row in rows:
         version, at, _ = row.version.partition(AT)
         found.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
@@ -297,15 +290,18 @@ def read(quick: bool) -> dict[str, Estimate]:
     }
 
 
-def rows(artefacts: Iterable[Artefact], quick: bool) -> list[ClaimResult]:
+def rows(artefacts: Iterable[Artefact], quick: bool) -> list[pages.ClaimResult]:
     """The committed results as rows, in the order of the artefacts and their claims."""
     known = read(quick)
     every = (with_verdicts(artefact, rows_of(artefact, known)) for artefact in artefacts)
     return [row for rows, _ in every for row in rows]
 
 
-def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResult]:
-    start, mine = f"{artefact.paper} {artefact.name}: ", defaultdict[str, list[ClaimResult]](list)
+def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[pages.ClaimResult]:
+    start, mine = (
+        f"{artefact.paper} {artefact.name}: ",
+        defaultdict[str, list[pages.ClaimResult]](list),
+    )
     claims = {claim.says: claim for claim in artefact.claims}
     for key, ours in known.items():
         says, _, version = key.removeprefix(start)[:-1].rpartition(" [")
@@ -314,7 +310,7 @@ def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResu
     return [row for says in claims for row in mine[says]]
 
 
-def write(rows: Sequence[ClaimResult], quick: bool) -> Path:
+def write(rows: Sequence[pages.ClaimResult], quick: bool) -> Path:
     """Put results in the place of the committed ones; those of other artefacts stay."""
     redone = {f"{row.paper} {row.artefact}" for row in rows}
     kept = {key: of for key, of in read(quick).items() if key.split(":")[0] not in redone}
@@ -327,7 +323,7 @@ def write(rows: Sequence[ClaimResult], quick: bool) -> Path:
     return _commit(SCALE[quick], of_claims)
 
 
-def differences(rows: Sequence[ClaimResult], quick: bool) -> list[str]:
+def differences(rows: Sequence[pages.ClaimResult], quick: bool) -> list[str]:
     """Rows that are not what was committed, or that nothing is committed for, in words.
 
     The same seeds give the same numbers: mean and both ends of the interval must be the same to six
@@ -347,18 +343,18 @@ def differences(rows: Sequence[ClaimResult], quick: bool) -> list[str]:
     return found
 
 
-def table(rows: Sequence[ClaimResult]) -> pl.DataFrame:
+def table(rows: Sequence[pages.ClaimResult]) -> pl.DataFrame:
     plain = [row.as_dict() | {"the paper": str(row.number)} for row in rows]
     return pl.DataFrame(plain, infer_schema_length=None)
 
 
-def markdown(rows: Iterable[ClaimResult]) -> str:
+def markdown(rows: Iterable[pages.ClaimResult]) -> str:
     """For reading: a heading per artefact, a row per claim."""
     each = groupby(rows, lambda row: f"{row.paper} {row.artefact}")
     return "\n".join(f"## {artefact}\n\n{artefact_markdown(list(mine))}" for artefact, mine in each)
 
 
-def artefact_markdown(rows: Sequence[ClaimResult]) -> str:
+def artefact_markdown(rows: Sequence[pages.ClaimResult]) -> str:
     """The claims of an artefact, a row each, in Markdown."""
     rows = over_readings(rows)
     lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]
@@ -369,10 +365,10 @@ def artefact_markdown(rows: Sequence[ClaimResult]) -> str:
             for row in mine
         )
         paper = f"{papers:g}" if isinstance(papers, float) else str(papers)
-        [word] = [verdict for verdict, n in claims_by_word(mine).items() if n]
+        [word] = [verdict for verdict, n in pages.claims_by_word(mine).items() if n]
         cells = (says, paper, ours, f"*{word}*")
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
-    lines += ["", f"{counts(rows)}."]
+    lines += ["", f"{pages.counts(rows)}."]
     whys = [row.why for row in rows if row.why and row.agrees is not True]
     if whys:
         reasons = dict.fromkeys(reason for why in whys for reason in why.split("; "))
@@ -383,7 +379,7 @@ def artefact_markdown(rows: Sequence[ClaimResult]) -> str:
 ENDINGS = ("csv", "parquet", "png", "svg")  # files of an artefact
 
 
-def earlier_artefacts(out: Path, scale: RunScale, redone: Iterable[Artefact]) -> Reproduced:
+def earlier_artefacts(out: Path, scale: RunScale, redone: Iterable[Artefact]) -> pages.Reproduced:
     """What is in a folder and stays: artefacts at the same scale that are not done again.
 
     Nothing stays of another scale, other seeds or another version: one table holds what one
@@ -391,9 +387,9 @@ def earlier_artefacts(out: Path, scale: RunScale, redone: Iterable[Artefact]) ->
     """
     here = gangwise.__version__, scale.quick, scale.seeds
     version, quick, seeds = here
-    nothing = Reproduced(version=version, quick=quick, seeds=seeds, artefacts=[], left_out={})
+    nothing = pages.Reproduced(version=version, quick=quick, seeds=seeds, artefacts=[], left_out={})
     try:
-        found = read_reproduction(out)
+        found = pages.read_reproduction(out)
     except StoreError:
         return nothing
     if (found.version, found.quick, found.seeds) != here:
@@ -420,7 +416,7 @@ def artefact_files(artefact: Artefact, found: Found) -> dict[str, Content]:
     }
 
 
-def _claim_files(rows: Sequence[ClaimResult]) -> dict[str, Content]:
+def _claim_files(rows: Sequence[pages.ClaimResult]) -> dict[str, Content]:
     plain = json.dumps([row.as_dict() for row in rows], indent=1, ensure_ascii=False)
     return {
         "side-by-side.csv": table(rows).write_csv(),
@@ -429,7 +425,9 @@ def _claim_files(rows: Sequence[ClaimResult]) -> dict[str, Content]:
     }
 
 
-def publish(out: Path, files: Mapping[str, Content], kept: Iterable[ArtefactEntry]) -> list[Path]:
+def publish(
+    out: Path, files: Mapping[str, Content], kept: Iterable[pages.ArtefactEntry]
+) -> list[Path]:
     """Put files into a folder as a whole, beside those of artefacts that stay.
 
     What else earlier commands left there goes, and with it a page about it. StoreError when a file
@@ -443,13 +441,13 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[ArtefactEntr
                     new.write(name, folder.read(name))
         for name, content in files.items():
             new.write(name, content)
-        folder.remove(PAGE)
+        folder.remove(pages.PAGE)
     return [folder.place(name) for name in files]
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    rows: list[ClaimResult]  # claims beside our numbers, one for each reading
+    rows: list[pages.ClaimResult]  # claims beside our numbers, one for each reading
     written: list[Path]
     left_out: dict[str, str]  # artefacts that were not run, and why
     totals: Totals
@@ -494,9 +492,9 @@ def reproduce(
 
         results[name] = sweep(experiment, out / "runs", jobs, backend, address, further)
         done += len(experiment.runs())
-    rows: list[ClaimResult] = []
+    rows: list[pages.ClaimResult] = []
     files: dict[str, Content] = {}
-    shown: list[ArtefactEntry] = []
+    shown: list[pages.ArtefactEntry] = []
     for artefact, experiments in chosen.items():
         found = {e.name: results[e.name] for e in experiments}
         files |= artefact_files(artefact, found)
@@ -509,7 +507,7 @@ def reproduce(
         rows += with_verdicts(artefact, mine)[0]
         axes = tuple(artefact.panels)
         shown.append(
-            ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(found), axes)
+            pages.ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(found), axes)
         )
     earlier = earlier_artefacts(out, scale, chosen)
     files |= _claim_files([*earlier.rows, *over_readings(rows)])

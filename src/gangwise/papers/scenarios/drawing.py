@@ -8,27 +8,16 @@ from __future__ import annotations
 
 import tomllib
 from collections import ChainMap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveFloat,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PositiveFloat, ValidationInfo, model_validator
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import Count, Name, SlotCount, checked, require_range
+from gangwise.core.settings import Count, SlotCount, StrictSettings, checked, require_range
 from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, OnOffArrivals, Workload
 
 
@@ -59,10 +48,8 @@ DESCRIPTIONS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text
 """What each setting means: sections are ``module.Class``, and ``shared``."""
 
 
-class StrictSettings(BaseModel):
-    """Settings, of which none is unknown and none is changed; ``settings.toml`` describes them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class DescribedSettings(StrictSettings):
+    """Settings whose fields ``settings.toml`` describes."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -75,7 +62,7 @@ class StrictSettings(BaseModel):
             field.description = about.get(name, field.description)
 
 
-class FeedbackSettings(StrictSettings):
+class FeedbackSettings(DescribedSettings):
     delay: float = Field(0.0, ge=0)
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1)
@@ -85,7 +72,7 @@ class FeedbackSettings(StrictSettings):
         return Delivery(self.delay, self.delay_kind, self.loss)
 
 
-class JobDraws(StrictSettings):
+class JobDraws(DescribedSettings):
     """Settings of drawn approximation jobs and rates of machines."""
 
     beta: float = Field(0.5, gt=0, le=1)
@@ -96,7 +83,7 @@ class JobDraws(StrictSettings):
     per_period: bool = False
 
 
-class RewardSettings(StrictSettings):
+class RewardSettings(DescribedSettings):
     """Settings of gain and overhead, of jobs and of gangs."""
 
     alpha: PositiveRange = (1.0, 1.5)
@@ -111,32 +98,6 @@ class RewardSettings(StrictSettings):
 
 
 SettingsT = TypeVar("SettingsT", bound=_Settings)
-
-
-class Group(StrictSettings):
-    """Servers or nodes of a file that have the same devices."""
-
-    name: Name
-    count: Count = 1
-    devices: dict[str, float]
-
-    @property
-    def names(self) -> list[str]:
-        """The name, or ``name-0``, ``name-1``, … of several."""
-        return [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
-
-
-@contextmanager
-def errors_of(path: Path) -> Iterator[None]:
-    """Turn what is wrong with a file into a ScenarioError that names it and the entry at fault."""
-    try:
-        yield
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{part}." for part in first["loc"])[:-1]
-        raise ScenarioError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from error
-    except (ScenarioError, UnknownName) as error:
-        raise ScenarioError(f"{path}: {error}") from error
 
 
 def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
@@ -190,7 +151,7 @@ class DrawnScenario(Generic[SettingsT]):
 GangCapacity = Annotated[tuple[Count, ...], Field(min_length=1)]
 
 
-class GangSettings(StrictSettings):
+class GangSettings(DescribedSettings):
     """Settings that all scenarios of gangs have; defaults that differ are each scenario's own."""
 
     job_types: Count

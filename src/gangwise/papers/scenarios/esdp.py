@@ -29,6 +29,7 @@ from gangwise.core.settings import Count, SlotCount, require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, Channels, Cluster, Workload
 from gangwise.logs.formats.measured_speeds import MiniBatchTime
+from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
 from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.papers.fluctuating_speeds.problem import (
     FluctuatingSpeedsProblem,
@@ -36,38 +37,15 @@ from gangwise.papers.fluctuating_speeds.problem import (
     Scale,
     linear_cost,
 )
-from gangwise.papers.fluctuating_speeds.speeds import (
-    BernoulliSpeeds,
-    BetaSpeeds,
-    NormalSpeeds,
-    PiecewiseSpeeds,
-    RecordedSpeeds,
-    ReplayedSpeeds,
-    Speeds,
-    WavingSpeeds,
-)
 from gangwise.papers.gangs.environment import GangSpeedsInstance
 from gangwise.papers.gangs.problem import GangSpeedsProblem
-from gangwise.papers.scenarios.drawing import (
-    Bursts,
-    DrawnScenario,
-    FeedbackSettings,
-    GangCapacity,
-    GangSettings,
-    PositiveRange,
-    Rho,
-    StrictSettings,
-    arrivals_of,
-    device_names,
-    draw_channels,
-    draw_gangs,
-)
+from gangwise.papers.scenarios import drawing
 from gangwise.papers.slots.fluctuating_speeds import limited_capacity, pooled_instance
 
 DEVICES = ("cpu", "mem", "gpu")
 
 
-class ESDPSettings(FeedbackSettings):
+class ESDPSettings(drawing.FeedbackSettings):
     job_types: Count = 8
     servers: Count = 40
     devices: Count = 3
@@ -75,10 +53,10 @@ class ESDPSettings(FeedbackSettings):
     requests: tuple[Count, Count] = (1, 2)
     capacity: Literal["fraction", "normalised", "literal"] = "fraction"
     fraction: float = Field(0.5, gt=0)
-    rho: Rho = 0.9
-    arrivals: Bursts = "bernoulli"
+    rho: drawing.Rho = 0.9
+    arrivals: drawing.Bursts = "bernoulli"
     speeds: Literal["normal", "bernoulli", "beta", "jumping", "waving"] = "normal"
-    mean: PositiveRange = (0.1, 1.0)
+    mean: drawing.PositiveRange = (0.1, 1.0)
     spread: float = Field(0.5, ge=0)
     period: SlotCount = 1000
     amplitude: float = Field(0.5, ge=0, le=1)
@@ -96,7 +74,7 @@ class ESDPSettings(FeedbackSettings):
         return self
 
 
-class ESDPScenario(DrawnScenario[ESDPSettings]):
+class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
     """Scenario of ESDP §4: draws instances as :class:`ESDPSettings` says."""
 
     family = "fluctuating_speeds"
@@ -106,7 +84,7 @@ class ESDPScenario(DrawnScenario[ESDPSettings]):
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         s, rng = self.settings, Streams.of(seed).instance
         R = s.servers
-        channels = draw_channels(rng, (s.job_types, R), s.density)
+        channels = drawing.draw_channels(rng, (s.job_types, R), s.density)
         E = len(channels)
         requests, workload = self._requests(rng, channels.job_type)
         unit = self._unit(rng)
@@ -126,7 +104,10 @@ class ESDPScenario(DrawnScenario[ESDPSettings]):
         speeds = self._speeds(rng, mean)
         servers = tuple(f"server-{r}" for r in range(R))
         problem = FluctuatingSpeedsProblem(
-            Pool(capacity, device_names(DEVICES, s.devices), servers), requests, channels, cost
+            Pool(capacity, drawing.device_names(DEVICES, s.devices), servers),
+            requests,
+            channels,
+            cost,
         )
         scale, payment = Scale.of(s.normalise, speeds, cost), s.payment * float(mean.mean())
         return FluctuatingSpeedsInstance(problem, workload, speeds, scale, s.delivery, payment)
@@ -136,35 +117,37 @@ class ESDPScenario(DrawnScenario[ESDPSettings]):
         s = self.settings
         low, high = s.requests
         requests = rng.integers(low, high + 1, (job_type.size, s.devices)).astype(np.float64)
-        return requests, arrivals_of(s.arrivals, s.rho, s.job_types)
+        return requests, drawing.arrivals_of(s.arrivals, s.rho, s.job_types)
 
     def _unit(self, rng: np.random.Generator) -> Floats:
         """Capacities between the bounds 1 and 2 of Table 3, shape [K]."""
         return rng.uniform(1.0, 2.0, self.settings.devices)
 
-    def _speeds(self, rng: np.random.Generator, mean: Floats) -> Speeds:
+    def _speeds(self, rng: np.random.Generator, mean: Floats) -> speed_kinds.Speeds:
         s = self.settings
         if s.speeds == "bernoulli":
-            return BernoulliSpeeds(mean)
+            return speed_kinds.BernoulliSpeeds(mean)
         if s.speeds == "beta":
-            return BetaSpeeds(np.minimum(mean, 0.99))
+            return speed_kinds.BetaSpeeds(np.minimum(mean, 0.99))
         if s.speeds == "jumping":
             begins = np.arange(0, max(s.slots, s.period + 1), s.period)
             others = rng.uniform(*s.mean, (begins.size - 1, mean.size))
-            return PiecewiseSpeeds(np.vstack([mean, others]), begins, s.spread)
+            return speed_kinds.PiecewiseSpeeds(np.vstack([mean, others]), begins, s.spread)
         if s.speeds == "waving":
-            return WavingSpeeds(mean, rng.random(mean.size), s.amplitude, s.period, s.spread)
-        return NormalSpeeds(mean, s.spread)
+            return speed_kinds.WavingSpeeds(
+                mean, rng.random(mean.size), s.amplitude, s.period, s.spread
+            )
+        return speed_kinds.NormalSpeeds(mean, s.spread)
 
 
-class ESDPGangSettings(GangSettings):
+class ESDPGangSettings(drawing.GangSettings):
     job_types: Count = 8
     servers: Count = 40
-    most: GangCapacity = (24, 48, 16)
+    most: drawing.GangCapacity = (24, 48, 16)
     share: tuple[float, float] = (0.3, 0.9)
     channels: Count = 10
     contention: PositiveFloat = 4.0
-    mean: PositiveRange = (0.1, 1.0)
+    mean: drawing.PositiveRange = (0.1, 1.0)
     spread: float = Field(0.5, ge=0)
     cost: float = Field(0.3, ge=0)
     task_cost: float = Field(0.0, ge=0)
@@ -172,7 +155,7 @@ class ESDPGangSettings(GangSettings):
     slots: SlotCount = 2000
 
 
-class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
+class ESDPGangScenario(drawing.DrawnScenario[ESDPGangSettings]):
     """Scenario of ESDP §3.4: draws instances as :class:`ESDPGangSettings` says."""
 
     family = "fluctuating_speeds_gang"
@@ -182,16 +165,16 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
     def instance(self, seed: int) -> GangSpeedsInstance:
         s, rng = self.settings, Streams.of(seed).instance
         L, K = s.job_types, len(s.most)
-        gangs = draw_gangs(s, rng)
+        gangs = drawing.draw_gangs(s, rng)
         minimum = rng.integers(1, gangs.tasks + 1)
         channels = Channels.of_mask(gangs.mask)
-        speeds = NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
+        speeds = speed_kinds.NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
         cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
         cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
         scale = Scale.of("clip", speeds, cost)
         share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
         each = s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
-        cluster, asked = Cluster(gangs.capacity, device_names(DEVICES, K)), gangs.requests
+        cluster, asked = Cluster(gangs.capacity, drawing.device_names(DEVICES, K)), gangs.requests
         problem = GangSpeedsProblem(
             cluster, gangs.job_type, asked, minimum, channels, cost, task_cost=each
         )
@@ -200,10 +183,10 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
         )
 
 
-class MiniBatchSettings(StrictSettings):
+class MiniBatchSettings(drawing.DescribedSettings):
     folder: str = ""
     fraction: float = Field(0.5, gt=0)
-    rho: Rho = 0.9
+    rho: drawing.Rho = 0.9
     cost_share: float = Field(0.3, ge=0)
     slots: SlotCount = 2000
     order: Literal["recorded", "drawn"] = "recorded"
@@ -216,7 +199,7 @@ class MiniBatchSettings(StrictSettings):
         return self
 
 
-class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
+class MiniBatchScenario(drawing.DrawnScenario[MiniBatchSettings]):
     """Mini-batches: recorded iteration times; job types are jobs, servers their workers' places.
 
     Each worker is a server of its own with one channel, from its job. The utility of a channel is
@@ -249,10 +232,10 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
         jobs = tuple(dict.fromkeys(w.job for w in workers))
         mask = np.array([[w.job == job for w in workers] for job in jobs])
         series, group = [w.speed for w in workers], np.array([jobs.index(w.job) for w in workers])
-        speeds: Speeds = (
-            RecordedSpeeds.anywhere(series, group, Streams.of(seed).instance)
+        speeds: speed_kinds.Speeds = (
+            speed_kinds.RecordedSpeeds.anywhere(series, group, Streams.of(seed).instance)
             if s.order == "recorded"
-            else ReplayedSpeeds(series, s.blocks, s.slots)
+            else speed_kinds.ReplayedSpeeds(series, s.blocks, s.slots)
         )
         requests = np.array([[w.gpus] for w in workers])
         pool = Pool(

@@ -13,32 +13,27 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveFloat
 
+from gangwise.core import workload as workloads
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import create
 from gangwise.core.settings import (
     BYTES,
     Count,
+    Group,
     Name,
     SlotCount,
+    StrictSettings,
+    errors_of,
     read_toml,
     require_count,
     require_memory,
-)
-from gangwise.core.workload import (
-    BinomialArrivals,
-    Channels,
-    Cluster,
-    JobType,
-    Server,
-    request_matrix,
 )
 from gangwise.papers.gain_overhead.problem import (
     GainOverheadInstance,
     GainOverheadProblem,
     Utilities,
 )
-from gangwise.papers.scenarios.drawing import Group, StrictSettings, errors_of
 from gangwise.papers.slots.opening import open_trace
 
 
@@ -87,20 +82,22 @@ class FixedScenario:
     def instance(self, seed: int) -> GainOverheadInstance:
         """The cluster, with arrivals that depend on the seed of the run."""
         types = self.file.job_types
-        workload = BinomialArrivals(
+        workload = workloads.BinomialArrivals(
             np.array([j.arrival for j in types]), np.array([j.most for j in types])
         )
         return GainOverheadInstance(self._problem, workload)
 
 
 def _problem(file: ClusterFile) -> GainOverheadProblem:
-    servers = [Server(name, group.devices) for group in file.servers for name in group.names]
-    cluster = Cluster.of(servers)
+    servers = [
+        workloads.Server(name, group.devices) for group in file.servers for name in group.names
+    ]
+    cluster = workloads.Cluster.of(servers)
     names = tuple(j.name for j in file.job_types)
-    requests = request_matrix(
-        [JobType(j.name, j.requests) for j in file.job_types], cluster.devices
+    requests = workloads.request_matrix(
+        [workloads.JobType(j.name, j.requests) for j in file.job_types], cluster.devices
     )
-    fits = Channels.by_fit(cluster, requests, names)
+    fits = workloads.Channels.by_fit(cluster, requests, names)
     mask = np.zeros(fits.shape, dtype=bool)
     mask[fits.job_type, fits.server] = True
     position = {name: r for r, name in enumerate(cluster.servers)}
@@ -125,7 +122,7 @@ def _problem(file: ClusterFile) -> GainOverheadProblem:
     return GainOverheadProblem(
         cluster,
         requests,
-        Channels.of_mask(mask),
+        workloads.Channels.of_mask(mask),
         Utilities.of([[u.kind for u in utility]] * R, [[u.alpha for u in utility]] * R),
         np.array([file.overhead.get(device, 0.0) for device in cluster.devices]),
         names,

@@ -32,26 +32,14 @@ from gangwise.papers.gain_overhead.problem import (
 )
 from gangwise.papers.gangs.environment import GangInstance
 from gangwise.papers.gangs.problem import GangProblem
-from gangwise.papers.scenarios.drawing import (
-    Bursts,
-    DrawnScenario,
-    FeedbackSettings,
-    GangCapacity,
-    GangSettings,
-    RewardSettings,
-    Rho,
-    arrivals_of,
-    device_names,
-    draw_channels,
-    draw_gangs,
-)
+from gangwise.papers.scenarios import drawing
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 OUR_MOST = (24, 48, 16, 16, 16, 8)
 AUTHORS_MOST = (128, 512, 64, 8, 8, 4)
 
 
-class OGASchedSettings(RewardSettings, FeedbackSettings):
+class OGASchedSettings(drawing.RewardSettings, drawing.FeedbackSettings):
     job_types: Count = 10
     servers: Count = 128
     most: tuple[Count, ...] = Field(OUR_MOST, min_length=1)
@@ -59,7 +47,7 @@ class OGASchedSettings(RewardSettings, FeedbackSettings):
     requests: Literal["integer", "continuous"] = "integer"
     contention: float = Field(10.0, gt=0)
     density: float = Field(2.5, gt=0)
-    rho: Rho = 0.7
+    rho: drawing.Rho = 0.7
     arrivals: Literal["bernoulli", "multiple", "bursts"] = "bernoulli"
     most_jobs: Count = 3
     moving: float = Field(0.0, ge=0)
@@ -79,7 +67,7 @@ class OGASchedSettings(RewardSettings, FeedbackSettings):
         return self
 
 
-class OGASchedScenario(DrawnScenario[OGASchedSettings]):
+class OGASchedScenario(drawing.DrawnScenario[OGASchedSettings]):
     """Scenario of OGASched §4: draws instances as :class:`OGASchedSettings` says."""
 
     family = "gain_overhead"
@@ -99,14 +87,14 @@ class OGASchedScenario(DrawnScenario[OGASchedSettings]):
         )
         requests[~requests.any(axis=1), 0] = 1.0
         problem = draw_problem(s, rng, capacity, requests * s.contention, s.density, s.moving)
-        workload = arrivals_of(s.arrivals, s.rho, L)
+        workload = drawing.arrivals_of(s.arrivals, s.rho, L)
         if s.arrivals == "multiple":
             workload = BinomialArrivals(np.full(L, s.rho), np.full(L, s.most_jobs))
         return GainOverheadInstance(problem, workload, s.delivery)
 
 
 def draw_problem(
-    s: RewardSettings,
+    s: drawing.RewardSettings,
     rng: np.random.Generator,
     capacity: Floats,
     requests: Floats,
@@ -118,26 +106,26 @@ def draw_problem(
     ``capacity`` is of shape [R, K], and ``requests``, with contention, of shape [L, K].
     """
     (R, K), L = capacity.shape, len(requests)
-    channels = draw_channels(rng, (L, R), density / L)
+    channels = drawing.draw_channels(rng, (L, R), density / L)
     kind = s.draw_kinds(rng, (R, K))
     utilities, beta = Utilities(kind, rng.uniform(*s.alpha, (R, K))), rng.uniform(*s.beta, (K,))
-    cluster = Cluster(capacity, device_names(DEVICES, K))
+    cluster = Cluster(capacity, drawing.device_names(DEVICES, K))
     return GainOverheadProblem(cluster, requests, channels, utilities, beta, moving=moving)
 
 
-class OGASchedGangSettings(GangSettings, RewardSettings):
+class OGASchedGangSettings(drawing.GangSettings, drawing.RewardSettings):
     job_types: Count = 10
     servers: Count = 128
-    most: GangCapacity = OUR_MOST
+    most: drawing.GangCapacity = OUR_MOST
     share: tuple[float, float] = (0.2, 0.8)
     channels: Count = 16
     contention: PositiveFloat = 5.0
-    arrivals: Bursts = "bernoulli"
+    arrivals: drawing.Bursts = "bernoulli"
     time_limit: PositiveFloat = 60.0
     slots: SlotCount = 300
 
 
-class GangScenario(DrawnScenario[OGASchedGangSettings]):
+class GangScenario(drawing.DrawnScenario[OGASchedGangSettings]):
     """Scenario of OGASched §3.5: draws instances as :class:`OGASchedGangSettings` says."""
 
     family = "gain_overhead_gang"
@@ -147,11 +135,11 @@ class GangScenario(DrawnScenario[OGASchedGangSettings]):
     def instance(self, seed: int) -> GangInstance:
         s, rng = self.settings, Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
-        gangs = draw_gangs(s, rng)
+        gangs = drawing.draw_gangs(s, rng)
         kind = s.draw_kinds(rng, (R, K))
-        cluster = Cluster(gangs.capacity, device_names(DEVICES, K))
+        cluster = Cluster(gangs.capacity, drawing.device_names(DEVICES, K))
         tasks = (gangs.job_type, gangs.requests, rng.integers(1, gangs.tasks + 1))
         utilities = Utilities(kind, rng.uniform(*s.alpha, (R, K)))
         beta, channels = rng.uniform(*s.beta, K), Channels.of_mask(gangs.mask)
         problem = GangProblem(cluster, *tasks, channels, utilities, beta)
-        return GangInstance(problem, arrivals_of(s.arrivals, s.rho, L), s.time_limit)
+        return GangInstance(problem, drawing.arrivals_of(s.arrivals, s.rho, L), s.time_limit)

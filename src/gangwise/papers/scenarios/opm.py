@@ -24,26 +24,14 @@ from pydantic import AfterValidator, Field
 
 from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
+from gangwise.papers.approximation_jobs import problem as problems
+from gangwise.papers.approximation_jobs import workloads
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, rate_generator
 from gangwise.papers.approximation_jobs.offline import COMPARATORS
-from gangwise.papers.approximation_jobs.problem import (
-    ApproximationProblem,
-    Job,
-    Log,
-    Power,
-    Utility,
-)
-from gangwise.papers.approximation_jobs.workloads import (
-    GammaPeriods,
-    IidRates,
-    ReplayedJobs,
-    SyntheticJobs,
-    price_machines,
-)
-from gangwise.papers.scenarios.drawing import DrawnScenario, JobDraws, PositiveRange, StrictSettings
+from gangwise.papers.scenarios import drawing
 
 
-class OPMSettings(JobDraws):
+class OPMSettings(drawing.JobDraws):
     machines: Count = 100
     slots: SlotCount = 5000
     load: float = Field(1.5, gt=0)
@@ -52,7 +40,7 @@ class OPMSettings(JobDraws):
     enforce: bool = True
 
 
-class OPMScenario(DrawnScenario[OPMSettings]):
+class OPMScenario(drawing.DrawnScenario[OPMSettings]):
     """Synthetic jobs of OPS/OPM §VI: draws instances as :class:`OPMSettings` says."""
 
     family = "approximation_jobs"
@@ -62,12 +50,12 @@ class OPMScenario(DrawnScenario[OPMSettings]):
     def instance(self, seed: int) -> ApproximationInstance:
         """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""
         s = self.settings
-        rates = GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
-        prices = price_machines(rates, s.pricing, s.slots, rate_generator(seed))
+        rates = workloads.GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
+        prices = workloads.price_machines(rates, s.pricing, s.slots, rate_generator(seed))
         drawn = s.model_dump(include={"beta", "q", "value", "lifetime"})
         price = float(np.mean(prices))
-        jobs = SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
-        problem = ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
+        jobs = workloads.SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
+        problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
         return ApproximationInstance(problem, rates, jobs, comparators=COMPARATORS)
 
 
@@ -77,21 +65,21 @@ def _at_most_one(value: tuple[float, float]) -> tuple[float, float]:
     return value
 
 
-PositiveShare = Annotated[PositiveRange, AfterValidator(_at_most_one)]
+PositiveShare = Annotated[drawing.PositiveRange, AfterValidator(_at_most_one)]
 
 
-class TheoremSettings(StrictSettings):
+class TheoremSettings(drawing.DescribedSettings):
     machines: Count = 20
     slots: SlotCount = 4000
     jobs: Count = 1
     rho: float = Field(0.3, gt=0, le=1)
     utility: Literal["log", "sqrt"] = "log"
-    value: PositiveRange = (0.5, 1.0)
+    value: drawing.PositiveRange = (0.5, 1.0)
     rate: PositiveShare = (0.1, 0.9)
     price: PositiveShare = (0.5, 1.0)
 
 
-class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
+class OPMTheoremScenario(drawing.DrawnScenario[TheoremSettings]):
     """The setting of the theorems: draws instances as :class:`TheoremSettings` says."""
 
     family = "approximation_jobs"
@@ -103,10 +91,13 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
         means, prices = rng.uniform(*s.rate, s.machines), rng.uniform(*s.price, s.machines)
         values = rng.uniform(*s.value, s.jobs) if s.jobs > 1 else np.ones(1)
         budget = s.rho * s.machines * s.slots / s.jobs
-        utilities: list[Utility] = [
-            Log(v, 1.0) if s.utility == "log" else Power(v, 0.5) for v in values.tolist()
+        utilities: list[problems.Utility] = [
+            problems.Log(v, 1.0) if s.utility == "log" else problems.Power(v, 0.5)
+            for v in values.tolist()
         ]
-        jobs = [Job(n, 0, s.slots, budget, f) for n, f in enumerate(utilities)]
-        problem = ApproximationProblem(prices, horizon=s.slots, enforce=False)
-        replayed = ReplayedJobs(jobs)
-        return ApproximationInstance(problem, IidRates(means), replayed, comparators=COMPARATORS)
+        jobs = [problems.Job(n, 0, s.slots, budget, f) for n, f in enumerate(utilities)]
+        problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=False)
+        replayed = workloads.ReplayedJobs(jobs)
+        return ApproximationInstance(
+            problem, workloads.IidRates(means), replayed, comparators=COMPARATORS
+        )

@@ -37,20 +37,11 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Count, SlotCount, checked
 from gangwise.core.simulation import Streams
+from gangwise.logs import tables as trace_tables
 from gangwise.logs.formats.google import OFFSET, Google2011
 from gangwise.logs.io.reading import Stage, leave_out, reasons
-from gangwise.logs.tables import (
-    Fidelity,
-    Kept,
-    Reader,
-    Tables,
-    counted_device,
-    device_hours,
-    kept_of,
-    of_tables,
-    work,
-)
-from gangwise.notation.units import duration
+from gangwise.notation.units import duration, seconds
+from gangwise.papers.approximation_jobs import workloads
 from gangwise.papers.approximation_jobs.environment import (
     ApproximationInstance,
     Outage,
@@ -58,16 +49,8 @@ from gangwise.papers.approximation_jobs.environment import (
 )
 from gangwise.papers.approximation_jobs.offline import COMPARATORS
 from gangwise.papers.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.papers.approximation_jobs.workloads import (
-    GammaPeriods,
-    JobStream,
-    ReplayedJobs,
-    load_of,
-    paper_jobs,
-    price_machines,
-)
 from gangwise.papers.scenarios.drawing import JobDraws
-from gangwise.papers.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase, seconds
+from gangwise.papers.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase
 
 
 class MachineSettings(JobDraws):
@@ -97,15 +80,15 @@ TERMS = (
 
 
 def lifetimes_of(
-    tables: Tables, s: JobsSettings, machines: int
-) -> tuple[ReplayedLifetimes, Fidelity]:
+    tables: trace_tables.Tables, s: JobsSettings, machines: int
+) -> tuple[ReplayedLifetimes, trace_tables.Fidelity]:
     """Jobs of a window, which :attr:`Fidelity.first` begins.
 
     Raises TraceError when there are none, or the window would have too many slots.
     """
     if tables.jobs.is_empty():
         raise TraceError(tables.no_jobs or "there are no jobs in the files here")
-    base, jobs = of_tables(tables), _whole_jobs(tables)
+    base, jobs = trace_tables.of_tables(tables), _whole_jobs(tables)
     created = pl.col("created")
     rules = [
         ("one of its times is not known", pl.col("lacks")),
@@ -154,20 +137,22 @@ def lifetimes_of(
         notes=(*base.notes, *notes),
         capacity={},
         load={},
-        kept=kept_of(tables, len(kept), total, by_slot, read=len(jobs), terms=TERMS),
+        kept=trace_tables.kept_of(tables, len(kept), total, by_slot, read=len(jobs), terms=TERMS),
     )
     return found, fidelity
 
 
-def _whole_jobs(tables: Tables) -> pl.DataFrame:
+def _whole_jobs(tables: trace_tables.Tables) -> pl.DataFrame:
     rows = tables.jobs
     named = "job" if "job" in rows.columns else "name"
     whole = pl.col("job") if named == "job" else pl.int_range(pl.len())
     waits = "started" in rows.columns
-    device, _ = counted_device(rows, tables.units)
+    device, _ = trace_tables.counted_device(rows, tables.units)
     begun, ended = pl.col("begin"), pl.col("begin") + pl.col("run")
     return (
-        rows.with_columns(work(rows).with_columns(hours=device_hours(rows, device)))
+        rows.with_columns(
+            trace_tables.work(rows).with_columns(hours=trace_tables.device_hours(rows, device))
+        )
         .group_by(whole.alias("id"), maintain_order=True)
         .agg(
             pl.col("row", "created").min(),
@@ -208,7 +193,7 @@ def _by_slot(slot: Ints, hours: Floats, slots: int) -> Floats:
 
 
 def outages_of(
-    tables: Tables, window: ReplayedLifetimes, start: float
+    tables: trace_tables.Tables, window: ReplayedLifetimes, start: float
 ) -> tuple[tuple[Outage, ...], list[str]]:
     """Slots of a window from ``start`` on in which machines are away, and notes on it.
 
@@ -284,28 +269,32 @@ class ReplayedLifetimes:
 
     def jobs(self, rng: np.random.Generator) -> list[Job]:
         s, (a, d) = self.settings, self.span
-        drawn = paper_jobs(rng, a, d, self.machines, s.beta, s.q, s.value, self.names)
+        drawn = workloads.paper_jobs(rng, a, d, self.machines, s.beta, s.q, s.value, self.names)
         kept = rng.random(a.size) < s.keep
         return [job for job, keep in zip(drawn, kept) if keep]
 
-    def stream(self, rng: np.random.Generator) -> JobStream:
-        return ReplayedJobs(self.jobs(rng)).stream(rng)
+    def stream(self, rng: np.random.Generator) -> workloads.JobStream:
+        return workloads.ReplayedJobs(self.jobs(rng)).stream(rng)
 
     def instance(self, seed: int, outages: tuple[Outage, ...] = ()) -> ApproximationInstance:
         s = self.settings
-        rates = GammaPeriods(
+        rates = workloads.GammaPeriods(
             self.machines, time_scale=s.time_scale, stationary=s.stationary, per_period=s.per_period
         )
-        prices = price_machines(rates, s.pricing, self.slots, rate_generator(seed))
+        prices = workloads.price_machines(rates, s.pricing, self.slots, rate_generator(seed))
         problem = ApproximationProblem(prices, horizon=self.slots)
         comparators = COMPARATORS if s.comparators else ()
         return ApproximationInstance(problem, rates, self, outages=outages, comparators=comparators)
 
-    def report(self, base: Fidelity) -> Fidelity:
+    def report(self, base: trace_tables.Fidelity) -> trace_tables.Fidelity:
         s, (a, d) = self.settings, self.span
         jobs = self.jobs(Streams.of(0).workload)
-        price = float(price_machines(GammaPeriods(1), "population", 1, Streams.of(0).noise)[0])
-        load = load_of(jobs, np.full(self.machines, price), self.slots)
+        price = float(
+            workloads.price_machines(
+                workloads.GammaPeriods(1), "population", 1, Streams.of(0).noise
+            )[0]
+        )
+        load = workloads.load_of(jobs, np.full(self.machines, price), self.slots)
         slot, life = self.length / self.slots, d - a
         notes = (
             f"{self.slots} slots of {slot:.3g} s; lifetimes in slots: mean {life.mean():.0f}, "
@@ -350,8 +339,10 @@ class JobsTraceScenario(TraceScenarioBase):
     workload: ReplayedLifetimes
     outages: tuple[Outage, ...] = ()
 
-    def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
-        self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
+    def __init__(
+        self, trace: trace_tables.Reader | trace_tables.Tables, *, name: str = "", **settings: Any
+    ):
+        self.tables = tables = trace if isinstance(trace, trace_tables.Tables) else trace.scan()
         self.name = name or f"trace-{tables.trace}-jobs-v2"
         self.settings = s = checked(JobsSettings, self.name, settings)
         if s.machines is None and tables.servers.is_empty():
@@ -411,7 +402,7 @@ class GoogleScenario(JobsTraceScenario):
         self.workload = ReplayedLifetimes(names, arrival, end, length, s.slots, s.machines, s)
         no_servers: tuple[int, int, dict[str, float], dict[str, float]] = (0, len(jobs), {}, {})
         read = (Google2011.FORMAT.name, tuple(reader.stages), first, last, *no_servers)
-        self._read = Fidelity(*read, tuple(reader.notes), dict(reader.digests))
+        self._read = trace_tables.Fidelity(*read, tuple(reader.notes), dict(reader.digests))
 
     @classmethod
     def of_reader(cls, trace: Google2011, **settings: Any) -> GoogleScenario:
@@ -433,11 +424,13 @@ class GoogleScenario(JobsTraceScenario):
         settings = self.settings.model_dump(mode="json", exclude={"folder"})
         return {"files": dict(self._read.digests), **settings}
 
-    def fidelity(self) -> Fidelity:
+    def fidelity(self) -> trace_tables.Fidelity:
         base, slots = self._read, self.slots
         read = next((stage.read for stage in base.stages if stage.name == "jobs"), base.jobs)
         arrivals, _ = self.workload.span
         by_slot = _by_slot(arrivals, np.zeros(len(arrivals)), slots)
         jobs = base.jobs
-        kept = Kept(base.trace, "job", read, jobs, 0.0, 0.0, None, None, None, TERMS, (), by_slot)
+        kept = trace_tables.Kept(
+            base.trace, "job", read, jobs, 0.0, 0.0, None, None, None, TERMS, (), by_slot
+        )
         return self.workload.report(replace(base, kept=kept))

@@ -52,43 +52,17 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Count
 from gangwise.core.workload import Cluster
+from gangwise.logs import tables as trace_tables
 from gangwise.logs.io.reading import Stage, leave_out, reasons
-from gangwise.logs.tables import (
-    NO_SERVERS,
-    Fidelity,
-    Tables,
-    counted_device,
-    device_hours,
-    device_totals,
-    fingerprint,
-    implied_load,
-    kept_of,
-    of_tables,
-    work,
-)
 from gangwise.logs.twins import NAMES as TWINS
-from gangwise.notation import units
-from gangwise.notation.units import duration
-from gangwise.papers.scenarios.drawing import StrictSettings
-
-
-def seconds(duration: str | float) -> float:
-    """Seconds in a duration such as ``"90s"``, ``"15m"``, ``"1h"``, ``"1d"``, or in a number.
-
-    >>> seconds("1.5h"), seconds(60)
-    (5400.0, 60.0)
-    """
-    length = units.read_duration(duration)
-    if not 1 <= length <= 1e9:
-        raise ValueError(f"{duration!r} is not a duration of at least a second")
-    return length
-
+from gangwise.notation.units import duration, seconds
+from gangwise.papers.scenarios.drawing import DescribedSettings
 
 Duration = Annotated[str | float, AfterValidator(lambda value: seconds(value) and value)]
 Skip = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Steps(StrictSettings):
+class Steps(DescribedSettings):
     """The steps that every family with job types takes, see :mod:`gangwise.papers.slots.demand`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -228,7 +202,7 @@ def fits_somewhere(
     return result
 
 
-def sample_servers(tables: Tables, servers: int) -> Tables:
+def sample_servers(tables: trace_tables.Tables, servers: int) -> trace_tables.Tables:
     """Keep so many servers that every kind (GPU model, shape) has its share, by largest remainder.
 
     Of a kind, the first by name are kept. Kinds with too few servers for a place in the sample
@@ -255,8 +229,11 @@ def sample_servers(tables: Tables, servers: int) -> Tables:
 
 
 def stated_servers(
-    tables: Tables, machines: int | None, shape: tuple[float, float, float] | None, model: str
-) -> Tables:
+    tables: trace_tables.Tables,
+    machines: int | None,
+    shape: tuple[float, float, float] | None,
+    model: str,
+) -> trace_tables.Tables:
     """Tables with ``machines`` equal servers of one shape instead of those of the trace.
 
     Raises TraceError when one of the two numbers is not stated; says what to set.
@@ -273,7 +250,9 @@ def stated_servers(
             f"machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
             + "; or complete=servers, to take those of the trace's synthetic twin"
             * (none and tables.trace in TWINS)
-            + "".join(f"; {note}" for note in tables.notes if note.startswith(NO_SERVERS))
+            + "".join(
+                f"; {note}" for note in tables.notes if note.startswith(trace_tables.NO_SERVERS)
+            )
         )
     width = len(str(machines - 1))
     servers = pl.DataFrame(
@@ -378,7 +357,7 @@ class SlotDemand:
     counts: Ints
     slot: float  # length of a slot, in seconds
     lifetime: Floats  # median run time, in seconds; nan when not known, shape [L]
-    fidelity: Fidelity  # what was read, left out and changed up to here
+    fidelity: trace_tables.Fidelity  # what was read, left out and changed up to here
 
     def rows(self, keep: float) -> list[dict[str, Any]]:
         """A row per job type, for tables: requests, servers that fit, arrivals, run times."""
@@ -400,7 +379,7 @@ class TraceScenarioBase(ABC):
     family: ClassVar[str]
     name: str
     settings: Any
-    _fidelity: Fidelity
+    _fidelity: trace_tables.Fidelity
 
     @abstractmethod
     def _contents(self) -> tuple[np.ndarray[Any, Any], ...]: ...
@@ -410,15 +389,15 @@ class TraceScenarioBase(ABC):
         return {
             "trace": self._fidelity.trace,
             "files": dict(self._fidelity.digests),
-            "workload": fingerprint(*self._contents()),
+            "workload": trace_tables.fingerprint(*self._contents()),
             **self.settings.model_dump(mode="json"),
         }
 
-    def fidelity(self) -> Fidelity:
+    def fidelity(self) -> trace_tables.Fidelity:
         return self._fidelity
 
 
-def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDemand:
+def demand_of(tables: trace_tables.Tables, settings: Steps, most: int | None = 1) -> SlotDemand:
     """Take the steps.
 
     At most ``most`` jobs of one type may arrive in a slot, others are left out; None: as many as
@@ -426,7 +405,7 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDema
 
     Raises TraceError when there are no servers, or none of the jobs can be played; says why.
     """
-    base, account = of_tables(tables), _Account()
+    base, account = trace_tables.of_tables(tables), _Account()
     here = _servers(tables, settings, account)
     capacity = here.servers.select(QUANTITIES).to_numpy()
     model = here.servers["model"].to_list()
@@ -468,7 +447,7 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDema
     if how == "one":
         share = share / jobs["tasks"].to_numpy()
     hours = jobs["hours"].to_numpy()
-    device, _ = counted_device(tables.jobs, tables.units)
+    device, _ = trace_tables.counted_device(tables.jobs, tables.units)
     given = counts @ grouping.requests[:, QUANTITIES.index(device)] * length / 3600
     by_slot = settings.keep * np.column_stack(
         [np.bincount(slot, share, slots), np.bincount(slot, hours * share, slots), given]
@@ -481,10 +460,10 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDema
         last=end,
         servers=len(capacity),
         jobs=int(counts.sum()),
-        capacity=device_totals(here),
-        load=implied_load(replace(tables, servers=here.servers), start, end),
+        capacity=trace_tables.device_totals(here),
+        load=trace_tables.implied_load(replace(tables, servers=here.servers), start, end),
         notes=(*base.notes, *account.notes),
-        kept=kept_of(tables, played, played_hours, by_slot, given=given_hours),
+        kept=trace_tables.kept_of(tables, played, played_hours, by_slot, given=given_hours),
     )
     run, types = jobs["run"].to_numpy(), grouping.job_type
     lifetime = np.array([_median(run[types == l]) for l in range(len(fit))])
@@ -519,7 +498,7 @@ def _first(jobs: pl.DataFrame) -> int:
     return int(jobs["row"].to_numpy().min())
 
 
-def _servers(tables: Tables, s: Steps, account: _Account) -> Tables:
+def _servers(tables: trace_tables.Tables, s: Steps, account: _Account) -> trace_tables.Tables:
     number = len(tables.servers)
     if s.machines is not None or not number:
         tables = stated_servers(tables, s.machines, s.shape, s.model)
@@ -546,7 +525,7 @@ def _servers(tables: Tables, s: Steps, account: _Account) -> Tables:
     return tables
 
 
-def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
+def _jobs(tables: trace_tables.Tables, how: str, account: _Account) -> pl.DataFrame:
     """Rows whose time of creation and request are known.
 
     Columns are ``row``, ``created``, ``cpu``, ``mem``, ``gpu``, ``models``, ``tasks``; ``hours``,
@@ -558,14 +537,14 @@ def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
     if tables.no_jobs:
         raise TraceError(tables.no_jobs)
     rows = tables.jobs
-    device, _ = counted_device(rows, tables.units)
+    device, _ = trace_tables.counted_device(rows, tables.units)
     tasks = pl.col("tasks").fill_null(1) if "tasks" in rows.columns else pl.lit(1)
-    ran = work(rows)["run"]
+    ran = trace_tables.work(rows)["run"]
     several_of = {name for name in ("job", "after") if name in rows.columns}
     jobs = rows.select(
         *("row", "created", *QUANTITIES, "models", *several_of),
         tasks=tasks.cast(pl.Int64).clip(lower_bound=1),
-        hours=pl.Series(device_hours(rows, device)),
+        hours=pl.Series(trace_tables.device_hours(rows, device)),
         run=ran.fill_null(np.nan),
         never=ran.is_null() if "started" in rows.columns else pl.lit(False),
     )

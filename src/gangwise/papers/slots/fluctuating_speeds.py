@@ -37,6 +37,7 @@ from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, ReplayedArrivals, Workload
 from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.logs.tables import Reader, Tables, of_tables
+from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
 from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.papers.fluctuating_speeds.problem import (
     FluctuatingSpeedsProblem,
@@ -44,27 +45,11 @@ from gangwise.papers.fluctuating_speeds.problem import (
     Scale,
     linear_cost,
 )
-from gangwise.papers.fluctuating_speeds.speeds import (
-    NormalSpeeds,
-    RecordedSpeeds,
-    ReplayedSpeeds,
-    Speeds,
-)
 from gangwise.papers.scenarios.drawing import FeedbackSettings, PositiveRange
-from gangwise.papers.slots.demand import (
-    QUANTITIES,
-    Grouping,
-    SlotDemand,
-    Steps,
-    TraceScenarioBase,
-    demand_of,
-    fits,
-    in_units,
-    sample_servers,
-)
+from gangwise.papers.slots import demand as demands
 
 
-class SpeedsSettings(Steps, FeedbackSettings):
+class SpeedsSettings(demands.Steps, FeedbackSettings):
     """Every step from the tables of a trace to fluctuating speeds."""
 
     servers: Count | None = 40
@@ -132,7 +117,7 @@ def pooled_instance(
     requests: Floats,
     channels: Channels,
     job_types: tuple[str, ...],
-    speeds: Speeds,
+    speeds: speed_kinds.Speeds,
     mean_cost: float,
     workload: Workload,
     delivery: Delivery | None = None,
@@ -148,7 +133,7 @@ def pooled_instance(
     return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
 
 
-def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> SlotDemand:
+def recorded_demand(tables: Tables, record: MiniBatchTime, s: demands.Steps) -> demands.SlotDemand:
     """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
     there = tables.servers.filter(pl.col("gpu") > 0)
     if there.is_empty():
@@ -161,25 +146,25 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> SlotDema
     ]
     tables = replace(tables, servers=there.sort("name").fill_null(0.0))
     if s.servers is not None and s.servers < len(there):
-        tables = sample_servers(tables, s.servers)
+        tables = demands.sample_servers(tables, s.servers)
         notes.append(f"{s.servers} of them are a sample, each kind in proportion")
     jobs = tuple(dict.fromkeys(w.job for w in record.workers))
     share = [max(w.gpus for w in record.workers if w.job == job) for job in jobs]
     requests = np.array([[0.0, 0.0, gpus] for gpus in share])
     L = len(jobs)
-    grouping = Grouping(requests, ("",) * L, np.arange(L), np.ones(L))
-    capacity, model = tables.servers.select(QUANTITIES).to_numpy(), tables.servers["model"]
-    fit = fits(requests, grouping.models, capacity, model.to_list())
+    grouping = demands.Grouping(requests, ("",) * L, np.arange(L), np.ones(L))
+    capacity, model = tables.servers.select(demands.QUANTITIES).to_numpy(), tables.servers["model"]
+    fit = demands.fits(requests, grouping.models, capacity, model.to_list())
     arrivals = (fit, np.zeros((0, L), dtype=np.int64), 3600.0, np.full(L, np.nan))
     fidelity = of_tables(tables)
     fidelity = replace(fidelity, notes=(*dict.fromkeys(fidelity.notes), *notes))
-    return SlotDemand(tables.servers, grouping, jobs, *arrivals, fidelity)
+    return demands.SlotDemand(tables.servers, grouping, jobs, *arrivals, fidelity)
 
 
 RECORD = 1000  # values in the record of a drawn speed, where others have a record of measured ones
 
 
-class SpeedsTraceScenario(TraceScenarioBase):
+class SpeedsTraceScenario(demands.TraceScenarioBase):
     """A trace, played with speeds that must be learned; the seed draws what it does not tell.
 
     It takes a reader, or what one has read, and fields of :class:`SpeedsSettings`.
@@ -203,8 +188,10 @@ class SpeedsTraceScenario(TraceScenarioBase):
         if tables.jobs.is_empty() and isinstance(self.measured, MiniBatchTime):
             self.demand = recorded_demand(tables, self.measured, steps)
         else:
-            self.demand = demand_of(tables, steps)
-        self._cluster, self._requests = in_units(self.demand.servers, self.demand.grouping, 1.0)
+            self.demand = demands.demand_of(tables, steps)
+        self._cluster, self._requests = demands.in_units(
+            self.demand.servers, self.demand.grouping, 1.0
+        )
         self._requests *= s.contention
         self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
         fidelity, kept = self.demand.fidelity, self.demand.fidelity.kept
@@ -254,7 +241,7 @@ class SpeedsTraceScenario(TraceScenarioBase):
         used: Bools = np.any(requests, axis=0)
         requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
         speeds = self._speeds(channels, mean[channels.job_type, channels.server], rng)
-        if isinstance(speeds, NormalSpeeds):
+        if isinstance(speeds, speed_kinds.NormalSpeeds):
             mean_speed = float(np.mean(speeds.mean))
         else:
             mean_speed = float(np.mean([values.mean() for values in speeds.series]))
@@ -292,10 +279,10 @@ class SpeedsTraceScenario(TraceScenarioBase):
 
     def _speeds(
         self, channels: Channels, mean: Floats, rng: np.random.Generator
-    ) -> NormalSpeeds | RecordedSpeeds | ReplayedSpeeds:
+    ) -> speed_kinds.NormalSpeeds | speed_kinds.RecordedSpeeds | speed_kinds.ReplayedSpeeds:
         s = self.settings
         if not isinstance(self.measured, MiniBatchTime):
-            return NormalSpeeds(mean, s.spread)
+            return speed_kinds.NormalSpeeds(mean, s.spread)
         jobs = tuple(dict.fromkeys(w.job for w in self.measured.workers))
         record = {job: [w.speed for w in self.measured.workers if w.job == job] for job in jobs}
         if self.tables.jobs.is_empty():
@@ -311,8 +298,8 @@ class SpeedsTraceScenario(TraceScenarioBase):
                 noise = rng.standard_normal(RECORD)
                 series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
         if s.order == "recorded":
-            return RecordedSpeeds.anywhere(series, channels.job_type, rng)
-        return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
+            return speed_kinds.RecordedSpeeds.anywhere(series, channels.job_type, rng)
+        return speed_kinds.ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
 
     def _notes(self) -> list[str]:
         s, demand = self.settings, self.demand

@@ -35,15 +35,8 @@ from gangwise.papers.gain_overhead.problem import (
     Utilities,
 )
 from gangwise.papers.scenarios.drawing import RewardSettings
+from gangwise.papers.slots import demand as demands
 from gangwise.papers.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
-from gangwise.papers.slots.demand import (
-    Steps,
-    TraceScenarioBase,
-    contested_share,
-    demand_of,
-    in_units,
-    mean_contention,
-)
 from gangwise.papers.slots.fluctuating_speeds import SpeedsTraceScenario
 
 NO_RIVALS = (
@@ -53,7 +46,7 @@ NO_RIVALS = (
 )
 
 
-class GainOverheadTraceSettings(RewardSettings, Steps):
+class GainOverheadTraceSettings(RewardSettings, demands.Steps):
     """Every step from the tables of a trace to a gain-minus-overhead problem and its workload."""
 
     arrivals: Literal["indicator", "multiple"] = "multiple"
@@ -62,7 +55,7 @@ class GainOverheadTraceSettings(RewardSettings, Steps):
     scale: float = Field(16.0, gt=0)
 
 
-class TraceScenario(TraceScenarioBase):
+class TraceScenario(demands.TraceScenarioBase):
     """A trace, played as a scenario: the seed draws utilities, overhead and thinning.
 
     It takes a reader, or what one has read, and fields of :class:`GainOverheadTraceSettings`.
@@ -80,15 +73,15 @@ class TraceScenario(TraceScenarioBase):
         self.name = name or f"trace-{tables.trace}-v2"
         self.settings = s = checked(GainOverheadTraceSettings, self.name, settings)
         most = 1 if s.arrivals == "indicator" else s.most_jobs  # None: as many as it takes
-        self.demand = demand = demand_of(tables, s, most)
+        self.demand = demand = demands.demand_of(tables, s, most)
         self.counts, self.mask, self.grouping = demand.counts, demand.fits, demand.grouping
-        self._cluster, self._requests = in_units(
+        self._cluster, self._requests = demands.in_units(
             demand.servers, demand.grouping, s.scale if s.units == "share" else None
         )
         self._requests *= s.contention
         rate = s.keep * self.counts.mean(axis=0)
-        share = mean_contention(self._cluster, self._requests, self.mask, rate)
-        busy = contested_share(self._cluster, self._requests, self.mask, self.counts)
+        share = demands.mean_contention(self._cluster, self._requests, self.mask, rate)
+        busy = demands.contested_share(self._cluster, self._requests, self.mask, self.counts)
         competition = (
             "the jobs of a mean slot request, of a server's devices: "
             + ", ".join(f"{100 * x:.3g} % of {device}" for device, x in share.items())
