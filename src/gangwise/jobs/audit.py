@@ -85,7 +85,9 @@ class _Auditor:
             columns: list[Any] = [*rows, outcome.last_start[ran], outcome.end[ran]]
         else:
             columns = [pieces.job, pieces.node, pieces.tasks, pieces.begin, pieces.end]
+        # Pieces of an attempt come together: by job, then by begin.
         order = np.lexsort((columns[3], columns[0]))
+        # All later checks read these arrays, and nothing of what made the schedule.
         self.job, self.node, self.tasks = (c[order].astype(np.int64) for c in columns[:3])
         self.begin, self.end = (c[order].astype(np.float64) for c in columns[3:])
         begins = np.ones(self.job.size, dtype=bool)
@@ -144,6 +146,7 @@ class _Auditor:
         edges = [*self.first.tolist(), self.job.size]
         for a in np.flatnonzero(np.isin(self.jobs.shape[self.of], list(parts))).tolist():
             groups = parts[int(self.jobs.shape[self.of[a]])]
+            # Tasks come group by group: each piece is matched with the tasks that are due next.
             wanted = [s for tasks, s in groups for _ in range(tasks)]
             complete, at = self.had[a] == len(wanted), 0
             for row in range(edges[a], edges[a + 1]):
@@ -181,6 +184,7 @@ class _Auditor:
         """Check gangs, tasks per node, labels, and that nodes are up."""
         bad = (self.had < self.fewest) | (self.had > self.jobs.tasks[self.of])
         self.bad_attempts("gang", bad, "has not all its tasks, or too many")
+        # Pieces of one attempt on one node count together, of each shape by itself.
         cell = (self.attempt * len(self.shapes) + self.piece_shape) * len(self.names) + self.node
         _, at, inverse = np.unique(cell, return_index=True, return_inverse=True)
         on = np.bincount(inverse, self.tasks)
@@ -192,6 +196,7 @@ class _Auditor:
         self.bad_pieces("label", bad, "asks for other labels, or is of another pool")
         closed: dict[int, tuple[float, bool]] = {}
         spans = []
+        # From events to spans in which a node takes no start; at the end all are closed.
         for t, kind, n in [*self.nodes_events, *((math.inf, 2, n) for n in range(len(self.names)))]:
             if kind < 2 and n not in closed:
                 closed[n] = t, kind == 0
@@ -214,6 +219,7 @@ class _Auditor:
         amount = self.asked[self.piece_shape[lasts]] * self.tasks[lasts, None]
         time = np.concatenate([self.end[lasts], self.begin[lasts]])
         takes = np.repeat([0, 1], job.size)
+        # At an instant ends come before starts: who leaves makes room for who comes.
         order = np.lexsort((takes, time, np.tile(node, 2)))
         used = np.cumsum(np.concatenate([-amount, amount])[order], axis=0)
         at = np.tile(node, 2)[order]  # each node's sum begins and ends at nothing
@@ -254,6 +260,7 @@ class _Auditor:
         """When a job may start from a time on: from one end of closed hours to the next."""
         for _ in range(1000 * bool(self.closed)):
             shut = at
+            # Hours of several rules may follow one another.
             for rule, about in self.closed:
                 if about[j] and rule.since <= at < rule.to:
                     date = rule.clock.date(at)
@@ -272,6 +279,7 @@ class _Auditor:
     def hours_hold(self) -> None:
         """Nobody starts in closed hours, except who moves at that instant."""
         moves = np.zeros(self.of.size, dtype=bool)
+        # A move begins where the attempt before it ended.
         moves[1:] = (np.diff(self.of) == 0) & (self.from_[1:] == self.until[:-1])
         at = self.from_ - self.options.latency
         bad = [not m and self.opens(j, t) > t for m, j, t in zip(moves, self.of.tolist(), at)]
@@ -305,6 +313,7 @@ class _Auditor:
             mine = rule_of.get(names[j])
             if (j, t) not in cut or mine is None:
                 continue
+            # Those that began at that instant on one of its nodes.
             rivals = [rule_of[names[self.of[b]]] for b in comes.get(t, ()) if nodes[a] & nodes[b]]
             above = any(
                 mine.name in rule.preempts if rules.by == "qos" else rule.tier > mine.tier
@@ -335,6 +344,7 @@ class _Auditor:
         self.bad_attempts("attempts", overlaps + 1, "runs twice at once")
         late = self.from_ > self.withdrawn[self.of] + TOLERANCE
         self.bad_attempts("withdrawn", late, "starts after it was withdrawn")
+        # A job is ready once it is submitted and all that it comes after are gone.
         start = np.full(len(jobs), np.inf)
         np.minimum.at(start, self.of, self.from_)
         behind = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
@@ -365,9 +375,11 @@ class _Auditor:
         work = jobs.run[self.of] * self.longer
         if o.enforced and o.limits == "work":
             work = np.minimum(work, limit)
+        # A gang works at the rate of its slowest piece until its work is done, or until its limit.
         takes = work / rate
         if o.enforced and o.limits == "wall-clock":
             takes = np.minimum(takes, limit)
+        # Only of a job that began once is it known how much work was left.
         once = np.bincount(self.of, minlength=len(jobs))[self.of] == 1
         once &= self.outcome.clean[self.of] | o.enforced  # a job that was cut once may go on later
         once &= self.outcome.last_start[self.of] == self.from_
@@ -383,6 +395,7 @@ class _Auditor:
 
     def can_run(self) -> Bools:
         """Jobs that fit on the empty cluster; the others are set aside."""
+        # Jobs of one shape and size fit alike: one of them is tried.
         kinds = np.stack([self.jobs.shape, self.jobs.tasks])
         _, at, inverse = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
         every = np.ones(len(self.names), dtype=bool)
@@ -433,6 +446,7 @@ class _Auditor:
             return np.asarray(-(stretch**3) * devices[jobs] / 1000.0, dtype=np.float64), False
         if name == "fair-share":
             a, b = np.minimum(self.from_, now), np.minimum(self.until, now)
+            # The integral of exp(−λ (now − t)) over the time that each attempt ran.
             decay = math.log(2.0) / queue.half_life
             time = b - a if decay == 0 else (np.exp(decay * (b - now)) - np.exp(decay * (a - now)))
             time = time / (decay or 1.0) * (devices / self.total[k])[self.of]
@@ -471,6 +485,7 @@ class _Auditor:
         final = np.flatnonzero(np.diff(self.of, append=-1) != 0)
         final = final[self.outcome.end[self.of[final]] != self.until[final]]
         unstarted = np.concatenate([never, self.of[final]])
+        # Who waits when: job, since when, until when, and the attempt that ends the wait.
         waits = (
             np.concatenate([self.of, unstarted]),
             np.concatenate([ready, self.ready[never], self.until[final]]),
@@ -478,6 +493,8 @@ class _Auditor:
             np.concatenate([np.arange(self.of.size), np.full(unstarted.size, -1)]),
         )
         in_time = bool((self.until - self.from_ <= self.jobs.limit[self.of] + TOLERANCE).all())
+        # A promise is firm where nothing may come in between: no job outlives its limit, nodes
+        # stay, and first come is first served.
         self.firm = in_time and not self.nodes_events and not self.jobs.after.size
         self.firm &= getattr(scheduler.queue, "name", "") == "fcfs"
         several = [on for name, on in self.of_pool.items() if name in set(self.pool.tolist())]
@@ -495,41 +512,42 @@ class _Auditor:
         self, scheduler: Any, now: float, of: Ints, ready: Floats, start: Floats, attempt: Ints
     ) -> bool:
         """Judge one instant; False where it cannot be judged."""
-        here = np.flatnonzero((ready <= now) & (start >= now))
-        here = here[(start[here] > now) | (attempt[here] >= 0)]
+        queue = np.flatnonzero((ready <= now) & (start >= now))
+        queue = queue[(start[queue] > now) | (attempt[queue] >= 0)]
         believed = getattr(scheduler, "expects", ("requested",))[0] == "requested"
         by_length = getattr(scheduler.queue, "name", "") in ("sjf", "wfp3")
-        keyed = self.keys(scheduler.queue, of[here], now) if believed or not by_length else None
+        keyed = self.keys(scheduler.queue, of[queue], now) if believed or not by_length else None
         if keyed is None:
             self.report.skip("the order of the queue is not known")
             return False
+        # Where two keys are too near to tell apart, rounding may have decided.
         key, exact = keyed
-        order = np.lexsort((of[here], key))
-        here, key = here[order], key[order]
-        starts = start[here] == now
-        left = np.flatnonzero(~starts)
-        if not left.size:
+        order = np.lexsort((of[queue], key))
+        queue, key = queue[order], key[order]
+        starts = start[queue] == now
+        waits = np.flatnonzero(~starts)
+        if not waits.size:
             return True
         running = np.flatnonzero((self.from_ < now) & (self.until > now))
-        pools, judged, heads = self.pool[of[here]], True, set[tuple[str, bool]]()
-        for h in left.tolist():
+        pools, judged, heads = self.pool[of[queue]], True, set[tuple[str, bool]]()
+        for h in waits.tolist():
             pool = str(pools[h])
             stands = {p for p, _ in heads if self.of_pool[p] & self.of_pool[pool]}
-            line = pool, self.opens(int(of[here[h]]), now) > now
+            line = pool, self.opens(int(of[queue[h]]), now) > now
             if line[1] and scheduler.backfilling == "none":
                 continue
             # One of its pool is in front, or without backfilling one whose pool shares a node.
             if not (stands if scheduler.backfilling == "none" else line in heads):
-                holding = np.concatenate([running, attempt[here[:h][starts[:h]]]])
-                if self.held(int(of[here[h]]), self.of[holding]):
+                holding = np.concatenate([running, attempt[queue[:h][starts[:h]]]])
+                if self.held(int(of[queue[h]]), self.of[holding]):
                     continue
                 heads.add(line)
                 if not exact and (np.abs(key - key[h]) <= TOLERANCE * np.abs(key[h])).sum() > 1:
                     self.report.skip("two keys of the queue are too near")
                     return False
                 meets = [bool(self.of_pool[q] & self.of_pool[pool]) for q in pools[h + 1 :]]
-                behind = attempt[here[h + 1 :][starts[h + 1 :] & np.array(meets, dtype=bool)]]
-                judged &= self.head_holds(scheduler, now, int(of[here[h]]), holding, behind)
+                behind = attempt[queue[h + 1 :][starts[h + 1 :] & np.array(meets, dtype=bool)]]
+                judged &= self.head_holds(scheduler, now, int(of[queue[h]]), holding, behind)
         return judged
 
     def head_holds(
@@ -557,12 +575,14 @@ class _Auditor:
 
     def promise_holds(self, head: int, now: float, up: Bools, holding: Ints, behind: Ints) -> None:
         """EASY: who starts behind the first in line leaves it what it is promised."""
+        # The promise: the first instant at which the job fits if all run for their limits.
         ends = np.maximum(self.from_[holding] + self.jobs.limit[self.of[holding]], now)
         promise = math.inf
         for t in np.unique(np.append(ends, now)).tolist():
             if self.fits(head, self.free_of(holding[ends > t]), up):
                 promise = self.opens(head, t)
                 break
+        # Who ends before the promise takes nothing of it; the others are added one by one.
         past = now + self.jobs.limit[self.of[behind]] > promise
         lasting = holding[ends > promise]
         for a in behind[past].tolist():

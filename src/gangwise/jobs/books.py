@@ -188,6 +188,7 @@ class Books:
         trial, chosen = self.copy() if shape.groups else self, list[tuple[int, int]]()
         for wanted, part in shape.groups or ((tasks, shape),):
             fits = trial.fits(part)
+            # Each node takes what those before it have left over.
             earlier = np.cumsum(fits) - fits
             takes = np.clip(wanted - earlier, 0, fits)
             if int(takes.sum()) < wanted:
@@ -208,6 +209,7 @@ class Books:
         requested = demand > 0
         take: Ints = (self.free[:, requested] // demand[requested]).min(axis=1)
         amount = self.of_shared(shape)
+        # A fraction fits on one device; whole ones need devices that nobody uses.
         if 0 < amount < 1000:
             take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
         elif amount:
@@ -258,6 +260,7 @@ class Books:
             free = self.device[n].copy()
             on_node: list[Piece] = []
             for _ in range(c):
+                # The fullest device that still has room.
                 g = int(np.argmin(np.where(free >= amount, free, 1001)))
                 free[g] -= amount
                 if on_node and on_node[-1][2] == 1 << g:

@@ -64,22 +64,22 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise SchedulerCheckFailed(f"{name} does not pickle: {error}") from error
     for case in range(cases):
-        where = f"{name} on case {case} (seed {seed})"
+        label = f"{name} on case {case} (seed {seed})"
         world = _World(np.random.default_rng([seed, case]))
-        first = _played(_Watched, world, original, where)
-        for kind, what in (
+        reference = _played(_Watched, world, original, label)
+        for kind, fault in (
             (_Watched, f"a second run differs: {CHANCE}"),
             (_Pickled, "it does not survive pickling: a run resumed from its pickle differs"),
         ):
-            if _played(kind, world, original, where).log != first.log:
-                raise SchedulerCheckFailed(f"{where}: {what}")
-        if _played(_Watched, world.renamed(), original, where).log != first.log:
+            if _played(kind, world, original, label).log != reference.log:
+                raise SchedulerCheckFailed(f"{label}: {fault}")
+        if _played(_Watched, world.renamed(), original, label).log != reference.log:
             raise SchedulerCheckFailed(
-                f"{where}: decisions depend on what jobs, nodes, users or job types are called"
+                f"{label}: decisions depend on what jobs, nodes, users or job types are called"
             )
-        _check_peeking(world, original, first, where)
+        _check_peeking(world, original, reference, label)
         for kind in (_Doubled, _Late, _Unheard):
-            _played(kind, world, original, f"{where}, {kind.__doc__}")
+            _played(kind, world, original, f"{label}, {kind.__doc__}")
 
 
 CHANCE = (
@@ -117,8 +117,8 @@ class _World:
         self.on = [sorted(rng.permutation(N)[: rng.integers(1, N + 1)].tolist()) for _ in "ab"]
         self.pool = rng.choice(["a", "b", ""], size=J)
         self.caps = [
-            CapRule(scope=scope, of=of, most=most)
-            for scope, of, most in (("user", "gpu", 10), ("pool", "jobs", 3), ("all", "gpu", 14))
+            CapRule(scope=scope, of=kind, most=most)
+            for scope, kind, most in (("user", "gpu", 10), ("pool", "jobs", 3), ("all", "gpu", 14))
             if rng.random() < 0.5
         ]
         self.names: tuple[Callable[[int], str], ...] = (
@@ -129,17 +129,17 @@ class _World:
 
     def renamed(self) -> _World:
         """The same under other names, whose order is another."""
-        other = copy(self)
-        other.names = (lambda j: f"{97 - j}-x", lambda n: f"{50 - n}-y", lambda u: f"{9 - u}-z")
-        return other
+        world = copy(self)
+        world.names = (lambda j: f"{97 - j}-x", lambda n: f"{50 - n}-y", lambda u: f"{9 - u}-z")
+        return world
 
     def hidden(self) -> _World:
         """The same with another hidden truth: twice the work, other rates, nothing happens."""
-        other = copy(self)
-        other.columns = {**self.columns, "run": self.columns["run"] * 2 + 1}
-        other.rates = self.rates[:, ::-1] * 0.7
-        other.fails, other.drains, other.cancels = [], [], []
-        return other
+        world = copy(self)
+        world.columns = {**self.columns, "run": self.columns["run"] * 2 + 1}
+        world.rates = self.rates[:, ::-1] * 0.7
+        world.fails, world.drains, world.cancels = [], [], []
+        return world
 
     def tables(self) -> Tables:
         job, node, user = self.names
@@ -190,22 +190,22 @@ class _Watched(JobSimulation):
 
     def _decisions(self, now: float) -> list[Any]:
         b = self.books
-        before = pickle.dumps((b.free, b.device, b.up, self.waiting))
+        shown = pickle.dumps((b.free, b.device, b.up, self.waiting))
         actions = super()._decisions(now)
-        if pickle.dumps((b.free, b.device, b.up, self.waiting)) != before:
+        if pickle.dumps((b.free, b.device, b.up, self.waiting)) != shown:
             raise SchedulerCheckFailed(f"{self.where}: at {now:g} s place() changed the books")
         rows = [
             self.rows.get(getattr(a, "job", ""), -1) for a in actions
         ]  # whatever jobs are called
-        given = [getattr(a, "tasks", getattr(a, "at", None)) for a in actions]
-        self.log.append((now, tuple(zip((type(a).__name__ for a in actions), rows, given))))
+        details = [getattr(a, "tasks", getattr(a, "at", None)) for a in actions]
+        self.log.append((now, tuple(zip((type(a).__name__ for a in actions), rows, details))))
         return actions
 
     def step(self) -> bool:
         """One instant, and an explanation of every job that waits after it."""
         rounds = int(self.state.at.rounds)
-        more = super().step()
-        if more and self.state.at.rounds > rounds:
+        goes_on = super().step()
+        if goes_on and self.state.at.rounds > rounds:
             for job in self.waiting:
                 answer = self.scheduler.explain(job.id)
                 if not (
@@ -219,7 +219,7 @@ class _Watched(JobSimulation):
                         f"{answer!r}; it must name the constraint, since when, and until when, and "
                         "expect no start in the past"
                     )
-        return more
+        return goes_on
 
 
 class _Pickled(_Watched):
@@ -242,12 +242,12 @@ class _Late(_Watched):
     """rates reported late and out of order"""
 
     def _observe(self, rate: Rate) -> None:
-        held = vars(self).setdefault("held", [])
-        held.append(replace(rate))
-        if len(held) == 3:
-            for late in reversed(held):
+        delayed = vars(self).setdefault("held", [])
+        delayed.append(replace(rate))
+        if len(delayed) == 3:
+            for late in reversed(delayed):
                 super()._observe(late)
-            held.clear()
+            delayed.clear()
 
 
 class _Unheard(_Watched):
@@ -279,15 +279,15 @@ def _played(kind: type[_Watched], world: _World, original: Any, where: str) -> _
 
 def _check_peeking(world: _World, original: Any, first: _Watched, where: str) -> None:
     """Decisions are the same under another truth until the two can be told apart."""
-    other = _played(_Watched, world.hidden(), original, where)
-    shows = min(float(np.nanmin(s.state.end)) for s in (first, other))
+    second = _played(_Watched, world.hidden(), original, where)
+    shows = min(float(np.nanmin(s.state.end)) for s in (first, second))
     happens = [*world.fails, *world.drains, *world.cancels]
-    shows = min([shows, *(t for t, _ in happens), first.first_rate, other.first_rate])
-    for one, two in zip(first.log, other.log):
-        if min(one[0], two[0]) >= shows:
+    shows = min([shows, *(t for t, _ in happens), first.first_rate, second.first_rate])
+    for row, two in zip(first.log, second.log):
+        if min(row[0], two[0]) >= shows:
             return
-        if one != two:
+        if row != two:
             raise SchedulerCheckFailed(
-                f"{where}: at {one[0]:g} s it decides otherwise when work and rates are others, "
+                f"{where}: at {row[0]:g} s it decides otherwise when work and rates are others, "
                 "which nothing has shown it yet: it sees what is hidden"
             )

@@ -93,6 +93,7 @@ class Rates:
         named = [repr(rate) for rate in nodes.rates]
         if self.generation is not None:
             named = [str(l.get(self.generation, "")) for l in nodes.labels]
+        # Generations keep their numbers; new ones come behind.
         generations = tuple(dict.fromkeys([*self.generations, *named]))
         generation = np.array([generations.index(name) for name in named], dtype=np.int64)
         devices = np.zeros(len(generations))
@@ -107,6 +108,7 @@ class Rates:
                 label = self.generations[former.generation[n]]
                 self._away[name] = KnownNode.of(former, n, self.types, label)
             self._keep(state, former, tuple(job_types))
+            # A node that comes back is remembered if it is of the same kind as before.
             stayed = set(self.nodes)
             for n, name in enumerate(nodes.names):
                 memory = self._away.pop(name, None)
@@ -120,6 +122,7 @@ class Rates:
 
     def _keep(self, new: Beliefs, old: Beliefs, types: tuple[str, ...]) -> None:
         """Copy what the old state knows of generations, and of job types that are still there."""
+        # Job types have other numbers now; those that are gone are forgotten.
         place = {name: l for l, name in enumerate(types)}
         l_old = [l for l, name in enumerate(self.types) if name in place]
         l_new = [place[self.types[l]] for l in l_old]
@@ -207,6 +210,7 @@ class SharedFactors(Rates):
         mean, sd = self.node_factors()
         slow = []
         for name, m, s in zip(self.nodes, mean.tolist(), sd.tolist(), strict=True):
+            # Even the upper end of the 95 % interval is more than ``by`` below its kind.
             if m + 1.96 * s < math.log1p(-by):
                 low, high = 1 - math.exp(m + 1.96 * s), 1 - math.exp(m - 1.96 * s)
                 slow.append(SlowNode(name, 1 - math.exp(m), low, high))
@@ -226,6 +230,7 @@ def _index(kind: str, name: str, known: tuple[str, ...]) -> int:
 
 def _refer_to_generations(b: Beliefs) -> None:
     """Bring h·μ, Σh and h·Σh up to date with the a of each node's generation."""
+    # What a tells of a node is f's slope times the mean of its generation's a.
     b.f_shift[:] = (b.f_slope * b.a_mean[b.generation]).sum(axis=1)
     b.f_cross[:] = np.einsum("nij,nj->ni", b.a_cov[b.generation], b.f_slope)
     b.f_extra[:] = (b.f_slope * b.f_cross).sum(axis=1)
@@ -259,6 +264,7 @@ def placed(
     if not job.shape.groups:
         chosen = choice.place(job, replace(books, up=ups[0]) if ups else books, now)
         return None if chosen is None else (chosen, pieces_of(choice, job, chosen, books))
+    # Where the choice leaves no room for a later group, the first nodes may.
     for by in (choice, FirstFit()):
         trial, tasks_of, pieces = books.copy(), Tasks(), list[Piece]()
         for i, (tasks, shape) in enumerate(job.shape.groups):
@@ -305,6 +311,7 @@ def left_over(shape: Shape, books: Books, sign: int, tasks: int = 0) -> Floats:
     for k, d in enumerate(shape.demand):
         free = books.free[:, k] - tasks * d
         score += sign * (free / largest[k])
+        # Spares nodes that have what this task does not ask for, first of all where it is free.
         if d == 0:
             score -= K * ((books.capacity[:, k] > 0).astype(np.int64) + (free > 0))
     return score
@@ -373,6 +380,8 @@ class WorstFit:
         fits: Ints = books.fits(job.shape)
         if int(fits.sum()) < job.tasks:
             return None
+        # Scores after 0, 1, 2, … tasks on each node: a task changes the score of its own node
+        # alone.
         least = min(job.tasks, int(fits.max()))
         scores = np.stack([left_over(job.shape, books, 1, tasks) for tasks in range(least)])
         score = np.where(fits > 0, scores[0], -np.inf)
@@ -430,6 +439,7 @@ class FGD:
                 able[[n for n, c in count.items() if c >= job.shape.per_node]] = False
             if not able.any():
                 return None
+            # Nodes do not interact, so only the growth on each counts; ties go to the first.
             steps, mask = self._growth(single, trial, able)
             n = int(np.argmin(steps))
             trial.take(single, [(n, 1, int(mask[n]))])
@@ -459,6 +469,7 @@ class FGD:
         """
         if books.nodes.shared is None:
             raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
+        # A shape that was not counted yet has weight 0.
         shapes = list(dict.fromkeys([*self._seen, shape]))
         memo = np.zeros(len(shapes), dtype=kernels.MEMO)
         memo["seen"][: len(self._seen)] = list(self._seen.values())
@@ -501,6 +512,7 @@ class ByRate(Worth):
         self._labels = np.log(nodes.declared(job_types))
         learner = Labels() if isinstance(self.rates, str) else self.rates
         # Labels tell nothing of how much of its limit a job needs; slower nodes come last anyway.
+        # Under limits of the clock a slow node may cost a job its end.
         walled = self.walled and self.rates != "labels"
         self.state = learner.beliefs(nodes, job_types)._replace(walled=walled)
 
@@ -534,6 +546,7 @@ class ByRate(Worth):
         if not self.waits:
             return 0.0
         mean, _ = self.believed(job, now)
+        # A gang is as fast as its slowest node.
         slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
         request = self._asked(job, _devices(job, books))
         allowed, waited = allowed_on(books.nodes, job.shape), now - job.submitted
@@ -557,6 +570,7 @@ class ByRate(Worth):
         """Whether a job running on ``pieces`` at the rate ``seen`` had better move."""
         mean, sd = self.believed(job, now)
         caution = self.state.constants.caution
+        # There by what is sure, here by what is believed: a move has to be worth it.
         current = min(float(mean[n]) for n, _, _ in pieces)
         candidate = min(float(mean[n] - caution * sd[n]) for n, _ in chosen)
         rate, new_rate = math.log(seen), math.log(seen) + candidate - current
@@ -574,6 +588,7 @@ class ByRate(Worth):
         logs = np.array([math.log(r) for r in rate.rates])
         rate_kernels.observe(self.state, l, nodes, logs, len(nodes), rate.first, rate.time)
         work = (rate.time - rate.begun) * min(rate.rates)
+        # How much of its limit a job of this type works, which is how long to expect of others.
         if rate.ended:
             rate_kernels.finished(self.state, rate.job.limit, work, rate.time)
         # A restart keeps a job from doing a whole limit's work: what it needs is not known.
@@ -594,6 +609,7 @@ class ByRate(Worth):
                 rate_kernels.submitted(self.state, self._asked(job, devices), mean, time)
             if event.released:
                 kind = books.dominant(job.shape)
+                # Devices given back per generation: how often better nodes come free.
                 for shape, pieces in of_groups(job.shape, event.pieces):
                     for n, tasks, _ in pieces:
                         amount = tasks * (shape.demand[kind] / 1000.0)

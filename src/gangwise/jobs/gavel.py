@@ -88,6 +88,7 @@ def allocation(
     """
     top = np.maximum(rates.max(axis=1, initial=0.0), 1e-300)
     per_job = rates / top[:, None]  # of the fastest generation
+    # T̄: the rate of a class with an equal share of the whole cluster (§4.1).
     alike = np.maximum(rates @ capacity / capacity.sum(), 1e-300)
     fair = devices[:, None] * rates / alike[:, None]
     worth = count.astype(np.float64) if weight is None else np.maximum(weight, TIE_BREAK)
@@ -97,6 +98,7 @@ def allocation(
         of_job = rates if objective == "throughput" else per_job
         worth = worth if objective == "fifo" else count
         return _shared(worth[:, None] * of_job, count, devices, capacity)[0]
+    # The last job ends soonest where the least rate per work left is largest.
     floors = rates * (worth.max() / worth)[:, None]
     shares = _shared(per_job, count, devices, capacity, floors)[0]
     if objective == "makespan":
@@ -125,9 +127,11 @@ def cheapest(
     at least the same part of it. For the others see :func:`allocation`.
     """
     problem = (count, devices, capacity, rates)
+    # Ratio of two linear functions: maximise gain − ratio × cost, then take the ratio reached.
     gain = count[:, None] * rates / (count[:, None] * rates).max()
     cost = np.where(rates > 0, (count * devices)[:, None] * price, 0.0)
     cost /= max(cost.max(), 1e-300)
+    # Where deadlines cannot all be met, each has the same part of the rate that it needs.
     floor = np.zeros(len(rates))
     if need.any():
         rate = (rates * _shared(0 * gain, *problem, need)[0]).sum(axis=1)
@@ -167,6 +171,7 @@ def water_filling(
     filled, shares = np.zeros(len(rates)), np.zeros_like(rates)
     frozen = (rates <= 0).all(axis=1) | (weight[entity] * part <= 0)
     while not frozen.all():
+        # Those that can still gain share the weight of their entity.
         line = np.flatnonzero(~frozen)
         if fifo:
             line = line[np.unique(entity[line], return_index=True)[1]]
@@ -174,6 +179,7 @@ def water_filling(
         w = np.zeros(len(rates))
         w[line] = weight[entity[line]] * part[line] / of_entity[entity[line]]
         shares, dual = _shared(0 * fair, count, devices, capacity, fair, w, filled)
+        # How far all of them can rise together.
         z = (((fair * shares).sum(axis=1) - filled)[line] / w[line]).min()
         filled += w * max(z, 0.0)
         # Where the dual is positive the row is tight in every optimum, so in all that may follow.
@@ -203,14 +209,17 @@ def _shared(
     """
     C, G = gain.shape
     # Variables X[c, g], class by class, and the least rate z.
+    # Rows: a class has no more than all of its time, a generation no more than its devices.
     of_class = sparse.kron(sparse.eye_array(C), np.ones((1, G)), format="csr")
     in_use = sparse.kron((count * devices)[None, :], sparse.eye_array(G))
     rows, limits, z = [of_class, in_use], [np.ones(C), capacity], np.zeros(C + G)
     w = np.full(C, float(least is not None)) if w is None else w
+    # linprog minimises, so what is to be large is negative.
     cost = np.append(-gain.ravel(), 0.0)
     if w.any():
         cost[:-1] = -TIE_BREAK * (count[:, None] * gain).ravel() / count.sum()
         cost[-1] = -1.0
+    # −Σ least X + w z ≤ −floor, a row for each class.
     if least is not None:
         rows.append(of_class.multiply(-least.ravel()))
         limits.append(np.zeros(C) - floor)
@@ -261,6 +270,7 @@ class Gavel:
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Sort the nodes into generations; the time that jobs have had on each stays known."""
         self._types = {name: l for l, name in enumerate(job_types)}
+        # A generation is what nodes declare: rates and labels.
         rates = (tuple(sorted(r.items())) if isinstance(r, Mapping) else r for r in nodes.rates)
         keys = [(rate, *sorted(labels.items())) for rate, labels in zip(rates, nodes.labels)]
         # Those that have gone keep their place: they may come back.
@@ -288,6 +298,7 @@ class Gavel:
         trial = books.copy()
         actions: list[Place | Preempt | Ask] = []
         pairs: list[tuple[str, int]] = []
+        # Where rounds end, shares are computed anew then; otherwise each time.
         rounds = np.isfinite(self.seconds)
         if now >= self._next or not rounds:
             self._next = now + self.seconds
@@ -298,6 +309,7 @@ class Gavel:
             waiting |= {name for name in books.running if name not in chosen}
         tally = trial.tally()
         by_id = {job.id: job for job in jobs}
+        # First the pairs as the shares rank them.
         order = [(by_id[name], g) for name, g in pairs if name in waiting]
         # What the shares leave over: who came first, wherever it is fastest.
         for job in sorted((by_id[name] for name in waiting), key=lambda job: job.row):
@@ -356,6 +368,7 @@ class Gavel:
         weight, age, need, capacity = np.zeros(C), np.zeros(C), np.zeros(C), np.zeros(G)
         kind = books.dominant(jobs[0].shape)
         np.add.at(capacity, self._generation, books.capacity[:, kind] * books.up / 1000.0)
+        # Where a class can run at all: on nodes that are up, all of them free.
         empty = Books.opened(books.nodes)
         empty.free[~books.up] = 0
         empty.device[~books.up] = 0
@@ -374,6 +387,7 @@ class Gavel:
                 age[c] = now - job.submitted
                 if now + weight[c] / max(rates[c].max(), 1e-9) <= job.deadline:  # or it is given up
                     need[c] = weight[c] / (job.deadline - now)
+        # Generations without a node that is up take no part.
         used = capacity > 0
         shares = np.zeros((C, G))
         if used.any() and (rates[:, used] > 0).any():
@@ -422,6 +436,7 @@ class Gavel:
         """
         kind = books.dominant(jobs[0].shape)
         capacity = books.capacity[:, kind] * books.up
+        # Devices of each generation that the round has still to give.
         room = np.bincount(self._generation, capacity, self._rates.shape[1])
         asks = {job.id: job.tasks * job.shape.demand[kind] for job in jobs}
         on = {name: self._on(running) for name, running in books.running.items()}
@@ -502,6 +517,7 @@ class LeastAttained:
                 continue
             tasks = best_fit(job, trial)
             if tasks is None and may_preempt:
+                # Who has had more makes room: of the highest level first, the last to come first.
                 below = [r for r in stays.values() if levels[r.job.id] > levels[job.id]]
                 below.sort(key=lambda r: (-levels[r.job.id], -r.job.row))
                 room = with_room(job, below, trial)

@@ -93,6 +93,7 @@ class ByFormula(Order):
                 self._first = min(self._first, event.job.submitted)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
+        # F1 to F4 count submissions from the first one that was seen.
         origin = min(self._first, now)
         times = [(j.length, books.size(j), j.submitted - origin, now - j.submitted) for j in jobs]
         return [formula_key(self.order, *row, self.weight) for row in times]
@@ -125,6 +126,7 @@ class FairShare(Order):
 
     def take_in(self, books: Books) -> None:
         """Stop charging for what has ended; a job that moved goes on being charged."""
+        # A job that gives back and starts in the same round has moved.
         started = {e.job.id: i for i, e in enumerate(books.events) if e.job and e.kind == "started"}
         for i, event in enumerate(books.events):
             if event.released and event.job and started.get(event.job.id, -1) < i:
@@ -132,6 +134,7 @@ class FairShare(Order):
                 account[1] -= self._share.pop(event.job.id, 0.0)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
+        # Every user's use decays in every round, so that sums do not depend on who waits.
         for user in self._use:  # those who have nobody waiting, too
             self._charged(user, now)
         return [self._charged(job.user, now)[0] for job in jobs]
@@ -146,6 +149,7 @@ class FairShare(Order):
 
     def _charged(self, user: str, now: float) -> list[float]:
         account = self._use.setdefault(user, [0.0, 0.0, now])
+        # Use grows at a rate and decays meanwhile: closed form of the integral.
         seconds = now - account[2]
         if seconds > 0.0:
             account[0] = decayed(account[0], account[1], seconds, math.log(2.0) / self.half_life)
@@ -215,8 +219,10 @@ def reservation(
             break
         running: Running = books.running[name]
         later.take(running.job.shape, running.pieces, sign=1)
+        # All that end at an instant give back before it is asked who fits.
         if i + 1 < len(expected) and expected[i + 1][0] == instant:
             continue
+        # It fits; where its hours are closed then, more may end before they open.
         if start == np.inf and later.has_room(job):
             start = books.opens(job, instant)
     return start, (later if start < np.inf else None)
@@ -265,11 +271,14 @@ class Reservations:
             time = free.opens(job, time)
             if time >= before:
                 return math.inf, None, ()
+            # What is free at this time: all changes up to it.
             while place < len(changes) and changes[place][0] <= time:
                 _, takes, changed, pieces = changes[place]
                 later_books.take(changed.shape, pieces, -1 if takes else 1)
                 place += 1
             if later_books.has_room(job):
+                # A start needs the same devices for its whole limit: the least of what is free
+                # until then.
                 least, later = later_books.copy(), later_books.copy()
                 for at, takes, changed, pieces in changes[place:]:
                     if at >= time + job.limit:
@@ -296,11 +305,14 @@ def kamelot_ends(books: Books, ends: Mapping[str, float], now: float) -> dict[st
     """
     planned = dict(ends)
     soonest, latest, moved = now, now, False
+    # In the order of their starts, of equal ones by submission.
     by_start = sorted(books.running.values(), key=lambda r: (r.begun, r.job.submitted))
     for running in by_start:
         end = ends[running.job.id]
+        # Past its request: it changes no slot.
         if end <= now:
             continue
+        # The first one splits the time ahead into what is before its end and what is after.
         if soonest <= now:
             soonest = latest = end
         elif end >= latest:
@@ -335,6 +347,7 @@ class Forecast:
     def start(self, job: str) -> tuple[float, tuple[str, ...]]:
         """When a job starts, and the jobs that end then; inf and none where that is not known."""
         while job not in self._starts and self._order:
+            # Each job takes its place in the plan before the next one looks for one.
             next_job = self._order.pop(0)
             time, _, pieces = Reservations().earliest(
                 next_job, self._free, self._changes, BestFit(), self._now, math.inf
@@ -362,6 +375,7 @@ def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple
         + " + ".join(f"{d / 1000:g} {k}" for k, d in zip(books.nodes.devices, shape.demand) if d)
         for tasks, shape in job.groups
     )
+    # EASY's promise tells when enough will have ended.
     until, _ = reservation(job, books, ends, now)
     return f"{groups} do not fit on what is free{pool}", until
 
@@ -393,6 +407,7 @@ class Round:
         i, name = self.books.caps.index(cap), str(cap.name(job))
         used = tally.used.get((i, name), 0) / 1000
         text, until = f"{cap.describe(name)}, {used:g} in use", math.inf
+        # Those who count in the same cap end one after another, until there is room in it.
         mine = [r.job for r in self.books.running.values() if cap.name(r.job) == name]
         for n, running in enumerate(sorted(mine, key=lambda running: self.ends[running.id]), 1):
             tally.take(running, -1)

@@ -144,9 +144,11 @@ class Claims(NamedTuple):
         rows: list[list[tuple[int, int, int]]] = [[]]
         for cap, (counter, amount, holds) in zip(caps, of_caps):
             size = int(counter.max(initial=-1)) + 1
+            # Counters of this cap come behind those of the caps before.
             place = np.where(counter >= 0, counter + counters, -1)
             mine, kind = distinct_pairs(place, 2 * amount + holds)
             mine[1], holding = np.divmod(mine[1], 2)
+            # A claim is told apart from others by what it takes of every cap so far.
             pairs, claim = numbered(claim * mine.shape[1] + kind)
             most, counters = round(1000 * cap.most), counters + size
             rows = [
@@ -206,6 +208,7 @@ class Tables:
             behind = np.repeat(np.arange(J), np.diff(jobs.after_from))
             wants = np.bincount(behind[keep], minlength=J)
         work, doomed = jobs.run, np.zeros(J, dtype=bool)
+        # Limits of work cut the work itself; those of the clock are events of the play.
         if options.enforced and options.limits == "work":
             doomed = jobs.run > jobs.limit
             work = np.minimum(jobs.run, jobs.limit)
@@ -298,6 +301,7 @@ def cluster_of(
     )
     N, S = len(nodes), len(every)
     demand = np.array([s.demand for s in every], dtype=np.int64).reshape(S, len(nodes.devices))
+    # A node's sum of all tasks has to stay within 64 bits.
     if largest * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
         raise ScenarioError(
             "amounts of devices are too large to be counted in thousandths; "
@@ -349,6 +353,7 @@ def _set_aside(
     missing = sorted({k for k in jobs.devices if k not in nodes.devices})
     no_node = np.asarray(jobs.demand(missing).any(axis=1))  # [S], as the next
     in_part, room = no_node & False, np.zeros(len(jobs.shapes), dtype=np.int64)
+    # Shapes, not jobs, are tried on the empty cluster: there are few of them.
     for s, shape in enumerate(placed_shapes(jobs, nodes)):
         demands = [books.of_shared(part) for _, part in shape.groups or ((1, shape),)]
         in_part[s] = any(amount > 1000 and amount % 1000 for amount in demands)
@@ -379,6 +384,7 @@ def _set_aside(
     for cap, (_, amount, holds) in zip(options.caps, of_caps):
         cause = f"that alone ask for more than the {cap.describe('')}"
         reasons[cause] = reasons.get(cause, unknown & False) | (holds & (amount > 1000 * cap.most))
+    # A job is counted once, under the first reason that holds.
     for reason, bad in list(reasons.items())[5:]:
         reasons[reason], aside = bad & ~aside, aside | bad
     set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}

@@ -102,6 +102,7 @@ def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
     ScenarioError
         When any part has the name already.
     """
+    # A word names one part, whatever its kind, so that the parts of a name come in any order.
     for names in _parts.values():
         if name in names and names[name] is not make:
             raise ScenarioError(f"{name!r} is the name of another part; choose one of its own")
@@ -123,6 +124,8 @@ class _Head:
 
     def overstayed(self, job: Job, end: float, now: float) -> list[tuple[_Head, Books]]:
         """Itself with the books of each instant that a job is past, which ends then."""
+        # A job that ends by a promised instant is gone by then and takes nothing of what is
+        # promised.
         requested_end = now + _request(job)
         promises = (self.promised, self.then, end), (self.kept, self.later, requested_end)
         return [(self, at) for time, at, until in promises if at is not None and until > time]
@@ -139,6 +142,7 @@ class _Round(queues.Round):
         """Those first in line whose pools share a node with that of a job."""
         if not self.heads or not self.books.nodes.pools:
             return list(self.heads.values())
+        # Pools that share no node do not stand in one another's way.
         nodes, mine = self.books.nodes, self.books.nodes.of_pool(job.shape.pool)
         return [h for (pool, _), h in self.heads.items() if (nodes.of_pool(pool) & mine).any()]
 
@@ -151,6 +155,7 @@ class _Round(queues.Round):
 
         These come by expected length then.
         """
+        # The first of each pool keeps its turn; those behind it come last, the shortest first.
         aside = []
         for job in self.order:
             if shortest and self.line(job) in self.heads and not self.line(job)[1]:
@@ -254,8 +259,11 @@ class Composed:
             isinstance(self.choice, choices.ByRate)
             and type(self.choice.rates) is choices.SharedFactors
         )
+        # Run times are learned in seconds of the clock, and reservations bind for what was
+        # requested.
         able = self.limits == "wall-clock" and not self.plans_all
         ends = str(self.ends or ("learned" if learns and able else "requested"))
+        # qssf is smallest area first by learned run times, so it never goes by requests.
         if getattr(self.queue, "name", "") == "qssf" and ends == "requested" and able:
             ends = "learned"
         if ends != "requested" and not able:
@@ -305,6 +313,7 @@ class Composed:
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Bind the choice to nodes and job types; reservations on nodes still there are kept."""
+        # Reservations name nodes by their places, which may be others now.
         number = {name: n for n, name in enumerate(nodes.names)}
         self._plan.move({n: number[name] for n, name in enumerate(self._names) if name in number})
         self._names = nodes.names
@@ -339,6 +348,7 @@ class Composed:
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
         """Start in order until one cannot; then backfill."""
+        # What happened since the last round is taken in before anything is decided.
         self._take_in(books)
         self._learn(books)
         self.queue.take_in(books)
@@ -353,6 +363,7 @@ class Composed:
         keys = np.argsort(self.queue.keys(queue, books, now), kind="stable")
         order = [queue[i] for i in keys.tolist()]
         ends = self._expected_ends(trial, now)
+        # All that follows is tried on a copy: the books are the caller's.
         tested, waiting = 0, len(order)
         self._last = state = _Round(trial, now, ends, order)
         tally = trial.tally()
@@ -362,10 +373,13 @@ class Composed:
             if tally.holds(job) is not None:
                 continue
             line = state.line(job)
+            # In its closed hours a job cannot start. Under EASY the first such one is promised a
+            # start, too.
             if line[1]:
                 if self.backfilling == "easy" and line not in state.heads:
                     state.heads[line] = self._first(job, trial, ends, now)
                 continue
+            # Somebody is first in line and cannot start: from here on, jobs pass it or wait.
             front = state.in_front(job)
             if state.heads:
                 if front and self.backfilling == "none":
@@ -381,6 +395,8 @@ class Composed:
                     state.heads[line] = self._first(job, trial, ends, now)
                 continue
             chosen, pieces = placement
+            # A job may pass if what each promise needs is still free at its instant with this job
+            # there.
             end = now + job.length / self._rate(job, chosen, now)
             past = [pair for head in front for pair in head.overstayed(job, end, now)]
             for _, room in past:
@@ -396,6 +412,7 @@ class Composed:
                 self._asked.pop(job.id, None)
                 waiting -= 1
                 actions.append(self._started(job, chosen, pieces, trial, now))
+            # It did not start: what was tried in the books of promises is given back.
             for _, room in past:
                 room.take(job.shape, pieces, sign=1)
         return actions
@@ -416,12 +433,16 @@ class Composed:
 
         It is set when the job is first in line for the first time.
         """
+        # By requests, which jobs cannot outlive where limits are enforced: the start that is
+        # certain.
         ends = {name: r.begun + _request(r.job) for name, r in books.running.items()}
         instant, later = queues.reservation(head, books, ends, now)
         if later is None or instant == np.inf:
             return np.inf, None
+        # Late by no more than the slack, and by no more than doubles the wait.
         latest = instant + min(self.slack, instant - head.submitted)
         latest = self._kept.setdefault(head.id, books.opens(head, latest))
+        # At the later instant more jobs have given their devices back.
         if latest > instant:
             later = books.copy()
             for name, running in books.running.items():
@@ -481,10 +502,13 @@ class Composed:
         actions: list[Action] = []
         for name, running in sorted(trial.running.items(), key=lambda item: item[1].job.row):
             job = running.job
+            # Of a job that has not worked since it was measured nothing is known that could make it
+            # move.
             if name not in self._measured or now <= running.begun + running.overhead:
                 continue
             rate = self._seen[name]
             work = self._done(running, now)
+            # It ends before a restart would be over.
             if rate_kernels.remaining(choice.state, job.limit, work) <= rate * self.restart:
                 continue
             placement = choices.placed(choice, job, trial, now)
@@ -497,6 +521,7 @@ class Composed:
             trial.take(job.shape, pieces)
             if choice.rates != "labels":
                 rate_kernels.age(choice.state, now)  # as giving devices back does
+            # From now on it is a new attempt, which has yet to be measured.
             self._before[name] = work
             self._measured.discard(name)
             place = self._started(job, chosen, pieces, trial, now, self.restart)
@@ -505,6 +530,7 @@ class Composed:
 
     def _done(self, running: Running, now: float) -> float:
         """Work that a running job has done: seconds × the rate seen."""
+        # Seconds of this attempt, without those that its restart cost.
         seconds = max(now - running.begun - running.overhead, 0.0)
         earlier = self._before.get(running.job.id, 0.0)
         return earlier + seconds * self._seen.get(running.job.id, 1.0)
@@ -525,6 +551,8 @@ class Composed:
             planned_ends = queues.kamelot_ends(books, ends, now)
         changes = self._plan.ahead(order, books, planned_ends, now)
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
+        # Each job looks for the earliest time among all changes but its own, so no reservation
+        # moves back.
         opened = books.copy()  # what was free as the round began; the changes hold the rest
         for job in order[: self.depth]:
             if tally.holds(job) is not None:  # it holds no reservation
@@ -537,6 +565,7 @@ class Composed:
             time, chosen, pieces = self._plan.earliest(
                 job, opened, changes, self.choice, now, np.inf if due else slot
             )
+            # No earlier time than its reservation: it keeps that.
             if chosen is None and not due:
                 continue
             changes = [c for c in changes if c[2].id != job.id]
@@ -545,6 +574,8 @@ class Composed:
                 continue
             books.take(job.shape, pieces)
             on = [n for n, _, _ in pieces]
+            # Due jobs may stand in each other's way: only what is free in the books of now can
+            # start.
             able = bool((books.free[on] >= 0).all() and (books.device[on] >= 0).all())
             end = time + job.limit
             if time <= now and able:
@@ -557,6 +588,7 @@ class Composed:
             self._plan.slots[job.id] = time, pieces
             if job.limit > 0.0:
                 changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
+        # No end would open another round, so the plan is made anew from nothing.
         if stuck and not books.running:
             self._plan.slots.clear()
             return self._conservative(order, books, ends, now, tally)
@@ -570,6 +602,7 @@ class Composed:
         state = self._last
         if state is None:
             raise UnknownName("waiting job", job, [])
+        # Since when: as long as the same reason has held.
         waiting = state.waiting(job)
         constraint, until = self._held_back(waiting, state)
         earlier, since = self._why.get(job, (constraint, waiting.submitted))
@@ -630,6 +663,7 @@ class Composed:
         seconds = self.choice.holds_off(job, chosen, trial, waiting, now)
         if seconds <= 0.0:
             return False
+        # It has not asked for a round within that time yet.
         if not now < self._asked.get(job.id, -np.inf) <= now + seconds:
             self._asked[job.id] = now + seconds
             actions.append(Ask(job.id, now + seconds))

@@ -188,6 +188,7 @@ class JobSimulation:
         return True
 
     def _advance(self) -> bool:
+        # Arrays that are full are made larger, and the same step goes on.
         while (status := self._call(kernels.ADVANCE)) == event_kernels.MORE_ROOM:
             self.state = compiled.more_room(self.state)
         return status != event_kernels.DONE
@@ -218,20 +219,20 @@ class JobSimulation:
         """One step in compiled code; then what happened in it becomes known."""
         status: int = event_kernels.outside(self.given, self.state, what, j, count, value)
         x, position = self.state, 0
-        for what, item, is_first, ended in x.feed[: x.at.fed].tolist():
-            if what == kernels.ENTERED_QUEUE:
+        for kind, item, is_first, ended in x.feed[: x.at.fed].tolist():
+            if kind == kernels.ENTERED_QUEUE:
                 self._enter(item)
-            elif what == kernels.MEASURED:
+            elif kind == kernels.MEASURED:
                 running = self.books.running[str(self.tables.jobs.id[item])]
                 rates = tuple(x.fed_rates[position : position + len(running.pieces)].tolist())
                 position += len(rates)
                 nodes = tuple(n for n, _, _ in running.pieces)
                 times = float(x.jobs["since"][item]), self.now
                 self._observe(Rate(running.job, nodes, rates, *times, bool(is_first), bool(ended)))
-            elif what <= kernels.WAS_PREEMPTED:
-                self._leave(item, _KINDS[what])
+            elif kind <= kernels.WAS_PREEMPTED:
+                self._leave(item, _KINDS[kind])
             else:
-                self.books.events.append(Event(_KINDS[what], self.now, node=item))
+                self.books.events.append(Event(_KINDS[kind], self.now, node=item))
         return status
 
     def _enter(self, j: int) -> None:
@@ -296,12 +297,14 @@ class JobSimulation:
         if how != "keep":
             every = t.options.checkpoint
             work = float(t.work[j] - x.jobs["left"][j])
+            # Whole checkpoints of work are saved; inf keeps all, 0 none.
             saved = 0.0 if every == math.inf else work // every * every if every else work
             s = t.jobs.shape[j]
             dominant = t.cluster.shapes["dominant"][s]
             x.jobs["left"][j] = t.work[j] - saved
             x.lost[j] += (work - saved) * t.cluster.demand[s, dominant] * t.jobs.tasks[j] / 1000.0
         if how == "cancel":  # an event of this instant, before its next round
+            # It becomes an event, so that cancelling has one way in.
             event = np.array([(self.now, 0.0, j, kernels.CANCEL)], dtype=kernels.EVENT)
             events = np.insert(self.given.events, int(at.next_event), event)
             self.given = self.given._replace(events=events)
@@ -311,9 +314,11 @@ class JobSimulation:
         job, instant = self.waiting[i], self.now
         for fault in self._faults(job, action, self.books):
             raise InfeasibleDecision(f"at {instant:g} s: job {job.id} {fault}")
+        # Without pieces, the books say which devices: fractions the fullest, wholes the first.
         pieces = action.pieces or self.books.tell_apart(job.shape, action.tasks)
         pieces = self._try(j, pieces)
         del self.waiting[i]
+        # An elastic job that starts with fewer tasks is longer by as much.
         total = sum(count for _, count in action.tasks)
         if total < job.tasks and not job.shape.groups:
             job = replace(job, tasks=total)
@@ -352,6 +357,7 @@ class JobSimulation:
 
     def _faults(self, job: Job, action: Place, books: Books) -> Iterator[str]:
         """Whether the gang is whole and takes only free devices."""
+        # A move in closed hours is no start.
         if self.moved != (job.id, self.now) and books.opens(job, self.now) > self.now:
             yield f"is placed in {self.tables.hours.why(job.row, self.now)}"
         if (cap := self.tally.holds(job)) is not None:
@@ -365,6 +371,7 @@ class JobSimulation:
         if not job.shape.groups:
             yield from self._faults_of(job, action, books)
             return
+        # Each group finds what those before it have left.
         trial, parts = books.copy(), of_groups(job.shape, action.pieces)
         for (tasks, shape), (_, mine) in zip(job.groups, of_groups(job.shape, action.tasks)):
             if sum(c for _, c in mine) != tasks:
@@ -403,6 +410,7 @@ class JobSimulation:
                     yield f"{takes}, where {books.free[n, k] / 1000:g} are free"
         if nodes.shared is None:
             return
+        # Device by device: a fraction takes part of one, whole ones nobody else's.
         amount, free = books.of_shared(shape), books.device.copy()
         for n, c, mask in action.pieces or books.tell_apart(shape, action.tasks):
             used = [g for g in range(mask.bit_length()) if mask >> g & 1]

@@ -163,6 +163,7 @@ def coming(submit: Floats, now: float, jobs: int, rng: np.random.Generator) -> t
         if age <= 0 or sum(map(len, rows)) >= jobs:
             break
         if age >= 2 * DAY:
+            # A stretch of whole days back begins at the same time of day.
             back = DAY * float(rng.integers(1, min(int(age / DAY), DAYS) + 1))
             back += DAY * np.ceil((time - now) / DAY)
             back = min(back, time - float(submit[0]))
@@ -226,25 +227,27 @@ class Forecaster:
         age = np.concatenate([at - moment.begun, np.zeros(moment.waiting.size)])
         runs = np.empty((draws, present.size))
         users, user = np.unique(jobs.user[present], return_inverse=True)
+        # Run times of a user are alike: part of each normal score is common to his jobs.
         scores = np.sqrt(ALIKE) * rng.standard_normal((draws, users.size))[:, user]
         scores += np.sqrt(1.0 - ALIKE) * rng.standard_normal(runs.shape)
         draw(times, present, age, at, ndtr(scores), runs)
         submitted = jobs.submit[: np.searchsorted(jobs.submit, at, side="right")]
+        # As many come as in three days, by the submissions of the week before.
         week = submitted.size - np.searchsorted(submitted, at - 7 * DAY)
         expected = int(np.clip(3 * week / 7, *COMING)) + 2 * moment.waiting.size
         with np.errstate(invalid="ignore"):
             over = (history.end <= at) & np.isfinite(history.run)
         starts = np.empty((draws, moment.waiting.size))
         for i in range(draws):
-            rows, when = coming(submitted, at, expected, rng)
+            rows, due = coming(submitted, at, expected, rng)
             keep = ~self.tables.aside[rows]
-            rows, when = rows[keep], when[keep]
+            rows, due = rows[keep], due[keep]
             lasts = np.where(over[rows], history.run[rows], 0.0)
             open_ = np.flatnonzero(~over[rows])
             row = np.empty((1, open_.size))
             draw(times, rows[open_], np.zeros(open_.size), at, rng.random(row.shape), row)
             lasts[open_] = row[0]
-            starts[i] = self._play(moment, rows, when, np.concatenate([runs[i], lasts]))
+            starts[i] = self._play(moment, rows, due, np.concatenate([runs[i], lasts]))
         return starts
 
     def promised(self, moment: Moment) -> Floats:
@@ -279,6 +282,7 @@ class Forecaster:
         state = initial_state(tables, self.rules, pieces)
         _resume(fixed, state, moment, run)
         started = state.start[R : R + W]
+        # Played until all who wait have started, however long the rest of the future would take.
         while not np.isfinite(started).all():
             status = round_kernels.play(fixed, state, self._beliefs, CHUNK)
             if status == round_kernels.DONE:
@@ -323,6 +327,7 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
     at.next_event = np.searchsorted(g.events["time"], time, side="right")
     x.start[:R] = moment.begun
     x.running[:R] = row
+    # A list in order is a heap.
     by_end = np.lexsort((row, ends))
     x.ends["time"][:R], x.ends["item"][:R] = ends[by_end], by_end
     if x.order.size:
@@ -331,6 +336,7 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
     at.pieces = runs["pieces"][:R].sum()
     at.running = at.ends = R
     runs["phase"][R : R + W], runs["place"][R : R + W] = kernels.WAITING, kernels.IN_LINE
+    # Who waits is a bit in the words of the queue, by rank, and a bit for each word that has some.
     rank = g.jobs["rank"][R : R + W].astype(np.int64)
     np.bitwise_or.at(x.words, rank >> 6, np.left_shift(np.int64(1), rank & 63))
     word = np.flatnonzero(x.words)
@@ -376,14 +382,15 @@ class StartCalibration:
         """Quantiles of starts that were drawn [draws], corrected."""
         ahead, made_at, place, began = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
         even, unit = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
+        # A forecast counts by its age, and by how alike the waits are that were foretold.
         recent = 0.5 ** (np.maximum(now - made_at, 0.0) / self.HALF)
         times = np.clip(ahead, 1.0, 1e9) / np.clip(np.median(starts) - now, 1.0, 1e9)
         alike = np.exp(-0.5 * (np.log(times) / np.log(self.ALIKE)) ** 2)
 
         def at(prior: Floats, weight: Floats, wanted: Any) -> Floats:
-            here = weight > 1e-9  # of what weighs nothing, nobody may be left at risk
-            points = np.concatenate([place[here], prior]), np.concatenate([began[here], unit])
-            return censored_levels(*points, np.concatenate([weight[here], unit]), wanted)
+            weighs = weight > 1e-9  # of what weighs nothing, nobody may be left at risk
+            points = np.concatenate([place[weighs], prior]), np.concatenate([began[weighs], unit])
+            return censored_levels(*points, np.concatenate([weight[weighs], unit]), wanted)
 
         corrected = at(at(even, recent, even), recent * alike, levels)
         return np.array([_time_at(starts, now, float(quantile)) for quantile in corrected])
@@ -417,6 +424,7 @@ def censored_levels(place: Floats, came: Floats, weight: Floats, levels: Any) ->
     """Quantiles of places of which some are only known to be passed: Kaplan-Meier."""
     order = np.lexsort((-came, place))
     place, weight, starts = place[order], weight[order], came[order] > 0
+    # Kaplan-Meier: at each start the share of those at risk that starts there.
     at_risk = np.cumsum(weight[::-1])[::-1]
     below = 1.0 - np.cumprod(1.0 - starts * weight / at_risk)
     level_before = np.concatenate([[0.0], below[:-1]])

@@ -226,6 +226,7 @@ def explains(recorded: Outcome, simulated: Outcome) -> tuple[float, float]:
     rows = recorded.ended & simulated.ended
     if not rows.any():
         return 0.0, 0.0
+    # By week or day, so that too much in one does not make up for too little in another.
     block = periods(recorded.jobs.submit)[1][rows]
     recorded_waits, simulated_waits = recorded.waiting[rows], simulated.waiting[rows]
     share = share_explained(np.bincount(block, simulated_waits), np.bincount(block, recorded_waits))
@@ -254,6 +255,7 @@ def _user_classes(user: Ints, held: Floats) -> tuple[Ints, list[str]]:
     array([0, 1, 2, 0])
     """
     by_user = np.bincount(user, held)
+    # Users by falling use; what those before one hold says which class he is in.
     order = np.argsort(-by_user, kind="stable")
     earlier = np.cumsum(by_user[order]) - by_user[order]
     bounds = np.array(HEAVY) * by_user.sum()
@@ -292,6 +294,7 @@ def _order(submit: Floats, then: Floats, now: Floats) -> float:
     """Kendall's τ of starts over pairs that waited at once; NaN without any."""
     agree, pairs = 0.0, 0
     for d in range(1, min(APART + 1, submit.size)):
+        # The later one came while the earlier one still waited.
         at_once = (submit[d:] < then[:-d]) & (then[d:] != then[:-d])
         agree += float((np.sign(then[d:] - then[:-d]) * np.sign(now[d:] - now[:-d]))[at_once].sum())
         pairs += int(at_once.sum())
@@ -460,6 +463,7 @@ class Swept:
 
     def seconds(self, begin: Floats, end: Floats) -> Floats:
         """For how long the record is refused between these times."""
+        # Seconds refused up to each instant, read between instants on a straight line.
         at = np.append(self.time, self.time[-1])
         earlier = np.concatenate([[0.0], np.cumsum(self.lasts * self.refused)])
         return np.asarray(np.interp(end, at, earlier) - np.interp(begin, at, earlier))
@@ -488,6 +492,7 @@ def sweep(record: Record, site: SiteConstraints | None = None, patience: float =
     clear, total = np.zeros(len(record), bool), record.nodes.capacity.sum(axis=0)
     _sweep(events, *_tables(record, site), total, (refused, use, largest, started), clear)
     lasts = np.diff(times, append=times[-1])
+    # Refused instants in a row are one wait, as long as nobody starts in it.
     run = np.cumsum(started | ~refused)  # a start begins another wait: the scheduler is at work
     long = np.bincount(run, lasts * refused, minlength=run[-1] + 1)[run] > patience
     return Swept(times, lasts, refused & long, use, largest, clear)
@@ -520,6 +525,7 @@ def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, 
     amount[counts[0] : counts[0] + len(tick)] = tick[:, 1:3]
     amount[-J:] = np.stack([ran, ~record.started], axis=1)
     kind = np.repeat([ENDS, TICK, COMES, STARTS], counts)
+    # Of an instant: ends, ticks, submissions, starts.
     order = np.lexsort((kind, time))
     return time[order], kind[order], item[order], amount[order]
 
@@ -605,6 +611,7 @@ def _tables(
     )
     free, short = nodes.capacity.copy(), np.zeros((C, len(nodes.devices), 0))
     if len(nodes) > 1 and not record.host.size:
+        # So many devices of a node must be in use that no task of the kind fits there.
         need = nodes.capacity.T[None] - demand[:, :, None] + 1.0
         need = np.where(kinds.allowed[:, None], np.maximum(need, 0), np.inf)
         short = np.cumsum(np.sort(np.where(demand[:, :, None] > 0, need, np.inf)), axis=2)
@@ -664,6 +671,7 @@ def _opens(k: Kinds, r: ConstraintArrays, c: int, at: float) -> float:
 def _largest(k: Kinds, r: ConstraintArrays, x: Now, c: int) -> int:
     """The most tasks of a waiting job of a kind that its caps let start; 0 for none."""
     s = k.first[c + 1] - 1
+    # From the largest job of the kind down to the first that its caps allow.
     while s >= k.first[c]:
         if x.waiting[s]:
             ok = True
@@ -688,6 +696,7 @@ def _all_fit(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, total: Ints, a
         closed_until = _opens(k, r, x.active[i], at)
         opens = opens if closed_until < 0 else min(opens, closed_until)
     x.opens[0] = opens
+    # Every kind that may start now must fit.
     for i in range(x.number[0]):
         c = x.active[i]
         if at + k.longest[c] <= opens and _opens(k, r, c, at) < 0:
@@ -729,6 +738,7 @@ def _wait(k: Kinds, x: Now, j: int, sign: int) -> None:
         i = 0
         while x.active[i] != c:
             i += 1
+        # The last one takes its place.
         x.number[0] -= 1
         x.active[i] = x.active[x.number[0]]
 

@@ -92,6 +92,7 @@ class Filling:
         if not asks[rows].any():
             raise ScenarioError("filling measures GPUs: no job that fits asks for one")
         wanted = until * self.total
+        # Too few jobs for the cluster: more of them are drawn.
         while asks[rows].sum() <= wanted:
             rows = np.concatenate([rows, rng.choice(np.flatnonzero(~t.aside), len(jobs))])
         self.come = rows[: int(np.searchsorted(np.cumsum(asks[rows]), wanted, side="right"))]
@@ -108,6 +109,7 @@ class Filling:
             raise UnknownName("policy of filling", policy, POLICIES)
         books, (S, N) = Books.opened(self.nodes), (len(self.cluster.demand), len(self.nodes))
         requested = np.cumsum(self.asks[self.come])
+        # The curve is read at each whole per cent of the GPUs that were asked for.
         marks = np.arange(math.floor(100 * requested[-1] / self.total) + 1) * self.total / 100
         rows = np.append(np.searchsorted(requested, marks), requested.size - 1)
         curve = np.zeros((3, requested.size), dtype=np.int64)
@@ -166,6 +168,7 @@ def packing(x: Board, s: int, n: int) -> float:
             unused += 1
         elif 0 < x.cluster.shapes[s].fraction <= x.room.device[n, g]:
             tight = min(tight, x.room.device[n, g])
+    # An unused node comes last, then unused devices, and the tightest device in use first.
     if unused == x.cluster.devices[n]:
         return float(max(33 - unused, unused))
     if tight == 1000:
@@ -216,6 +219,7 @@ def score(x: Board, s: int, n: int) -> float:
     total = 0.0
     weight = 0.0
     for k in range(x.room.free.shape[1]):
+        # CPU and GPU alone are scored, as shares of the largest node.
         share = x.room.free[n, k] / x.cluster.largest[k]
         if x.policy == DOT_PRODUCT:
             share *= x.cluster.demand[s, k] / x.cluster.largest[k]
@@ -250,6 +254,7 @@ def fill(x: Board, arrivals: Ints, draws: Floats, lost: Ints, curve: Ints) -> No
             x.gang[1, i] = mask
             placed += 1
         drawn += tasks
+        # All or none: a gang without room gives back what it took.
         if placed < tasks:
             for i in range(placed):
                 put(x, s, x.gang[0, i], x.gang[1, i], 1)
