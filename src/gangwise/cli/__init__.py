@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
+from gangwise.cli import folders
 from gangwise.cli.experiments import (
     compare_command,
     leaderboard_command,
@@ -27,15 +28,6 @@ from gangwise.cli.experiments import (
     run_command,
     sweep_command,
     tune_command,
-)
-from gangwise.cli.folders import (
-    check_command,
-    clean_command,
-    explain_command,
-    list_command,
-    new_command,
-    show_command,
-    verify_command,
 )
 from gangwise.cli.options import add_command, echo, say
 from gangwise.cli.replay import (
@@ -112,8 +104,8 @@ for _command in (
     *(replay_command, what_if_command, forecast_command, leaderboard_command),
     *(serve_command, top_command, account_command, detach_command, doctor_command),
     *(compare_command, run_command, sweep_command, tune_command, reproduce_command),
-    *(report_command, explain_command, verify_command, clean_command),
-    *(list_command, show_command, new_command, check_command),
+    *(report_command, folders.explain_command, folders.verify_command, folders.clean_command),
+    *(folders.list_command, folders.show_command, folders.new_command, folders.check_command),
 ):
     add_command(app, _command)
 app.command(

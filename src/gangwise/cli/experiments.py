@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 import gangwise
-from gangwise.cli.options import (
-    after_stop,
-    command_line,
-    comparator_names,
-    echo,
-    json_text,
-    lead_text,
-    progress,
-    say,
-    screen,
-    seed_list,
-    settings_of,
-    source_of,
-    table,
-)
+from gangwise.cli import options
+from gangwise.cli.options import table
 from gangwise.core.errors import ScenarioError, UnknownName
 
 if TYPE_CHECKING:
@@ -57,23 +44,23 @@ def compare_command(
     """
     from gangwise.study.compare import AUTO, COMPARISON, CompareOptions, compare
 
-    source = source_of(target, settings, trace, family)
+    source = options.source_of(target, settings, trace, family)
     if jobs == 0:
         raise ScenarioError("--jobs is how many workers, or -1 for all cores; not 0")
     if resume:
         _require_same(source, slots, out, COMPARISON)
-    listed, judges = seed_list(seeds), comparator_names(comparators)
+    listed, judges = options.seed_list(seeds), options.comparator_names(comparators)
     workers = AUTO if jobs is None else jobs
-    with progress(after_stop(out)) as advance:
+    with options.progress(options.after_stop(out)) as advance:
         how = CompareOptions(progress=advance, jobs=workers)
         comparison = compare(source, policies, slots, listed, judges, optimum_slots, out, **how)
     if as_json:
-        echo(json_text(comparison.as_dict()))
+        options.echo(options.json_text(comparison.as_dict()))
     else:
         from gangwise.report.experiments import terminal_sheets
         from gangwise.report.tables import rich_tables
 
-        console = screen(wide=False)
+        console = options.screen(wide=False)
         for line in comparison.notes:
             console.print(line, highlight=False, markup=False)
         console.print(rich_tables(terminal_sheets(comparison.results)))
@@ -105,7 +92,7 @@ def run_command(
         target, policy = None, target
     if policy is None:
         raise ScenarioError("give a policy after the scenario or trace; see: gangwise list")
-    source, file = source_of(target, settings, trace, family), None
+    source, file = options.source_of(target, settings, trace, family), None
     if out is not None and out.suffix:  # one file of rows instead of a folder of results
         if out.suffix not in (".parquet", ".csv"):
             raise ScenarioError(
@@ -121,7 +108,7 @@ def run_command(
             "out --resume to play it again"
         )
     judges = [] if versus is None else [versus]
-    with progress(after_stop(file or out)) as advance:
+    with options.progress(options.after_stop(file or out)) as advance:
         how = CompareOptions(progress=advance, name="run")
         comparison = compare(source, [policy], slots, [seed], judges, None, store, **how)
     if file is not None:
@@ -130,18 +117,20 @@ def run_command(
         with store.lock():
             store.files.write(file.name, write, replace=True)
             store.forget_checkpoint("")
-        say(f"wrote {comparison.slots} rows to {file}")
+        options.say(f"wrote {comparison.slots} rows to {file}")
     elif out is not None:
         _write_pages(comparison, out)
     summary = _run_summary(comparison, versus)
     if as_json:
-        echo(json_text(summary))
+        options.echo(options.json_text(summary))
         return
     for line in comparison.notes:
-        echo(line)
+        options.echo(line)
     for key, value in summary.items():
         if key not in ("fidelity", "format", "version", "regret", "versus"):
-            echo(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
+            options.echo(
+                f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}"
+            )
     if versus is not None:
         (run,) = comparison.runs.values()
         _print_versus(run, comparison.comparators[versus, seed])
@@ -185,7 +174,7 @@ def _print_versus(run: Run, judge: Comparator) -> None:
         (judge.name, estimate_text(rows[1], digits), "100"),
         ("difference, paired", estimate_text(rows[2], digits, sign=True), ""),
     ]
-    console = screen(wide=False)
+    console = options.screen(wide=False)
     console.print()
     console.print(table(["", "reward per slot", f"share of {judge.name}, %"], cells))
     parts = f"{BATCHES} batches of {judge.slots.size // BATCHES} slots"
@@ -229,8 +218,8 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
         with Folder(out).publish("fidelity") as new:
             new.write(FIDELITY, json.dumps(report.to_dict(), indent=2) + "\n")
             new.write("fidelity.txt", f"{report}\n")
-    written = write_comparison(comparison, out, command_line())
-    say(f"wrote {', '.join(path.name for path in written)} to {out}")
+    written = write_comparison(comparison, out, options.command_line())
+    options.say(f"wrote {', '.join(path.name for path in written)} to {out}")
 
 
 if TYPE_CHECKING:
@@ -263,31 +252,31 @@ def sweep_command(
     from gangwise.study.sweep import schema as schema_of_files
 
     if schema:
-        echo(json_text(schema_of_files()))
+        options.echo(options.json_text(schema_of_files()))
         return
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
     from gangwise.study.store import write_provenance
     from gangwise.study.sweep import sweep
 
-    changes: dict[str, Any] = {} if seeds is None else {"seeds": seed_list(seeds)}
+    changes: dict[str, Any] = {} if seeds is None else {"seeds": options.seed_list(seeds)}
     if settings:
-        changes["settings"] = settings_of(settings)
+        changes["settings"] = options.settings_of(settings)
     experiment = Experiment.read(file, **changes)
     known = list(experiment.labelled())
     over = known[0] if over is None else over
     if over not in known:
         raise ScenarioError(f"--over {over}: the policies are {', '.join(known)}")
     folder = Path("sweeps", experiment.name) if out is None else out
-    again = command_line()
-    with progress(after_stop(folder)) as advance:
+    again = options.command_line()
+    with options.progress(options.after_stop(folder)) as advance:
         results = sweep(experiment, folder, jobs, backend, address, advance)
     write_provenance(folder, experiment.name, again)
     if as_json:
-        echo(json_text(_summary(results, over)))
+        options.echo(options.json_text(_summary(results, over)))
         return
     _print_sweep(results, experiment.metrics, over)
-    say(f"{len(results.runs)} runs in {folder}")
+    options.say(f"{len(results.runs)} runs in {folder}")
 
 
 def _summary(results: Results, over: str) -> dict[str, Any]:
@@ -317,7 +306,7 @@ def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
     from gangwise.study.statistics import NOTHING, decimals_for, estimate_text
 
     for line in results.notes:
-        echo(line)
+        options.echo(line)
     names = [results.objective, *(f"{name}.mean" for name in metrics), *results.losses]
     columns = [[results.of(name)[at] for at in results.ranked] for name in names]
     texts = [[estimate_text(each, decimals_for(of)) for each in of] for of in columns]
@@ -326,13 +315,13 @@ def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
             *(NOTHING if value is None else str(value) for value in cell),
             Breakable(policy),
             *numbers,
-            lead_text(results.lead(over, (cell, policy))),
+            options.lead_text(results.lead(over, (cell, policy))),
         ]
         for (cell, policy), *numbers in zip(results.ranked, *texts)
     ]
     first = "reward per slot" if results.rewarded else results.objective
     headings = [*results.cells, "policy", first, *metrics, *results.losses, f"% over {over}"]
-    console = screen(wide=False)
+    console = options.screen(wide=False)
     console.print(table(headings, shown, range(len(results.cells) + 1)))
     for sentence in results.sentences():
         console.print(f"{sentence}.", highlight=False, markup=False, soft_wrap=True)
@@ -369,7 +358,7 @@ def tune_command(
     from gangwise.study.store import write_provenance
     from gangwise.study.tune import TUNING, TuneOptions, tune
 
-    given, numbers = settings_of(settings), [range(1000, 1003), range(2000, 2010)]
+    given, numbers = options.settings_of(settings), [range(1000, 1003), range(2000, 2010)]
     if site:
         given |= {"source": scenario, "site": site, "parts": parts}
         scenario, policy = "replay", policy or BASE
@@ -377,11 +366,11 @@ def tune_command(
     elif not policy:
         raise ScenarioError("name the policy to tune; or a log, with --site FILE")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
-    again = command_line()
-    tuned_on = seed_list(seeds) if seeds else list(numbers[0])
-    judged_on = seed_list(validation, "--validation") if validation else list(numbers[1])
+    again = options.command_line()
+    tuned_on = options.seed_list(seeds) if seeds else list(numbers[0])
+    judged_on = options.seed_list(validation, "--validation") if validation else list(numbers[1])
     how = TuneOptions(slots=slots, metric=metric, minimise=minimise, jobs=jobs)
-    with progress(after_stop(folder)) as advance:
+    with options.progress(options.after_stop(folder)) as advance:
         how["progress"] = advance
         asked = scenario, policy, ranges or [], folder, given
         tuning = tune(*asked, trials, tuned_on, judged_on, **how)
@@ -389,14 +378,14 @@ def tune_command(
         if (folder / f"{name}.plan.json").exists():
             write_provenance(folder, name, again)
     if as_json:
-        echo(json_text(tuning.as_dict()))
+        options.echo(options.json_text(tuning.as_dict()))
         return
     for line in Results.open(folder, TUNING).notes:
-        echo(line)
+        options.echo(line)
     _print_tuning(tuning)
     if site:
-        echo(_bound_sentence(folder, tuning, given))
-    say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
+        options.echo(_bound_sentence(folder, tuning, given))
+    options.say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
 
 
 def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
@@ -420,7 +409,7 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
     scenario = ReplayScenario(**settings)
     if scenario.site is not None and scenario.site.nodes is None and not scenario.site.rules.nodes:
         scenario = scenario.changed(site="")  # whatever the rules
-    with progress("the tuning is stored") as advance:
+    with options.progress("the tuning is stored") as advance:
         bounds = []
         for i, seed in enumerate(seeds):
             advance("lower bound", i, len(seeds))
@@ -447,10 +436,10 @@ def _print_tuning(tuning: Tuning) -> None:
     for trial, row in zip(shown, over):
         values = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values()]
         name = "default" if trial == tuning.default else str(trial.number)
-        lead = lead_text(Estimate.of(row) if row else UNKNOWN)
+        lead = options.lead_text(Estimate.of(row) if row else UNKNOWN)
         rows.append([name, *values, estimate_text(trial.estimate, decimals), lead])
     ahead = f"{'% ' * percent}better than default"
-    console = screen(wide=False)
+    console = options.screen(wide=False)
     console.print(table(["trial", *tuning.default.arguments, tuning.metric, ahead], rows))
     text = tuning.sentence
     console.print(f"{text[0].upper()}{text[1:]}.", highlight=False, markup=False, soft_wrap=True)
@@ -472,10 +461,10 @@ def report_command(
         if columns not in COLUMN_WIDTHS:
             raise ScenarioError(f"--columns is 1 or 2, not {columns}")
         written = write_files(folder, wanted, target, COLUMN_WIDTHS[columns])
-        say(f"wrote {', '.join(path.name for path in written) or 'nothing'} to {target}")
+        options.say(f"wrote {', '.join(path.name for path in written) or 'nothing'} to {target}")
         return
     path = write_report(folder, out)
-    say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    options.say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
     if opened:
         import webbrowser
 
@@ -497,10 +486,12 @@ def leaderboard_command(
     from gangwise.study.replay import leaderboard
     from gangwise.study.sweep import Workers
 
-    with progress(after_stop(out)) as advance:
+    with options.progress(options.after_stop(out)) as advance:
         found = leaderboard(traces, out, own or [], Workers(jobs, backend, address), advance)
-    echo(found.markdown())
-    say(f"the runs of each log are in a folder of {out}; gangwise report makes a page of one")
+    options.echo(found.markdown())
+    options.say(
+        f"the runs of each log are in a folder of {out}; gangwise report makes a page of one"
+    )
 
 
 _COLOURS = {
@@ -543,9 +534,9 @@ def reproduce_command(
     kinds = {"figure": figure, "table": table, "theorem": theorem}
     wanted = [f"{kind}-{n}" for kind, given in kinds.items() for n in given or []]
     found = _artefacts(paper, everything, wanted)
-    chosen = tuple(seed_list(seeds)) if seeds else None
-    again = command_line()
-    with progress(after_stop(out)) as advance:
+    chosen = tuple(options.seed_list(seeds)) if seeds else None
+    again = options.command_line()
+    with options.progress(options.after_stop(out)) as advance:
         done = reproduce(
             found, RunScale(quick, chosen, traces), out, jobs, backend, address, advance
         )
@@ -554,13 +545,15 @@ def reproduce_command(
     commands.append(again)
     write_provenance(out, "reproduction", "\n".join(dict.fromkeys(commands)))
     for stem, why in done.left_out.items():
-        say(f"left out {stem}: {why}")
+        options.say(f"left out {stem}: {why}")
     if as_json:
         rows = [row.as_dict() for row in done.rows]
-        echo(json_text({"rows": rows, "left_out": done.left_out}))
+        options.echo(options.json_text({"rows": rows, "left_out": done.left_out}))
     else:
         _print_reproduced(done.rows, quick)
-        say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
+        options.say(
+            f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them"
+        )
     if accept or check:
         _compare_with_committed(done, quick, accept)
 
@@ -592,15 +585,15 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
         if not quick:
             expected.stamp(done.artefacts, done.played)
         rows, totals = expected.write(done.rows, quick), expected.write_totals(done.totals, quick)
-        say(f"committed to {rows} and {totals}")
+        options.say(f"committed to {rows} and {totals}")
         return
     changed = expected.differences(done.rows, quick) + expected.different_seeds(done.totals, quick)
     for text in changed:
-        say(f"changed: {text}")
+        options.say(f"changed: {text}")
     if changed:
         raise typer.Exit(1)
     known = len(done.totals.keys() & expected.read_totals(quick).keys())
-    say(
+    options.say(
         f"all {len(done.rows)} results are where they were committed, "
         f"in {known} of {len(done.totals)} experiments seed by seed"
     )
@@ -625,9 +618,11 @@ def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
         for row in rows
     ]
     headings = ["where", "what", "the paper", "version", "ours", ""]
-    screen(wide=False).print(table(headings, shown, (0, 1, 3, 5)))
+    options.screen(wide=False).print(table(headings, shown, (0, 1, 3, 5)))
     for why in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
-        screen(wide=False).print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)
-    screen(wide=False).print(
+        options.screen(wide=False).print(
+            f"why not: {why}", markup=False, highlight=False, soft_wrap=True
+        )
+    options.screen(wide=False).print(
         f"{counts(rows, quick)}.", markup=False, highlight=False, soft_wrap=True
     )

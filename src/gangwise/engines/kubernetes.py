@@ -32,17 +32,8 @@ from typing import Any
 from kubernetes.client.exceptions import ApiException
 
 from gangwise.core.errors import EngineError, Rejected, StandingBy
+from gangwise.engines import engine
 from gangwise.engines.background import BackgroundLoop
-from gangwise.engines.engine import (
-    ENDED,
-    Capabilities,
-    EngineEvent,
-    EngineNode,
-    Placed,
-    Status,
-    check_placement,
-    tasks_by_node,
-)
 from gangwise.engines.intake import name, number, quoted
 from gangwise.engines.kubernetes_api import (
     PATIENCE,
@@ -97,7 +88,7 @@ class KubernetesEngine:
     ``kube-system`` namespace only take devices."""
 
     def __post_init__(self) -> None:
-        self.capabilities = Capabilities(start_latency=1.0, at_once=self.threads)
+        self.capabilities = engine.Capabilities(start_latency=1.0, at_once=self.threads)
         folder = None if self.reports is None else Path(self.reports)
         table = ClusterCache(self.scheduler, self.lost_after, folder, self.watch)
         self._table, self.quarantine = table, table.quarantine
@@ -136,12 +127,12 @@ class KubernetesEngine:
 
     # The boundary
 
-    def nodes(self) -> list[EngineNode]:
+    def nodes(self) -> list[engine.EngineNode]:
         """All nodes; a taint appears as a label that all other nodes carry."""
         self._api.check()
         return list(self._table.described())
 
-    def jobs(self) -> list[Status]:
+    def jobs(self) -> list[engine.Status]:
         """Our gangs, and every other pod on a node as a foreign job."""
         self._api.check()
         with self._table.lock:
@@ -153,11 +144,11 @@ class KubernetesEngine:
         with self._table.lock:
             return {gang.id: gang.held for gang in self._table.gangs.values() if gang.held}
 
-    def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
+    def place(self, job: str, attempt: int, placed: Sequence[engine.Placed]) -> None:
         """Bind every pod of a gang; none stays bound where one cannot be."""
         self._check_may_act(job)
         table = self._table
-        plan = tasks_by_node(placed)
+        plan = engine.tasks_by_node(placed)
         with table.lock:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
@@ -168,7 +159,7 @@ class KubernetesEngine:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.removal_reason}")
             again = gang.phase in ON_NODES and gang.attempt == attempt
             if not (again and gang.plan == plan):
-                check_placement(gang.status, placed, self.nodes(), table.holding(plan))
+                engine.check_placement(gang.status, placed, self.nodes(), table.holding(plan))
             chosen = self._assign(gang, plan)
             gang.attempt, gang.plan = attempt, plan
             gang.binding.update((pod.uid, node) for pod, node in chosen)
@@ -229,7 +220,7 @@ class KubernetesEngine:
             gang = self._table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"there is no job {job}")
-            if gang.phase in ENDED:
+            if gang.phase in engine.ENDED:
                 return
             pods = gang.live
             owners = {(o["kind"], o["name"]) for p in pods if (o := controller(p.manifest))}
@@ -275,10 +266,10 @@ class KubernetesEngine:
         left = f"left to kube-scheduler ({holder})"
         return dict.fromkeys(waits, left if holder else "waits: no kube-scheduler is there")
 
-    def events(self, timeout: float) -> list[EngineEvent]:
+    def events(self, timeout: float) -> list[engine.EngineEvent]:
         self._api.check()
         waiting = self._table.events
-        found: list[EngineEvent] = []
+        found: list[engine.EngineEvent] = []
         try:
             found.append(waiting.get(timeout > 0, timeout))
             while True:

@@ -32,22 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
-from gangwise.engines import intake
+from gangwise.engines import engine, intake
 from gangwise.engines.background import BackgroundLoop
-from gangwise.engines.engine import (
-    ENDED,
-    Capabilities,
-    Changes,
-    EngineEvent,
-    EngineJob,
-    EngineNode,
-    Phase,
-    Placed,
-    RankReport,
-    Status,
-    check_placement,
-    read_reports,
-)
 from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.slurm_answers import DENIED, PHASES, Refused, ends_of, run
 from gangwise.engines.slurm_requests import (
@@ -88,7 +74,7 @@ class SlurmEngine:
     """A Slurm cluster, by its commands; raises EngineError when these are not there."""
 
     name = "slurm"
-    capabilities = Capabilities(start_latency=1.0, exact_split=False)
+    capabilities = engine.Capabilities(start_latency=1.0, exact_split=False)
 
     partition: str = "gangwise"
     """Whose jobs are held and placed here. Those of other partitions are only seen."""
@@ -110,10 +96,10 @@ class SlurmEngine:
         self._environment = {**os.environ, **(environment or {})}
         self._leader: ReservationLeader | None = None  # None: nobody else acts here
         self._nodes_listed: Any = None
-        self._changes = Changes(self._ranks)
+        self._changes = engine.Changes(self._ranks)
         self._details: dict[str, JobDetails] = {}
-        self._where: dict[str, tuple[Placed, ...]] = {}
-        self._table: dict[str, Status] = {}
+        self._where: dict[str, tuple[engine.Placed, ...]] = {}
+        self._table: dict[str, engine.Status] = {}
         self._rows: dict[str, Mapping[str, Any]] = {}  # of the JSON
         self._read_as: dict[str, tuple[str, str]] = {}  # how they were listed then
         self._outdated = set[str]()  # jobs of which the JSON says something new
@@ -121,7 +107,7 @@ class SlurmEngine:
         self._listing = Listing(self._run)
         self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
         self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
-        self._nodes: list[EngineNode] = []
+        self._nodes: list[engine.EngineNode] = []
         self._lists: dict[str, frozenset[str]] = {}
         self._reserved: dict[str, str] = {}
         self._left_alone: dict[str, str] = {}
@@ -148,7 +134,7 @@ class SlurmEngine:
 
     # The engine
 
-    def nodes(self) -> list[EngineNode]:
+    def nodes(self) -> list[engine.EngineNode]:
         """Nodes by ``sinfo``: its JSON is read where a listing, of nodes that are alike, is new."""
         now = time.monotonic()
         if now < self._nodes_looked + max(self.poll, PACE * self._nodes_cost.seconds):
@@ -192,7 +178,7 @@ class SlurmEngine:
         there = row.get("partitions") if isinstance(row, Mapping) else None
         return not isinstance(there, list | str) or self.partition in json_words(there)
 
-    def _node(self, row: Mapping[str, Any]) -> EngineNode:
+    def _node(self, row: Mapping[str, Any]) -> engine.EngineNode:
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
             raise intake.Malformed(f"{intake.quoted(row['name'])} is not the name of a node")
         devices = {"cpu": 1000 * number(row.get("cpus"), 0)}
@@ -210,9 +196,9 @@ class SlurmEngine:
         for kind, named in types_of(str(row.get("gres") or "")).items():
             if len(named) == 1:
                 labels[f"type of {kind}"] = next(iter(named))
-        return self._listed(EngineNode(str(row["name"]), devices, labels, not down, reason))
+        return self._listed(engine.EngineNode(str(row["name"]), devices, labels, not down, reason))
 
-    def _listed(self, node: EngineNode) -> EngineNode:
+    def _listed(self, node: engine.EngineNode) -> engine.EngineNode:
         """A node with labels for the node lists that contain it, and for those that do not."""
         labels = {k: v for k, v in node.labels.items() if not k.startswith(LISTED)}
         for text, names in self._lists.items():
@@ -231,7 +217,7 @@ class SlurmEngine:
             self._lists[text] = names
             self._nodes = [self._listed(node) for node in self._nodes]
 
-    def jobs(self) -> list[Status]:
+    def jobs(self) -> list[engine.Status]:
         if time.monotonic() >= self._seen + self._pace:
             self._read_table()
         return list(self._table.values())
@@ -240,7 +226,7 @@ class SlurmEngine:
         """Jobs that are left alone, and why."""
         return dict(self._left_alone)
 
-    def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
+    def place(self, job: str, attempt: int, placed: Sequence[engine.Placed]) -> None:
         """Require the nodes, then release the job."""
         row = self._recent(job)
         if row is None or (row.foreign and not self._is_half_placed(job, attempt)):
@@ -251,7 +237,7 @@ class SlurmEngine:
             if {p.node for p in row.placed} == wanted:
                 return
             raise Rejected(f"attempt {attempt} of job {job} is on other nodes")
-        check_placement(row, placed, self._nodes, self._table.values())
+        engine.check_placement(row, placed, self._nodes, self._table.values())
         if attempt < row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
         run = self._details[job]
@@ -295,7 +281,7 @@ class SlurmEngine:
 
     def cancel(self, job: str) -> None:
         row = self._recent(job)
-        if row is not None and row.phase in ENDED:
+        if row is not None and row.phase in engine.ENDED:
             return
         if row is None or row.foreign or self.watch:
             raise Rejected(f"there is no job {job} to cancel in partition {self.partition}")
@@ -370,7 +356,7 @@ class SlurmEngine:
             return HELD_BY_HAND
         return SlurmRequest.of(row, mark).why or waits_for(row, time.time())
 
-    def events(self, timeout: float) -> list[EngineEvent]:
+    def events(self, timeout: float) -> list[engine.EngineEvent]:
         if self._leader is not None and not self._leader.held:
             time.sleep(min(timeout, self.poll))
             self._leader.check()
@@ -397,7 +383,7 @@ class SlurmEngine:
         """Seconds between two looks at the queue."""
         return max(self.poll, PACE * self._listing_cost.seconds)
 
-    def _recent(self, job: str) -> Status | None:
+    def _recent(self, job: str) -> engine.Status | None:
         """A job's row of a table no older than a look, so that many placements share one."""
         if time.monotonic() >= self._seen + self._pace or job not in self._table:
             self.nodes()
@@ -432,7 +418,9 @@ class SlurmEngine:
 
     def _take_out(self, there: Mapping[str, Any]) -> None:
         """Take jobs out of the table that are no longer listed; first it says how they ended."""
-        lost = [n for n, row in self._table.items() if n not in there and row.phase not in ENDED]
+        lost = [
+            n for n, row in self._table.items() if n not in there and row.phase not in engine.ENDED
+        ]
         ends = ends_of(lost, len(there), self._run) if lost else {}
         for name in self._table.keys() - there.keys():
             row = self._table.pop(name)
@@ -468,7 +456,7 @@ class SlurmEngine:
         again, self._to_recheck = self._to_recheck, set()
         rows: dict[str, Mapping[str, Any]] = {}
 
-        def read(row: Mapping[str, Any]) -> Status | None:
+        def read(row: Mapping[str, Any]) -> engine.Status | None:
             name = _id(row)
             if (listed := self._listing.jobs.get(name)) is not None:  # what a job is at, twice read
                 row = {**row, **listed.at}
@@ -490,7 +478,7 @@ class SlurmEngine:
         self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}
         self._outdated = set()
 
-    def _look(self) -> list[EngineEvent]:
+    def _look(self) -> list[engine.EngineEvent]:
         self.nodes()
         self._read_table()
         self._looked = self._seen
@@ -504,12 +492,12 @@ class SlurmEngine:
         self._left_alone = {name: why for name, why in self._left_alone.items() if name in table}
         return found
 
-    def _ranks(self, row: Status) -> tuple[RankReport, ...]:
+    def _ranks(self, row: engine.Status) -> tuple[engine.RankReport, ...]:
         if self.reports is None or (run := self._details.get(row.job.id)) is None:
             return ()
-        return read_reports(self.reports, row.job.id, run.restarts, run.ranks, run.owner)
+        return engine.read_reports(self.reports, row.job.id, run.restarts, run.ranks, run.owner)
 
-    def _status(self, row: Mapping[str, Any]) -> Status | None:
+    def _status(self, row: Mapping[str, Any]) -> engine.Status | None:
         """Status from a row of ``squeue``; None for a job that is not to be placed yet."""
         name = _id(row)
         foreign = str(row.get("partition")) != self.partition and not self.watch
@@ -542,33 +530,35 @@ class SlurmEngine:
                 with contextlib.suppress(Rejected):
                     self._requeue(name)  # Slurm started it again by itself
             attempt = max(attempt, 1)
-            return Status(job, "running", attempt, placed, started, foreign=foreign)
+            return engine.Status(job, "running", attempt, placed, started, foreign=foreign)
         if "PENDING" in states or "REQUEUED" in states:
             if self.watch:
                 unknown = name not in self._changes.table
                 by_hand = held and unknown and (mark is NO_MARK or mark.by_hand)
                 waits = by_hand or self._waits_for(row)  # for what is nobody's to give
-                return None if waits else Status(job, "pending", attempt, detail=detail)
+                return None if waits else engine.Status(job, "pending", attempt, detail=detail)
             if foreign:
-                return Status(job, "pending", attempt, detail=detail, foreign=True)
+                return engine.Status(job, "pending", attempt, detail=detail, foreign=True)
             placed_here = held and attempt and not (mark.state or mark.by_hand)
             if placed_here and restarts > mark.restarts and _was_not_launched(row):
                 with contextlib.suppress(Rejected):
                     self._hold(name)
                 why = "Slurm could not launch it"
-                return Status(job, "pending", attempt, detail=why, cause="node_failed")
+                return engine.Status(job, "pending", attempt, detail=why, cause="node_failed")
             if (why := self._why_alone(row, job, mark, held)) and (held or not attempt):
                 self._left_alone[name] = f"left alone: {why}"
-                return Status(job, "pending", attempt, detail=why, foreign=True)
+                return engine.Status(job, "pending", attempt, detail=why, foreign=True)
             self._left_alone.pop(name, None)
             if held:
-                return Status(job, "pending", attempt, detail=detail)
+                return engine.Status(job, "pending", attempt, detail=detail)
             if restarts == mark.restarts:
-                return Status(job, "placed", attempt, _where(mark), detail=detail)
+                return engine.Status(job, "placed", attempt, _where(mark), detail=detail)
             with contextlib.suppress(Rejected):
                 self._hold(name)  # Slurm requeued it after a node died, on its old nodes
-            return Status(job, "pending", attempt, detail="a node died", cause="node_failed")
-        phase: Phase | None = next((PHASES[state] for state in states if state in PHASES), None)
+            return engine.Status(job, "pending", attempt, detail="a node died", cause="node_failed")
+        phase: engine.Phase | None = next(
+            (PHASES[state] for state in states if state in PHASES), None
+        )
         if phase is None:
             raise intake.Malformed(f"its state is {intake.quoted(row.get('job_state'))}")
         began = attempt > 0 and started <= ended
@@ -578,9 +568,11 @@ class SlurmEngine:
         times = (started if began else math.nan, ended)
         foreign = foreign or not (attempt or self.watch)
         attempt = attempt or (1 if foreign or self.watch else 0)
-        return Status(job, phase, attempt, placed, *times, why, foreign)
+        return engine.Status(job, phase, attempt, placed, *times, why, foreign)
 
-    def _why_alone(self, row: Mapping[str, Any], job: EngineJob, mark: Mark, held: bool) -> str:
+    def _why_alone(
+        self, row: Mapping[str, Any], job: engine.EngineJob, mark: Mark, held: bool
+    ) -> str:
         """Why a pending job is left alone; empty where it is placed here, or is to be.
 
         One that only this engine or ``job_submit.lua`` holds is then released, untouched.
@@ -631,7 +623,7 @@ class SlurmEngine:
             self._to_recheck.add(_id(row))
         return why
 
-    def _could_fit(self, job: EngineJob) -> bool:
+    def _could_fit(self, job: engine.EngineJob) -> bool:
         """Whether the job fits on its nodes if they were empty and up."""
         seats = 0
         for node in self._nodes:
@@ -642,7 +634,7 @@ class SlurmEngine:
                 return True
         return False
 
-    def job(self, name: str, row: Mapping[str, Any], request: SlurmRequest) -> EngineJob:
+    def job(self, name: str, row: Mapping[str, Any], request: SlurmRequest) -> engine.EngineJob:
         minutes, work = number(row.get("time_limit"), 0), math.nan
         with contextlib.suppress(intake.Malformed):
             work = _work(row)
@@ -671,7 +663,9 @@ class SlurmEngine:
         demand = {k: 1000 * v for k, v in request.demand.items()}
         gang = (request.tasks, demand, request.per_node, constraint)
         ends = (60.0 * minutes or math.inf, float(deadline) or math.inf)
-        return EngineJob(name, str(kind or "job"), user, float(submitted), *gang, *ends, work=work)
+        return engine.EngineJob(
+            name, str(kind or "job"), user, float(submitted), *gang, *ends, work=work
+        )
 
     def _json(self, program: str, key: str, *options: str) -> list[Mapping[str, Any]]:
         text = self._run(program, "--json", *options)
@@ -762,12 +756,12 @@ def _was_not_launched(row: Mapping[str, Any]) -> bool:
     return said.startswith("launch failed") and int(number(row.get("restart_cnt"), 0)) <= LAUNCHES
 
 
-def _where(mark: Mark) -> tuple[Placed, ...]:
+def _where(mark: Mark) -> tuple[engine.Placed, ...]:
     there = (word.rpartition(":") for word in mark.on.split(","))
-    return tuple(Placed(node, int(tasks)) for node, _, tasks in there)
+    return tuple(engine.Placed(node, int(tasks)) for node, _, tasks in there)
 
 
-def allocation(row: Mapping[str, Any], job: EngineJob) -> tuple[Placed, ...]:
+def allocation(row: Mapping[str, Any], job: engine.EngineJob) -> tuple[engine.Placed, ...]:
     """Where a job runs, tasks and GPUs on each node, from ``job_resources``."""
     resources = row.get("job_resources") or {}
     listed = resources.get("allocated_nodes")
@@ -787,7 +781,7 @@ def allocation(row: Mapping[str, Any], job: EngineJob) -> tuple[Placed, ...]:
             if each := job.demand.get("gpu", 0) // 1000:
                 tasks = max(len(numbers) // each, 1)
         name = str(node.get("nodename") or node.get("name"))
-        found.append(Placed(name, min(tasks, job.tasks), numbers))
+        found.append(engine.Placed(name, min(tasks, job.tasks), numbers))
     return tuple(found)
 
 
