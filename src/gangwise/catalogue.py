@@ -46,12 +46,12 @@ def labels(text: str) -> list[str]:
     >>> labels("Scaling, ESDP (18)–(19), for ESDP Algorithm 2.")
     ['ESDP (18)', 'ESDP (19)', 'ESDP Algorithm 2']
     """
-    found = []
-    for paper, what in _LABEL.findall(" ".join(text.split())):
-        first, _, last = what.partition("–")
-        numbers = range(int(first[1:-1]), int(last[1:-1]) + 1) if last else ()
-        found += [f"{paper} ({i})" for i in numbers] or [f"{paper} {what}"]
-    return list(dict.fromkeys(found))
+    names = []
+    for paper, span in _LABEL.findall(" ".join(text.split())):
+        low, _, high = span.partition("–")
+        numbers = range(int(low[1:-1]), int(high[1:-1]) + 1) if high else ()
+        names += [f"{paper} ({i})" for i in numbers] or [f"{paper} {span}"]
+    return list(dict.fromkeys(names))
 
 
 def _documented(
@@ -67,7 +67,7 @@ def _documented(
 @cache
 def index(folder: Path = Path(__file__).parent) -> dict[str, list[Place]]:
     """Equations, paper by paper, and the code below a folder that implements them."""
-    first: dict[str, list[Place]] = {}
+    places: dict[str, list[Place]] = {}
     anywhere: dict[str, list[Place]] = {}
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -79,16 +79,16 @@ def index(folder: Path = Path(__file__).parent) -> dict[str, list[Place]]:
             for label in labels(docstring):
                 anywhere.setdefault(label, []).append(place)
             for label in labels(docstring.partition("\n\n")[0]):
-                first.setdefault(label, []).append(place)
-    return {label: first.get(label, anywhere[label]) for label in sorted(anywhere, key=_order)}
+                places.setdefault(label, []).append(place)
+    return {label: places.get(label, anywhere[label]) for label in sorted(anywhere, key=_order)}
 
 
 def _order(label: str) -> tuple[str, str, int, str]:
-    paper, _, what = label.partition(" ")
-    number = re.search(r"\d+", what)
+    paper, _, part = label.partition(" ")
+    number = re.search(r"\d+", part)
     return (
         paper.replace("OPS", "OPM"),
-        re.sub(r"[\d.]+", "", what),
+        re.sub(r"[\d.]+", "", part),
         int(number[0] if number else 0),
         label,
     )
@@ -102,7 +102,7 @@ def find(label: str) -> tuple[str, list[Place]]:
     >>> find("ogasched(9)")[1][0].symbol
     'papers.gain_overhead.kernels:gradient'
     """
-    plain = {"".join(known.lower().split()): known for known in index()}
+    plain = {"".join(name.lower().split()): name for name in index()}
     wanted = "".join(label.lower().split())
     if wanted not in plain:
         raise UnknownName("equation", label, list(index()))

@@ -25,11 +25,11 @@ class _MovedModules(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        old = fullname.removeprefix("gangwise.")
+        old_path = fullname.removeprefix("gangwise.")
         for place in sorted(MOVED, key=len, reverse=True):
-            if old == place or old.startswith(f"{place}."):
-                new = f"gangwise.{MOVED[place]}{old.removeprefix(place)}"
-                return ModuleSpec(fullname, _MovedModules(), loader_state=new)
+            if old_path == place or old_path.startswith(f"{place}."):
+                new_path = f"gangwise.{MOVED[place]}{old_path.removeprefix(place)}"
+                return ModuleSpec(fullname, _MovedModules(), loader_state=new_path)
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

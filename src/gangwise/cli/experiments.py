@@ -194,11 +194,11 @@ def _require_same(source: NamedSource, slots: int | None, out: Path | None, name
     store = Store(out)
     if name not in store.plans():
         return  # stopped before it had begun
-    asked = store.read_plan(name)["experiment"]
-    there = (asked.get("scenario") or asked.get("trace"), asked["settings"], asked["slots"])
+    plan = store.read_plan(name)["experiment"]
+    stored = (plan.get("scenario") or plan.get("trace"), plan["settings"], plan["slots"])
     wanted = (source.name, json.loads(source.settings), slots or source.scenario().slots)
-    if there != wanted:
-        runs = [f"{name} {given}, {n} slots" for name, given, n in (there, wanted)]
+    if stored != wanted:
+        runs = [f"{name} {settings}, {n} slots" for name, settings, n in (stored, wanted)]
         raise ScenarioError(
             f"{out} holds results of {runs[0]}; --resume was asked for with {runs[1]}. Leave out "
             "--resume to begin with it, or give another --out"
@@ -215,11 +215,11 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
         report = scenario.fidelity()
         if report.kept is not None:
             report = replace(report, kept=report.kept.in_first(comparison.slots))
-        with Folder(out).publish("fidelity") as new:
-            new.write(FIDELITY, json.dumps(report.to_dict(), indent=2) + "\n")
-            new.write("fidelity.txt", f"{report}\n")
-    written = write_comparison(comparison, out, options.command_line())
-    options.say(f"wrote {', '.join(path.name for path in written)} to {out}")
+        with Folder(out).publish("fidelity") as publication:
+            publication.write(FIDELITY, json.dumps(report.to_dict(), indent=2) + "\n")
+            publication.write("fidelity.txt", f"{report}\n")
+    files = write_comparison(comparison, out, options.command_line())
+    options.say(f"wrote {', '.join(path.name for path in files)} to {out}")
 
 
 if TYPE_CHECKING:
@@ -263,15 +263,15 @@ def sweep_command(
     if settings:
         changes["settings"] = options.settings_of(settings)
     experiment = Experiment.read(file, **changes)
-    known = list(experiment.labelled())
-    over = known[0] if over is None else over
-    if over not in known:
-        raise ScenarioError(f"--over {over}: the policies are {', '.join(known)}")
+    labels = list(experiment.labelled())
+    over = labels[0] if over is None else over
+    if over not in labels:
+        raise ScenarioError(f"--over {over}: the policies are {', '.join(labels)}")
     folder = Path("sweeps", experiment.name) if out is None else out
-    again = options.command_line()
+    command = options.command_line()
     with options.progress(options.after_stop(folder)) as advance:
         results = sweep(experiment, folder, jobs, backend, address, advance)
-    write_provenance(folder, experiment.name, again)
+    write_provenance(folder, experiment.name, command)
     if as_json:
         options.echo(options.json_text(_summary(results, over)))
         return
@@ -287,7 +287,7 @@ def _summary(results: Results, over: str) -> dict[str, Any]:
         "experiment": results.experiment["name"],
         "runs": len(results.runs),
         "cells": results.cells,
-        "fidelity": [dict(each) for each in results.fidelity],
+        "fidelity": [dict(part) for part in results.fidelity],
         "objective": results.objective,
         "minimise": results.minimise,
         "table": results.table(*metrics).to_dicts(),
@@ -309,7 +309,7 @@ def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
         options.echo(line)
     names = [results.objective, *(f"{name}.mean" for name in metrics), *results.losses]
     columns = [[results.of(name)[at] for at in results.ranked] for name in names]
-    texts = [[estimate_text(each, decimals_for(of)) for each in of] for of in columns]
+    texts = [[estimate_text(e, decimals_for(col)) for e in col] for col in columns]
     shown = [
         [
             *(NOTHING if value is None else str(value) for value in cell),
@@ -319,8 +319,8 @@ def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
         ]
         for (cell, policy), *numbers in zip(results.ranked, *texts)
     ]
-    first = "reward per slot" if results.rewarded else results.objective
-    headings = [*results.cells, "policy", first, *metrics, *results.losses, f"% over {over}"]
+    heading = "reward per slot" if results.rewarded else results.objective
+    headings = [*results.cells, "policy", heading, *metrics, *results.losses, f"% over {over}"]
     console = options.screen(wide=False)
     console.print(table(headings, shown, range(len(results.cells) + 1)))
     for sentence in results.sentences():
@@ -358,25 +358,25 @@ def tune_command(
     from gangwise.study.store import write_provenance
     from gangwise.study.tune import TUNING, TuneOptions, tune
 
-    given, numbers = options.settings_of(settings), [range(1000, 1003), range(2000, 2010)]
+    fixed, numbers = options.settings_of(settings), [range(1000, 1003), range(2000, 2010)]
     if site:
-        given |= {"source": scenario, "site": site, "parts": parts}
+        fixed |= {"source": scenario, "site": site, "parts": parts}
         scenario, policy = "replay", policy or BASE
         numbers = [range(0, parts, 2), range(1, parts, 2)]
     elif not policy:
         raise ScenarioError("name the policy to tune; or a log, with --site FILE")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
-    again = options.command_line()
+    command = options.command_line()
     tuned_on = options.seed_list(seeds) if seeds else list(numbers[0])
     judged_on = options.seed_list(validation, "--validation") if validation else list(numbers[1])
     how = TuneOptions(slots=slots, metric=metric, minimise=minimise, jobs=jobs)
     with options.progress(options.after_stop(folder)) as advance:
         how["progress"] = advance
-        asked = scenario, policy, ranges or [], folder, given
-        tuning = tune(*asked, trials, tuned_on, judged_on, **how)
+        study = scenario, policy, ranges or [], folder, fixed
+        tuning = tune(*study, trials, tuned_on, judged_on, **how)
     for name in ("tuning", "validation"):
         if (folder / f"{name}.plan.json").exists():
-            write_provenance(folder, name, again)
+            write_provenance(folder, name, command)
     if as_json:
         options.echo(options.json_text(tuning.as_dict()))
         return
@@ -384,7 +384,7 @@ def tune_command(
         options.echo(line)
     _print_tuning(tuning)
     if site:
-        options.echo(_bound_sentence(folder, tuning, given))
+        options.echo(_bound_sentence(folder, tuning, fixed))
     options.say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
 
 
@@ -399,13 +399,11 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
     name, seeds = "validation", tuning.validation
     if tuning.row is None:
         name, seeds = TUNING, tuning.seeds
-    if tuning.metric != EVERY or any(each.name.startswith("nodes.") for each in tuning.ranges):
+    if tuning.metric != EVERY or any(mean.name.startswith("nodes.") for mean in tuning.ranges):
         return ""  # a bound is of the mean completion, on so many nodes
     results = Results.open(folder, name)
     by_seed = results.per_seed(tuning.metric)
-    means = {
-        str(label): of["value"].to_numpy().mean() for (label,), of in by_seed.group_by("policy")
-    }
+    means = {str(label): g["value"].to_numpy().mean() for (label,), g in by_seed.group_by("policy")}
     scenario = ReplayScenario(**settings)
     if scenario.site is not None and scenario.site.nodes is None and not scenario.site.rules.nodes:
         scenario = scenario.changed(site="")  # whatever the rules
@@ -414,9 +412,9 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
         for i, seed in enumerate(seeds):
             advance("lower bound", i, len(seeds))
             bounds.append(scenario.bound(seed, STEPS))
-    each = ", ".join(f"{n} {roughly(means[n])}" for n in (DEFAULT, "tuned") if n in means)
+    mean = ", ".join(f"{n} {roughly(means[n])}" for n in (DEFAULT, "tuned") if n in means)
     least, of_all, _ = Certified.of(bounds)
-    text = f"On those parts of the log, {tuning.metric}: {each}; no schedule without preemption or "
+    text = f"On those parts of the log, {tuning.metric}: {mean}; no schedule without preemption or "
     text += f"migration is below {roughly(sum(least) / len(least))}"
     if any((results.per_seed(way)["value"] > 0).any() for way in ("preempted", "failed")):
         text += f", and none at all below {roughly(sum(of_all) / len(of_all))}"
@@ -460,8 +458,8 @@ def report_command(
         target = Path(f"report-{wanted}") if out is None else out
         if columns not in COLUMN_WIDTHS:
             raise ScenarioError(f"--columns is 1 or 2, not {columns}")
-        written = write_files(folder, wanted, target, COLUMN_WIDTHS[columns])
-        options.say(f"wrote {', '.join(path.name for path in written) or 'nothing'} to {target}")
+        files = write_files(folder, wanted, target, COLUMN_WIDTHS[columns])
+        options.say(f"wrote {', '.join(path.name for path in files) or 'nothing'} to {target}")
         return
     path = write_report(folder, out)
     options.say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
@@ -487,8 +485,8 @@ def leaderboard_command(
     from gangwise.study.sweep import Workers
 
     with options.progress(options.after_stop(out)) as advance:
-        found = leaderboard(traces, out, own or [], Workers(jobs, backend, address), advance)
-    options.echo(found.markdown())
+        board = leaderboard(traces, out, own or [], Workers(jobs, backend, address), advance)
+    options.echo(board.markdown())
     options.say(
         f"the runs of each log are in a folder of {out}; gangwise report makes a page of one"
     )
@@ -532,30 +530,30 @@ def reproduce_command(
     if accept and seeds:
         raise ScenarioError("--accept commits results of the artefacts' own seeds: drop --seeds")
     kinds = {"figure": figure, "table": table, "theorem": theorem}
-    wanted = [f"{kind}-{n}" for kind, given in kinds.items() for n in given or []]
-    found = _artefacts(paper, everything, wanted)
+    wanted = [f"{kind}-{n}" for kind, numbers in kinds.items() for n in numbers or []]
+    artefacts = _artefacts(paper, everything, wanted)
     chosen = tuple(options.seed_list(seeds)) if seeds else None
-    again = options.command_line()
+    command = options.command_line()
     with options.progress(options.after_stop(out)) as advance:
-        done = reproduce(
-            found, RunScale(quick, chosen, traces), out, jobs, backend, address, advance
+        result = reproduce(
+            artefacts, RunScale(quick, chosen, traces), out, jobs, backend, address, advance
         )
-    before = read_provenance(out, "reproduction") if done.joined else None
-    commands = before.command.splitlines() if before else []
-    commands.append(again)
+    provenance = read_provenance(out, "reproduction") if result.joined else None
+    commands = provenance.command.splitlines() if provenance else []
+    commands.append(command)
     write_provenance(out, "reproduction", "\n".join(dict.fromkeys(commands)))
-    for stem, why in done.left_out.items():
-        options.say(f"left out {stem}: {why}")
+    for stem, reason in result.left_out.items():
+        options.say(f"left out {stem}: {reason}")
     if as_json:
-        rows = [row.as_dict() for row in done.rows]
-        options.echo(options.json_text({"rows": rows, "left_out": done.left_out}))
+        rows = [row.as_dict() for row in result.rows]
+        options.echo(options.json_text({"rows": rows, "left_out": result.left_out}))
     else:
-        _print_reproduced(done.rows, quick)
+        _print_reproduced(result.rows, quick)
         options.say(
-            f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them"
+            f"{len(result.written)} files in {out}; gangwise report {out} makes a page of them"
         )
     if accept or check:
-        _compare_with_committed(done, quick, accept)
+        _compare_with_committed(result, quick, accept)
 
 
 def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> list[Artefact]:
@@ -567,15 +565,15 @@ def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> li
     if everything and wanted:
         raise ScenarioError(f"give --all, or {wanted[0]} alone; not both")
     every = [a for name in ([paper] if paper else PAPERS) for a in artefacts(name)]
-    found = []
+    chosen = []
     for name in wanted:
         mine = [a for a in every if re.match(rf"{re.escape(name)}(?!\d)", a.name)]
         if not mine:
-            of = " or ".join(dict.fromkeys(a.paper for a in every))
-            known = list(dict.fromkeys(a.name for a in every))
-            raise UnknownName(f"figure, table or theorem of {of}", name, known)
-        found += mine
-    return [a for a in every if a in found] if wanted else every
+            papers = " or ".join(dict.fromkeys(a.paper for a in every))
+            names = list(dict.fromkeys(a.name for a in every))
+            raise UnknownName(f"figure, table or theorem of {papers}", name, names)
+        chosen += mine
+    return [a for a in every if a in chosen] if wanted else every
 
 
 def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> None:
@@ -592,10 +590,10 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
         options.say(f"changed: {text}")
     if changed:
         raise typer.Exit(1)
-    known = len(done.totals.keys() & expected.read_totals(quick).keys())
+    count = len(done.totals.keys() & expected.read_totals(quick).keys())
     options.say(
         f"all {len(done.rows)} results are where they were committed, "
-        f"in {known} of {len(done.totals)} experiments seed by seed"
+        f"in {count} of {len(done.totals)} experiments seed by seed"
     )
 
 
@@ -619,9 +617,9 @@ def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
     ]
     headings = ["where", "what", "the paper", "version", "ours", ""]
     options.screen(wide=False).print(table(headings, shown, (0, 1, 3, 5)))
-    for why in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
+    for reason in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
         options.screen(wide=False).print(
-            f"why not: {why}", markup=False, highlight=False, soft_wrap=True
+            f"why not: {reason}", markup=False, highlight=False, soft_wrap=True
         )
     options.screen(wide=False).print(
         f"{counts(rows, quick)}.", markup=False, highlight=False, soft_wrap=True

@@ -25,14 +25,14 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
 
     plural: dict[str, str] = {kind: f"{kind}s" for kind in GROUPS}
     plural |= {"family": "families", "policy": "policies"}
-    found = {
+    groups = {
         kind: [
             {"name": e.name, "family": e.family, "summary": e.summary}
             for e in entries(kind).values()
         ]
         for kind in GROUPS
     }
-    families = [*(row["name"] for row in found["family"]), "jobs"]
+    families = [*(row["name"] for row in groups["family"]), "jobs"]
     if family is not None and family not in families:
         raise UnknownName("family", family, families)
     if as_json:
@@ -42,14 +42,14 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
                 for row in rows
                 if family is None or family in (row["family"] or "jobs", row["name"])
             ]
-            for kind, rows in found.items()
+            for kind, rows in groups.items()
         }
         echo(json_text(mine))
         return
     from rich.text import Text
 
     console = screen()
-    indent = 2 + max(len(row["name"]) for rows in found.values() for row in rows)
+    indent = 2 + max(len(row["name"]) for rows in groups.values() for row in rows)
 
     def rows_of(kind: str, rows: list[dict[str, str]]) -> None:
         if rows:
@@ -58,18 +58,20 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
             name = "(any other)" if row["name"] == "*" else row["name"]
             console.print(Text.assemble("    ", (f"{name:<{indent}}", "cyan"), row["summary"]))
 
-    for each in found["family"]:
-        if family in (None, each["name"]):
-            console.print(Text.assemble("\n", (each["name"], "bold"), f"  {each['summary']}"))
+    for family_row in groups["family"]:
+        if family in (None, family_row["name"]):
+            console.print(
+                Text.assemble("\n", (family_row["name"], "bold"), f"  {family_row['summary']}")
+            )
             for kind in ("scenario", "policy", "comparator"):
-                rows_of(kind, [row for row in found[kind] if row["family"] == each["name"]])
+                rows_of(kind, [row for row in groups[kind] if row["family"] == family_row["name"]])
     if family in (None, "jobs"):
-        what = "  a log or a drawn world of jobs: gangwise replay"
-        console.print(Text.assemble("\n", ("jobs", "bold"), what))
-        rows_of("scenario", [row for row in found["scenario"] if row["family"] == "jobs"])
-        rows_of("scheduler", found["scheduler"])
-        rows_of("trace", found["trace"])
-        rows_of("engine", found["engine"])
+        text = "  a log or a drawn world of jobs: gangwise replay"
+        console.print(Text.assemble("\n", ("jobs", "bold"), text))
+        rows_of("scenario", [row for row in groups["scenario"] if row["family"] == "jobs"])
+        rows_of("scheduler", groups["scheduler"])
+        rows_of("trace", groups["trace"])
+        rows_of("engine", groups["engine"])
 
 
 def show_command(equation: str, as_json: bool = False) -> None:
@@ -107,16 +109,16 @@ def new_command(
     module = "_".join(word.lower() for word in words)
     if not title.isidentifier():
         raise ScenarioError(f"{name!r} is no name for a class; try LongestWait")
-    scenario, other = FAMILIES[family]
+    scenario, rival = FAMILIES[family]
     file, test = folder / f"{module}.py", folder / f"test_{module}.py"
-    written = {file: family if kind == "policy" else "scheduler", test: f"{kind}_test"}
-    for path in written:
+    templates = {file: family if kind == "policy" else "scheduler", test: f"{kind}_test"}
+    for path in templates:
         if os.path.lexists(path):
             raise ScenarioError(f"{path} is there already; choose another name")
     starters = files("gangwise.cli") / "starters"
     marks = {"CLASS": title, "FILE": file.name, "MODULE": module}
-    marks |= {"SCENARIO": scenario, "OTHER": other}
-    for path, starter in written.items():
+    marks |= {"SCENARIO": scenario, "OTHER": rival}
+    for path, starter in templates.items():
         text = (starters / f"{starter}.py.txt").read_text(encoding="utf-8")
         for mark, value in marks.items():
             text = text.replace(mark, value)
@@ -169,7 +171,7 @@ def _kind_of(what: str) -> Literal["policy", "scheduler"]:
     if (outside := from_outside("policy", what)) is not None:
         return "scheduler" if hasattr(outside.load(), "place") else "policy"
     policies, name = entries("policy"), parse(what)[0]
-    schedulers = [each for each in entries("scheduler") if each != ANY]
+    schedulers = [n for n in entries("scheduler") if n != ANY]
     schedulers += [*parts("queue"), *parts("backfilling"), *parts("choice")]
     if name not in policies and name.split("+")[0] not in schedulers:
         raise UnknownName("policy or scheduler", name, [*policies, *schedulers])
@@ -203,40 +205,40 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     from gangwise.study.statistics import count
     from gangwise.study.store import older_runs
 
-    found = {each: each.verify() for each in find_folders(folder)}
-    sound = all(each.sound for each in found.values())
-    older = {each: older_runs(each.path) for each in found}
-    audits = {each: audited(each.path) if found[each].sound else {} for each in found}
-    reports = [a for each in audits.values() for a in each.values() if not isinstance(a, str)]
-    kept = not any(report.counts for report in reports)
+    checks = {place: place.verify() for place in find_folders(folder)}
+    sound = all(place.sound for place in checks.values())
+    older = {place: older_runs(place.path) for place in checks}
+    audits = {place: audited(place.path) if checks[place].sound else {} for place in checks}
+    reports = [a for place in audits.values() for a in place.values() if not isinstance(a, str)]
+    lawful = not any(report.counts for report in reports)
     if as_json:
         about = []
-        for each, what in found.items():
+        for place, check in checks.items():
             audited_runs = {
                 run: {"said": a} if isinstance(a, str) else {**asdict(a), "said": a.line}
-                for run, a in audits[each].items()
+                for run, a in audits[place].items()
             }
-            of = {"folder": str(each.path), **vars(what), "older": older[each]}
-            about.append({**of, "audits": audited_runs})
-        echo(json_text({"sound": sound, "kept": kept, "folders": about}))
+            row = {"folder": str(place.path), **vars(check), "older": older[place]}
+            about.append({**row, "audits": audited_runs})
+        echo(json_text({"sound": sound, "kept": lawful, "folders": about}))
     else:
         unfinished = "unfinished: the same command goes on with it, or gangwise clean"
-        for each, what in found.items():
-            echo(f"{each.path}: {len(what.whole)} files are as they were written")
-            _print_names("damaged: not what was written", each, what.damaged)
-            _print_names("missing", each, what.missing)
-            _print_names(unfinished, each, what.unfinished)
-            _print_names("not written by gangwise", each, what.unknown)
-            for decider, runs in older[each].items():
-                many = count(len(runs), "run was", "runs were")
-                echo(f"  {many} played by {decider}: play them again")
-            for run, report in audits[each].items():
+        for place, check in checks.items():
+            echo(f"{place.path}: {len(check.whole)} files are as they were written")
+            _print_names("damaged: not what was written", place, check.damaged)
+            _print_names("missing", place, check.missing)
+            _print_names(unfinished, place, check.unfinished)
+            _print_names("not written by gangwise", place, check.unknown)
+            for decider, runs in older[place].items():
+                played = count(len(runs), "run was", "runs were")
+                echo(f"  {played} played by {decider}: play them again")
+            for run, report in audits[place].items():
                 echo(f"  {run}: {report if isinstance(report, str) else report.line}")
                 for finding in [] if isinstance(report, str) else report.findings[:MOST_NAMES]:
                     echo(f"    {finding}")
     if not sound:
         say("run the command that made them again; it repeats only what is damaged or missing")
-    if not (sound and kept):
+    if not (sound and lawful):
         raise typer.Exit(1)
 
 
@@ -245,17 +247,17 @@ def clean_command(folder: Path, everything: bool = False, as_json: bool = False)
     from gangwise.core.files import find_folders
 
     cleaned = {}
-    for each in reversed(find_folders(folder)):
-        with each.lock(command=command_line()):
-            cleaned[each] = each.clean(everything)
+    for f in reversed(find_folders(folder)):
+        with f.lock(command=command_line()):
+            cleaned[f] = f.clean(everything)
     if as_json:
-        about = [{"folder": str(each.path), **what._asdict()} for each, what in cleaned.items()]
+        about = [{"folder": str(f.path), **c._asdict()} for f, c in cleaned.items()]
         echo(json_text({"folders": about}))
         return
-    for each, what in cleaned.items():
-        echo(f"{each.path}: removed {len(what.removed)} files")
-        _print_names("removed", each, what.removed)
-        _print_names("left, for gangwise did not write it", each, what.left)
+    for f, c in cleaned.items():
+        echo(f"{f.path}: removed {len(c.removed)} files")
+        _print_names("removed", f, c.removed)
+        _print_names("left, for gangwise did not write it", f, c.left)
 
 
 def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
@@ -268,17 +270,17 @@ def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
     report = sound.examine(folder)
     if not (report.sound or repair):  # a service that works in it wrote meanwhile, perhaps
         report = sound.examine(folder)
-    done = sound.repair(report) if repair else []
+    did = sound.repair(report) if repair else []
     if repair:
         os.close(lock)
     if as_json:
-        about = {"damaged": report.damaged, "lost": report.lost, "restored": done}
+        about = {"damaged": report.damaged, "lost": report.lost, "restored": did}
         echo(json_text({"sound": report.sound, "commits": report.commits, **about}))
     else:
         echo(f"{folder}: {report.commits} commits of a service are as they were written")
-        for what, found in (("damaged", report.damaged), ("restored", done), ("lost", report.lost)):
-            for name in found[:MOST_NAMES]:
-                echo(f"  {what}: {name}")
+        for verb, items in (("damaged", report.damaged), ("restored", did), ("lost", report.lost)):
+            for name in items[:MOST_NAMES]:
+                echo(f"  {verb}: {name}")
         if report.lost:
             echo("  when it starts, the service reads from the cluster who waits and who runs")
         if report.damaged and not repair:
@@ -356,9 +358,9 @@ def _print_explanation(explained: Explained) -> None:
         rows = [[cell(row.get(name)) for name in names] for row in explained.rows]
         numbers = int | float | None
         words = {n for row in explained.rows for n in row if not isinstance(row[n], numbers)}
-        left = [i for i, name in enumerate(names) if name in words]
+        columns = [i for i, name in enumerate(names) if name in words]
         console.print()
-        console.print(table([name.replace("_", " ") for name in names], rows, left))
+        console.print(table([name.replace("_", " ") for name in names], rows, columns))
         console.print()
     for sentence in explained.sentences:
         console.print(sentence, markup=False)

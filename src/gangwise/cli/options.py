@@ -41,14 +41,14 @@ def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[
     ['drf,greedy']
     """
     cut = max(incomplete.rfind(separator) for separator in separators) + 1
-    before, begun = incomplete[:cut], incomplete[cut:]
-    return [before + name for name in sorted(known) if name.startswith(begun)]
+    head, begun = incomplete[:cut], incomplete[cut:]
+    return [head + name for name in sorted(known) if name.startswith(begun)]
 
 
 def _files(incomplete: str) -> list[str]:
     """Files and folders, as a shell completes them by itself where nothing else is offered."""
-    found = [] if has_magic(incomplete) else sorted(glob(incomplete + "*"))
-    return [name + "/" if Path(name).is_dir() else name for name in found]
+    names = [] if has_magic(incomplete) else sorted(glob(incomplete + "*"))
+    return [name + "/" if Path(name).is_dir() else name for name in names]
 
 
 def _names(kind: Kind) -> list[str]:
@@ -124,12 +124,12 @@ def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str,
     for pair in pairs or ():
         if "=" not in pair:
             raise ScenarioError(f"--set {pair}: write KEY=VALUE")
-    given = parse("x:" + ",".join(pairs))[1] if pairs else {}
+    values = parse("x:" + ",".join(pairs))[1] if pairs else {}
     if family is None:
-        return given
-    if given.setdefault("family", family) != family:
-        raise ScenarioError(f"--family {family} and --set family={given['family']}: give one")
-    return given
+        return values
+    if values.setdefault("family", family) != family:
+        raise ScenarioError(f"--family {family} and --set family={values['family']}: give one")
+    return values
 
 
 def source_of(
@@ -143,10 +143,10 @@ def source_of(
 
     if (target is None) == (trace is None):
         raise ScenarioError("give a scenario or trace, or --trace PATH: one of the two")
-    given = settings_of(settings, family)
+    values = settings_of(settings, family)
     if trace is not None:
-        return named_source(trace, given, trace=True)
-    return named_source(str(target), given, family=family)
+        return named_source(trace, values, trace=True)
+    return named_source(str(target), values, family=family)
 
 
 def seed_list(text: str, option: str = "--seeds") -> list[int]:
@@ -157,10 +157,10 @@ def seed_list(text: str, option: str = "--seeds") -> list[int]:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         numbers = []
-    many = len(numbers) == 1 and "," not in text
-    if (many and numbers[0] > MOST_SEEDS) or len(numbers) > MOST_SEEDS:
+    is_count = len(numbers) == 1 and "," not in text
+    if (is_count and numbers[0] > MOST_SEEDS) or len(numbers) > MOST_SEEDS:
         raise ScenarioError(f"{option} {text[:40]!r}: at most {MOST_SEEDS} seeds")
-    seeds = list(range(numbers[0])) if many else numbers
+    seeds = list(range(numbers[0])) if is_count else numbers
     if not seeds or min(seeds) < 0:
         raise ScenarioError(f"{option} {text!r}: give how many (5) or a list (3,7,9)")
     if len(set(seeds)) < len(seeds):
@@ -214,8 +214,8 @@ def screen(wide: bool = True, stderr: bool = False) -> Console:
 
     class Screen(Console):
         def render_str(self, text: str, **how: Any) -> Text:
-            kept = {key: how[key] for key in ("style", "justify", "overflow") if how.get(key)}
-            return Text(shown(text), **kept)
+            looks = {key: how[key] for key in ("style", "justify", "overflow") if how.get(key)}
+            return Text(shown(text), **looks)
 
         def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
             for text, style, control in super().render(renderable, options):
@@ -237,15 +237,15 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False)
+    grid = Table(box=None, pad_edge=False)
     for i, heading in enumerate(headings):
         if i in left:
-            made.add_column(Text(shown(heading)), justify="left", overflow="fold")
+            grid.add_column(Text(shown(heading)), justify="left", overflow="fold")
         else:
-            made.add_column(Text(shown(heading)), justify="right", overflow="ellipsis")
+            grid.add_column(Text(shown(heading)), justify="right", overflow="ellipsis")
     for row in rows:
-        made.add_row(*(Text(shown(cell)) if isinstance(cell, str) else cell for cell in row))
-    return made
+        grid.add_row(*(Text(shown(cell)) if isinstance(cell, str) else cell for cell in row))
+    return grid
 
 
 def lead_text(lead: Estimate) -> str:
@@ -294,8 +294,8 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
         with stops_kept(), shows as by, watched(by):
             yield by
     except KeyboardInterrupt as stop:
-        where = f": {stop}" if str(stop) else ""
-        say(f"gangwise: interrupted{where}")
+        place = f": {stop}" if str(stop) else ""
+        say(f"gangwise: interrupted{place}")
         say(when_stopped)
         raise typer.Exit(exit_code(stop)) from None
 
@@ -341,16 +341,16 @@ def progress_lines(
 
     def advance(what: str, done: int, of: int) -> None:
         nonlocal written
-        now = clock()
-        written = now if written is None else written
-        recent = marks.setdefault(what, deque([(now, done)], maxlen=RECENT))
-        if now - written < MINUTE:
+        at_now = clock()
+        written = at_now if written is None else written
+        recent = marks.setdefault(what, deque([(at_now, done)], maxlen=RECENT))
+        if at_now - written < MINUTE:
             return
-        (at, first), left, written = recent[0], "", now
-        recent.append((now, done))
-        if first + 1 < done < of:  # one alone may be the one that waited for kernels
-            seconds = round((now - at) / (done - first) * (of - done))
-            left = f", {timedelta(seconds=seconds)} left"
-        write(f"{what}: {done} of {of}{left}")
+        (at, begun), remaining, written = recent[0], "", at_now
+        recent.append((at_now, done))
+        if begun + 1 < done < of:  # one alone may be the one that waited for kernels
+            seconds = round((at_now - at) / (done - begun) * (of - done))
+            remaining = f", {timedelta(seconds=seconds)} left"
+        write(f"{what}: {done} of {of}{remaining}")
 
     return advance

@@ -68,7 +68,7 @@ def replay_command(
     from gangwise.study.replay import STEPS, replay, replay_source
     from gangwise.study.replay_scenario import TWIN
 
-    given = settings_of(settings)
+    values = settings_of(settings)
     tight = re.sub(r"\s*\+\s*", "+", policies or "")  # parts may stand apart
     names = names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", tight))  # blanks part names, too
     if source and Path(source).is_dir():
@@ -77,20 +77,20 @@ def replay_command(
         if is_recording(source):
             from gangwise.service.account import lines, replayed
 
-            found = replayed(source, names)
-            echo(json_text(found) if as_json else "\n".join(lines(found)))
+            answer = replayed(source, names)
+            echo(json_text(answer) if as_json else "\n".join(lines(answer)))
             return
     site = together(rules, site)
     named = {"world": world, "load": load, "site": site}
-    given |= {key: value for key, value in named.items() if value is not None}
+    values |= {key: value for key, value in named.items() if value is not None}
     chosen: Sequence[int] = seed_list(seeds) if seeds else ()
     steps = STEPS if bound else None
-    if not source and given:
-        source, given = TWIN, {**TWIN_SETTINGS, **given}
+    if not source and values:
+        source, values = TWIN, {**TWIN_SETTINGS, **values}
     elif not source:
         source, steps = DEMO, steps or DEMO_STEPS
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
-    scenario = replay_source(source, given)
+    scenario = replay_source(source, values)
     with progress("start again with the same --out to go on") as advance:
         played = replay(scenario, names, chosen, out, jobs, advance, rules)
         bounds = [] if bound is False else played.bounds(steps, advance)
@@ -105,8 +105,8 @@ def replay_command(
 
         with progress("start again with the same --out to go on") as advance:
             advance("page", 0, 1)
-            written = write_replay(played, out, bounds, command_line())
-        say(f"wrote report.html and {len(written) - 1} other files to {out}")
+            files = write_replay(played, out, bounds, command_line())
+        say(f"wrote report.html and {len(files) - 1} other files to {out}")
 
 
 def demo_command(out: Path = Path("gangwise-demo")) -> None:
@@ -128,14 +128,14 @@ def calibrate_command(
     from gangwise.study.findings import FILE, calibrate_log
 
     with progress("nothing is kept") as advance:
-        found = calibrate_log(path, trace, advance, events, **settings_of(settings))
-    echo(json_text(found.as_dict()) if as_json else found)
+        result = calibrate_log(path, trace, advance, events, **settings_of(settings))
+    echo(json_text(result.as_dict()) if as_json else result)
     if out is not None:
         file = out / FILE
         if os.path.lexists(file):
-            what = f"{file} is there already, perhaps corrected by hand; give another --out"
-            raise StoreError(what)
-        write_whole(file, found.toml())
+            text = f"{file} is there already, perhaps corrected by hand; give another --out"
+            raise StoreError(text)
+        write_whole(file, result.toml())
         say(f"wrote {file}; read it, correct it; then: gangwise replay {path} --site {out}")
 
 
@@ -172,14 +172,14 @@ def forecast_command(
 
         if at:
             raise ScenarioError(f"{source} is of a live service: leave out --at")
-        found = forecast_live(source)
+        forecast = forecast_live(source)
     else:
         with progress("nothing is kept") as advance:
-            found = forecast_log(
+            forecast = forecast_log(
                 source, at or None, scheduler, recorded, draws, settings_of(settings), advance
             )
     if as_json:
-        echo(json_text(found.as_dict()))
+        echo(json_text(forecast.as_dict()))
         return
     seconds = {"limit": "asked", "waited": "waited", "p50": "p50", "p90": "p90"}
     seconds["promised"] = "by requests"
@@ -187,10 +187,10 @@ def forecast_command(
         seconds["started"] = "started after" if recorded else "simulated"
     rows = [
         [row["job"], row["user"], str(row["tasks"]), *(roughly(row[name]) for name in seconds)]
-        for row in found.rows
+        for row in forecast.rows
     ]
     console = screen()
-    console.print(found.basis, markup=False)
+    console.print(forecast.basis, markup=False)
     console.print(table(["job", "user", "tasks", *seconds.values()], rows, (0, 1)))
 
 
@@ -201,16 +201,16 @@ def _forecast_from_history(
     from gangwise.study.from_history import forecast_from_history
 
     with progress("nothing is kept") as advance:
-        made = forecast_from_history(source, at, judge, settings_of(settings), advance)
+        forecast = forecast_from_history(source, at, judge, settings_of(settings), advance)
     if as_json:
-        echo(json_text(made.as_dict()))
+        echo(json_text(forecast.as_dict()))
         return
     heads = {"waited": "waited", "p50": "p50", "p90": "p90", "started": "started after"}
-    rows = [[row["job"], *(roughly(row[n]) for n in heads)] for row in made.found.rows]
+    rows = [[row["job"], *(roughly(row[n]) for n in heads)] for row in forecast.found.rows]
     console = screen()
-    console.print(made.found.basis, markup=False)
-    if made.judged is not None:
-        console.print(str(made.judged), markup=False)
+    console.print(forecast.found.basis, markup=False)
+    if forecast.judged is not None:
+        console.print(str(forecast.judged), markup=False)
     console.print(table(["job", *heads.values()], rows, (0,)))
 
 
@@ -243,7 +243,7 @@ def what_if_command(
     from gangwise.study.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
 
     named = {"site": site, "load": load, "world": world}
-    given = settings_of(settings) | {k: value for k, value in named.items() if value is not None}
+    values = settings_of(settings) | {k: value for k, value in named.items() if value is not None}
     gates = [Gate.of(text) for text in fail_if or ()]
     if bool(target) != bool(kinds) or (target and change):
         raise ScenarioError("--target and --kinds belong together, and stand without --change")
@@ -253,24 +253,24 @@ def what_if_command(
             "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
         )
     workers, listed = Workers(jobs, backend, address), seed_list(seeds) if seeds else ()
-    asked = CurrentRules(source, given, rules or BASE, listed, out, workers, _prices(price))
+    current = CurrentRules(source, values, rules or BASE, listed, out, workers, _prices(price))
     needed: list[Needed] = []
     with progress(after_stop(out)) as advance:
         if target:
             names = kinds.replace(",", " ").split()
-            played, needed = capacity(asked, Gate.of(target), names, advance)
+            played, needed = capacity(current, Gate.of(target), names, advance)
         else:
-            played = what_if(asked, change or [], advance, gates)
+            played = what_if(current, change or [], advance, gates)
     results = results_of(played, command=command_line())
-    why = broken(played.compared(), gates)
+    reasons = broken(played.compared(), gates)
     if as_json:
-        answer = as_dict(played) | {"fails": why}
-        answer |= {"capacity": [each._asdict() for each in needed]} if target else {}
+        answer = as_dict(played) | {"fails": reasons}
+        answer |= {"capacity": [need._asdict() for need in needed]} if target else {}
         echo(json_text(played.as_dict() | answer))
     else:
         screen().print(results.terminal())
-        for each in needed:
-            echo(f"\n{_needed(each, Gate.of(target))}")
+        for need in needed:
+            echo(f"\n{_needed(need, Gate.of(target))}")
         for name, lines in results.edits.items() if not target else ():
             head = "in the site's files:" if lines else "no line of a site's files"
             echo("\n".join([f"\n{name} changes {head}", *lines]))
@@ -279,9 +279,9 @@ def what_if_command(
 
         write_replay(played, out, None, command_line())
         say(f"wrote report.html and summary.json to {out}")
-    for line in why:
+    for line in reasons:
         say(f"fails: {line}")
-    if why:
+    if reasons:
         raise typer.Exit(1)
 
 
@@ -305,13 +305,13 @@ def _needed(each: Needed, target: Gate) -> str:
 
 
 def _prices(given: list[str] | None) -> dict[str, float]:
-    found = {}
+    prices = {}
     for text in given or ():
         device, _, value = text.partition("=")
         try:
-            found[device.strip()] = float(value)
+            prices[device.strip()] = float(value)
         except ValueError:
             raise ScenarioError(
                 f"--price {text}: write DEVICE=PRICE of a device-hour, such as gpu=2.1"
             ) from None
-    return found
+    return prices

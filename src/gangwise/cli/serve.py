@@ -94,20 +94,20 @@ def serve_command(
         raise ScenarioError(f"--baseline-every {baseline_every}: give 0 or more")
     if not keep_days >= 1:
         raise ScenarioError(f"--keep-days {keep_days:g}: give 1 or more")
-    given: dict[str, Any] = settings_of(settings)
+    values: dict[str, Any] = settings_of(settings)
     rates = rates_of(rate)
     if http:
         require_packages()
     # Whatever was begun ends in the opposite order, also where the next thing is refused.
     with ExitStack() as begun:
-        if engine == "local" and "folder" not in given:
-            given["folder"] = str(state / "cluster")
+        if engine == "local" and "folder" not in values:
+            values["folder"] = str(state / "cluster")
             demo = _demonstration(state, served=not act)
             begun.callback(demo.stop)
             rates = rates or rates_of(list(demo.rates))
         if engine != "local" and not act:
-            given.setdefault("watch", True)
-        cluster = create("engine", engine, **given)
+            values.setdefault("watch", True)
+        cluster = create("engine", engine, **values)
         begun.callback(cluster.close)
         if not (state / FILE).exists():  # a service that has run outlives its cluster's silence
             _require_answer(cluster)
@@ -170,10 +170,10 @@ def detach_command(
     cluster = create("engine", engine, **settings_of(settings) | only_watch)
     if not hasattr(cluster, "detach"):
         raise ScenarioError(f"--engine {engine}: its jobs cannot be given back")
-    done = cluster.detach()
-    for job, what in done.items():
-        say(one_line(f"{job}: {what}"))
-    say(f"{len(done)} jobs given back")
+    outcomes = cluster.detach()
+    for job, outcome in outcomes.items():
+        say(one_line(f"{job}: {outcome}"))
+    say(f"{len(outcomes)} jobs given back")
 
 
 def doctor_command(
@@ -187,10 +187,10 @@ def doctor_command(
 
     from gangwise.core.registry import create
 
-    given = settings_of(settings)
+    values = settings_of(settings)
     if engine != "local":
-        given.setdefault("watch", True)
-    with closing(create("engine", engine, **given)) as cluster:
+        values.setdefault("watch", True)
+    with closing(create("engine", engine, **values)) as cluster:
         nodes, jobs = cluster.nodes(), cluster.jobs()
         remarks, alone = cluster.survey() if hasattr(cluster, "survey") else ([], {})
         alone |= getattr(cluster, "held", dict)()
@@ -207,10 +207,10 @@ def doctor_command(
     remarks, alone = one_line(remarks), one_line(alone)
     for remark in remarks:
         echo(f"  {remark}")
-    for why in dict.fromkeys(alone.values()):
-        names = [job for job, each in alone.items() if each == why]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        echo(f"  {why}: {', '.join(names[:5])}{more}")
+    for reason in dict.fromkeys(alone.values()):
+        names = [job for job, text in alone.items() if text == reason]
+        rest_text = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        echo(f"  {reason}: {', '.join(names[:5])}{rest_text}")
 
 
 def listen(http: str, tokens: Path | None, state: Path) -> Listening:
@@ -232,12 +232,12 @@ def top_command(state: Path = HERE, as_json: bool = False) -> None:
     from gangwise.service.store import ServiceStore
 
     store = ServiceStore(state / "service.sqlite", read_only=True)
-    found = {name: view[1] for name in VIEWS if (view := store.view(name)) is not None}
+    views = {name: view[1] for name in VIEWS if (view := store.view(name)) is not None}
     if as_json:
-        echo(json_text(found))
+        echo(json_text(views))
         return
     console = screen()
-    for part in in_terminal(one_line(found)):
+    for part in in_terminal(one_line(views)):
         console.print(part)
 
 
@@ -251,8 +251,8 @@ def account_command(since: str = "", state: Path = HERE, as_json: bool = False) 
         begin = datetime.datetime.fromisoformat(since).timestamp() if since else None
     except ValueError:
         raise ScenarioError(f"--since {since}: write a date and time, 2026-11-16T08:00") from None
-    found = account(state, begin)
-    echo(json_text(found) if as_json else found["told"])
+    result = account(state, begin)
+    echo(json_text(result) if as_json else result["told"])
 
 
 def rank_command(context: typer.Context) -> None:

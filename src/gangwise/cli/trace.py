@@ -34,9 +34,9 @@ def inspect_command(
     from gangwise.logs.inspect import inspect
 
     with progress(NOTHING_KEPT, compiles=False):
-        found = inspect(path, strict=strict, everything=everything, **settings_of(settings))
-    echo(json_text(found.to_dict()) if as_json else found)
-    if not found.usable:
+        report = inspect(path, strict=strict, everything=everything, **settings_of(settings))
+    echo(json_text(report.to_dict()) if as_json else report)
+    if not report.usable:
         say("gangwise: nothing here can be used")
         raise typer.Exit(1)
 
@@ -50,12 +50,12 @@ def convert_command(
     as_json: bool = False,
 ) -> None:
     """Write servers and jobs of a trace as Parquet, which every command reads; or jobs as SWF."""
-    given = settings_of(settings)
+    values = settings_of(settings)
     if out.name.endswith((".swf", ".swf.gz")):
         from gangwise.logs.jobs import open_jobs, save_swf
 
         with progress(NOTHING_KEPT, compiles=False):
-            log = open_jobs(path, trace=trace, strict=strict, **given)
+            log = open_jobs(path, trace=trace, strict=strict, **values)
         save_swf(log, out)
         echo(json_text(log.played.to_dict()) if as_json else log.played.line)
         say(f"wrote {len(log.jobs):,} jobs to {out}")
@@ -65,25 +65,25 @@ def convert_command(
     from gangwise.logs.tables import of_tables, save_tables
 
     with progress(NOTHING_KEPT, compiles=False):
-        tables = open_tables(path, trace=trace, strict=strict, **given)
+        tables = open_tables(path, trace=trace, strict=strict, **values)
     with writing(out):
-        here = sorted(item.name for item in out.iterdir()) if out.exists() else []
-        if here and SAVED not in here:
-            raise StoreError(f"{out} holds something else ({here[0]}); choose an empty folder")
-        written = save_tables(tables, out)
+        names = sorted(item.name for item in out.iterdir()) if out.exists() else []
+        if names and SAVED not in names:
+            raise StoreError(f"{out} holds something else ({names[0]}); choose an empty folder")
+        files = save_tables(tables, out)
     echo(json_text(of_tables(tables).to_dict()) if as_json else of_tables(tables))
-    say(f"wrote {', '.join(file.name for file in written)} to {out}")
+    say(f"wrote {', '.join(file.name for file in files)} to {out}")
 
 
 def list_command(as_json: bool = False) -> None:
     """List the trace formats: what each is, where it is published, and its tables."""
     from gangwise.logs import described
 
-    found = described()
+    formats = described()
     if as_json:
-        echo(json_text({"traces": found}))
+        echo(json_text({"traces": formats}))
         return
-    for trace in found:
+    for trace in formats:
         echo(f"{trace['name']}: {trace['title']}\n  what       {trace['summary']}")
         for key in ("published", "licence", "span", "size"):
             echo(f"  {key:<11s}{trace[key] or 'not stated'}")
@@ -95,10 +95,10 @@ def list_command(as_json: bool = False) -> None:
         echo(f"  checksums  {checksums}")
         for file, digest in trace["sha256"].items():
             echo(f"    {digest}  {file}")
-        for each in trace["tables"]:
-            about = [each["gives"] or "not used yet"] + ["needed"] * each["needed"]
-            about += ["in parts"] * each["parts"]
-            echo(f"  table      {each['name']}: {'; '.join(about)}")
+        for part in trace["tables"]:
+            about = [part["gives"] or "not used yet"] + ["needed"] * part["needed"]
+            about += ["in parts"] * part["parts"]
+            echo(f"  table      {part['name']}: {'; '.join(about)}")
         echo()
 
 
@@ -120,8 +120,8 @@ def plot_command(
         captions, left_out = draw_trace(tables, out)
     for stem, caption in captions.items():
         echo(f"{stem}: {caption}")
-    for stem, why in left_out.items():
-        say(f"left out {stem}: {why}")
+    for stem, reason in left_out.items():
+        say(f"left out {stem}: {reason}")
     say(f"wrote {len(captions)} pictures, as PNG and SVG, to {out}")
 
 
@@ -135,11 +135,11 @@ def workload_command(
     """Show the workload that a trace becomes: job types, channels, arrivals, lifetimes, load."""
     from gangwise.papers.slots.opening import open_trace, outline, write_outline
 
-    given = settings_of(settings, family)
+    values = settings_of(settings, family)
     with progress(NOTHING_KEPT, compiles=False):
-        scenario = open_trace(path, **given)
-        found = outline(scenario)
-    about = found.to_dict()
+        scenario = open_trace(path, **values)
+        summary = outline(scenario)
+    about = summary.to_dict()
     if as_json:
         echo(json_text(about))
     else:
@@ -153,8 +153,8 @@ def workload_command(
         echo(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
     if out is not None:
         with writing(out):
-            written = write_outline(scenario, found, path, given, out)
-        say(f"wrote {', '.join(file.name for file in written)} to {out}")
+            files = write_outline(scenario, summary, path, values, out)
+        say(f"wrote {', '.join(file.name for file in files)} to {out}")
         say(f"to play it: gangwise compare {out / 'scenario.toml'}")
 
 
@@ -171,14 +171,14 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
 
     from gangwise.logs.guess import guess
 
-    found = guess(file)
+    draft = guess(file)
     if as_json:
-        echo(json_text(found.to_dict()))
+        echo(json_text(draft.to_dict()))
     if out is None:
         if not as_json:
-            echo(found.toml(), end="")
+            echo(draft.toml(), end="")
         return
-    text = found.toml(os.path.relpath(file.resolve(), out.resolve().parent))
+    text = draft.toml(os.path.relpath(file.resolve(), out.resolve().parent))
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
@@ -235,14 +235,14 @@ def nodes_command(
         raise ScenarioError(f"--by {by:g}: give a share, such as 0.05")
     knobs = settings_of(settings)
     with progress("nothing is kept") as advance:
-        found = find_slow_nodes(path, trace=trace, by=by, progress=advance, strict=strict, **knobs)
-    text = json_text(found.as_dict())
+        result = find_slow_nodes(path, trace=trace, by=by, progress=advance, strict=strict, **knobs)
+    text = json_text(result.as_dict())
     if as_json:
         echo(text)
     else:
-        screen().print(node_text(found))
+        screen().print(node_text(result))
     if out is not None:
-        with Folder(out).publish("nodes") as new:
-            new.write("nodes.json", text + "\n")
-            new.write("nodes.html", node_page(found, path.name))
+        with Folder(out).publish("nodes") as publication:
+            publication.write("nodes.json", text + "\n")
+            publication.write("nodes.html", node_page(result, path.name))
         say(f"wrote nodes.json and nodes.html to {out}")

@@ -44,10 +44,10 @@ def keep(owner: object, **fields: Any) -> None:
 
 def first(bad: npt.ArrayLike) -> Any:
     """Index of the first true value, a tuple of them in a table; None where all are false."""
-    found = np.argwhere(bad)
-    if not len(found):
+    places = np.argwhere(bad)
+    if not len(places):
         return None
-    return int(found[0, 0]) if found.shape[1] == 1 else tuple(found[0].tolist())
+    return int(places[0, 0]) if places.shape[1] == 1 else tuple(places[0].tolist())
 
 
 def check_amount(amounts: npt.NDArray[Any], what: Callable[[Any], str]) -> None:
@@ -74,15 +74,15 @@ def check_numbers(interval: str, **numbers: Any) -> None:
     """
     low, high = map(float, interval[1:-1].split(","))
     # Plain comparisons: jobs are drawn and checked in every slot, one number at a time.
-    for name, given in numbers.items():
-        several = np.ravel(given).tolist() if isinstance(given, np.ndarray) else given
+    for name, number in numbers.items():
+        several = np.ravel(number).tolist() if isinstance(number, np.ndarray) else number
         values = several if isinstance(several, list | tuple) else [several]
         least = low
         for v in values:
             at_open_end = (v == low and interval[0] == "(") or (v == high and interval[-1] == ")")
             if not least <= v <= high or at_open_end:  # NaN is in no interval
                 rising = " and rise" if len(values) > 1 else ""
-                raise ScenarioError(f"{name} is {given}; it must lie in {interval}{rising}")
+                raise ScenarioError(f"{name} is {number}; it must lie in {interval}{rising}")
             least = v
 
 
@@ -143,9 +143,9 @@ def numbered(values: Ints) -> tuple[Ints, Ints]:
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 1)
     if high - low >= 4 * values.size:
         return np.unique(values, return_inverse=True)
-    seen = np.zeros(high - low + 1, dtype=bool)
-    seen[values - low] = True
-    return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[values - low]
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[values - low] = True
+    return np.flatnonzero(present) + low, (np.cumsum(present) - 1)[values - low]
 
 
 def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
@@ -157,6 +157,6 @@ def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
     >>> pairs.tolist(), place.tolist()
     ([[-1, 3, 3], [0, 4, 5]], [2, 0, 1])
     """
-    (a, of_a), (b, of_b) = (numbered(each) for each in (first, second))
+    (a, of_a), (b, of_b) = (numbered(column) for column in (first, second))
     pairs, place = numbered(of_a * b.size + of_b)
     return np.stack([a[pairs // b.size], b[pairs % b.size]]), place

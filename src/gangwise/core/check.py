@@ -57,32 +57,32 @@ def check_policy(
     >>> check_policy(create_policy("drf"), problems=2)
     """
     name = label_of(policy) if isinstance(policy, str) else type(policy).__name__
-    made: Any = create("policy", policy) if isinstance(policy, str) else policy
-    family = family or getattr(made, "family", None)
+    original: Any = create("policy", policy) if isinstance(policy, str) else policy
+    family = family or getattr(original, "family", None)
     if family is None:
         raise PolicyCheckFailed(f"{name} has no attribute 'family'; give it one or pass family=")
     checked: Family = create("family", family) if isinstance(family, str) else family
-    configuration(made)  # raises for what is not a dataclass
+    configuration(original)  # raises for what is not a dataclass
     for part in ("start", "decide", "learn", "timing"):
-        if not hasattr(made, part):
+        if not hasattr(original, part):
             raise PolicyCheckFailed(
                 f"{name} has no {part}; a policy has start, decide, learn, timing"
             )
     for index in range(problems):
-        where = f"{name} on problem {index} (seed {seed})"
-        trial = _Trial(checked, (seed, index), slots, where)
-        run = trial.play(clone(made))
-        used = clone(made)
+        place = f"{name} on problem {index} (seed {seed})"
+        trial = _Trial(checked, (seed, index), slots, place)
+        run = trial.play(clone(original))
+        used = clone(original)
         Simulation(trial.instance, used, slots, seed=987).run()
         why_again = f"a second run with the same seed differs: {CHANCE}"
         why_used = "a run of a policy that has run before differs; start() must forget everything"
-        for what, again in ((why_again, clone(made)), (why_used, used)):
-            if not np.array_equal(run.rewards, trial.play(again).rewards):
-                raise PolicyCheckFailed(f"{where}: {what}")
-        trial.check_unseen(clone(made), run)
-        trial.check_resume(made, run.rewards)
-        if not getattr(made, "randomised", False):
-            trial.check_relabelling(made, run.decisions)
+        for reason, repeat in ((why_again, clone(original)), (why_used, used)):
+            if not np.array_equal(run.rewards, trial.play(repeat).rewards):
+                raise PolicyCheckFailed(f"{place}: {reason}")
+        trial.check_unseen(clone(original), run)
+        trial.check_resume(original, run.rewards)
+        if not getattr(original, "randomised", False):
+            trial.check_relabelling(original, run.decisions)
 
 
 CHANCE = (
@@ -141,7 +141,7 @@ class _Trial:
 
     def play(self, policy: Policy[Any, Any, Any], instance: Instance | None = None) -> _Played:
         """A run; by default on the instance of the problem."""
-        where = self.where if instance is None else f"{self.where}, servers relabelled"
+        place = self.where if instance is None else f"{self.where}, servers relabelled"
         rewards, decisions, t = np.zeros(self.slots), [], -1
         observations, feedback, problem = [], [], b""
         try:
@@ -156,23 +156,23 @@ class _Trial:
                 decision = policy.decide(observation)
                 if pickle.dumps(observation) != observations[-1]:
                     raise PolicyCheckFailed(
-                        f"{where}, slot {t}: decide() changed what it was shown"
+                        f"{place}, slot {t}: decide() changed what it was shown"
                     )
                 decisions.append(np.array(decision, copy=True))
                 outcome = environment.step(t, decision)
                 if not np.isfinite(outcome.reward):
-                    raise PolicyCheckFailed(f"{where}, slot {t}: the reward is {outcome.reward}")
+                    raise PolicyCheckFailed(f"{place}, slot {t}: the reward is {outcome.reward}")
                 rewards[t] = outcome.reward
                 feedback.append(pickle.dumps(outcome.feedback))
                 policy.learn(outcome.feedback)
         except PolicyCheckFailed:
             raise
         except InfeasibleDecision as error:
-            raise PolicyCheckFailed(f"{where}: {error}") from error
+            raise PolicyCheckFailed(f"{place}: {error}") from error
         except Exception as error:  # whatever the policy raises, or its decision makes others raise
             at = "start()" if t < 0 else f"slot {t}"
             text = error if isinstance(error, GangwiseError) else f"{type(error).__name__}: {error}"
-            raise PolicyCheckFailed(f"{where}, {at}: {text}") from error
+            raise PolicyCheckFailed(f"{place}, {at}: {text}") from error
         return _Played(rewards, decisions, problem, observations, feedback)
 
     def check_unseen(self, policy: Policy[Any, Any, Any], run: _Played) -> None:

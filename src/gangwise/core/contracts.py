@@ -206,11 +206,11 @@ class InstanceBase:
 
         Raises UnknownName for one that is not registered for the family.
         """
-        known = registered_comparators(self.family)
-        if name not in known:
-            raise UnknownName("comparator", name, list(known))
-        found = known[name]
-        evaluated: Comparator = found.load()(self, slots, seed, sample, **found.preset)
+        registered = registered_comparators(self.family)
+        if name not in registered:
+            raise UnknownName("comparator", name, list(registered))
+        entry = registered[name]
+        evaluated: Comparator = entry.load()(self, slots, seed, sample, **entry.preset)
         return evaluated
 
 

@@ -286,12 +286,12 @@ class Folder:
             sealed_line({"file": name, "seal": seal and seal._asdict()}) for name, seal in entries
         ]
         with self._registry_lock(), _as_store_error("write", self.path / REGISTRY):
-            new = self.tree.status(REGISTRY) is None
+            is_new = self.tree.status(REGISTRY) is None
             handle = self.tree.open(REGISTRY, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             with _closed(handle):
                 _write(handle, b"".join(b"\n" + line for line in lines) + b"\n")  # a torn line ends
                 os.fsync(handle)
-            if new:
+            if is_new:
                 self.tree.flush(STATE)
 
     @contextmanager
@@ -301,8 +301,8 @@ class Folder:
         with _as_store_error("lock", self.path):
             while (handle := _locked(self.tree.open(name, os.O_RDWR | os.O_CREAT))) is None:
                 if time.monotonic() > until:
-                    what = f"stays locked; see which process uses {self.path}"
-                    raise StoreError(f"{self.path / name} {what}")
+                    hint = f"stays locked; see which process uses {self.path}"
+                    raise StoreError(f"{self.path / name} {hint}")
                 time.sleep(0.01)
         with _closed(handle):
             yield
@@ -352,9 +352,9 @@ class Folder:
         if name not in self._registry():
             return False
         with _as_store_error("remove", self.place(name)):
-            there = self.tree.drop(name)
+            existed = self.tree.drop(name)
             self._enter([(name, None)])
-        return there
+        return existed
 
     @contextmanager
     def publish(self, name: str) -> Iterator[Publication]:
@@ -364,15 +364,15 @@ class Folder:
 
         Raises StoreError when one cannot be written, or would replace a file of somebody else.
         """
-        new = Publication(self, name)
+        publication = Publication(self, name)
         with self.lock():
             try:
-                yield new
-                if new.staged:
-                    self._announce(new)
+                yield publication
+                if publication.staged:
+                    self._announce(publication)
             except BaseException:
                 self.tree.drop(ANNOUNCED)
-                for side, _ in new.staged.values():
+                for side, _ in publication.staged.values():
                     with suppress(OSError):
                         self.tree.unlink(side)
                 raise
@@ -392,10 +392,10 @@ class Folder:
         """Complete a publication that was cut short, if there was one. Needs the lock."""
         with _as_store_error("publish", self.path):
             try:
-                written = self.tree.read(ANNOUNCED)
+                data = self.tree.read(ANNOUNCED)
             except FileNotFoundError:
                 return False
-            if (plan := _plan(written)) is None:
+            if (plan := _plan(data)) is None:
                 reason = "is damaged while results were being published"
                 todo = "remove it, and run the command again"
                 raise StoreError(f"{self.path / ANNOUNCED} {reason}; {todo}")
@@ -436,23 +436,23 @@ class Folder:
         """Compare every own file with its seal; changes nothing."""
         own = self.own()
         missing = [name for name in sorted(own) if not self.is_there(name)]
-        whole = [name for name in sorted(own) if self.whole(name)]
-        damaged = sorted(own.keys() - whole - set(missing))
+        intact = [name for name in sorted(own) if self.whole(name)]
+        damaged = sorted(own.keys() - intact - set(missing))
         unknown = [name for name in self._files() if name not in own]
-        return Verification(whole, damaged, missing, unknown, sorted(self._unfinished()))
+        return Verification(intact, damaged, missing, unknown, sorted(self._unfinished()))
 
     def clean(self, everything: bool = False) -> Cleaned:
         """Remove leftovers and damaged files, or all own files and the state."""
         with self.lock():
-            found, own = self.verify(), self.own()
-            removed = [name for name in (own if everything else found.damaged) if self.remove(name)]
-            if not everything and found.missing:
-                self._enter([(name, None) for name in found.missing])
+            state, own = self.verify(), self.own()
+            removed = [name for name in (own if everything else state.damaged) if self.remove(name)]
+            if not everything and state.missing:
+                self._enter([(name, None) for name in state.missing])
             with _as_store_error("clean", self.path):
                 removed += filter(self.tree.drop, self._unfinished())
                 if everything:
                     self._remove_state({above for name in own for above in Path(name).parents})
-        return Cleaned(removed, found.unknown)
+        return Cleaned(removed, state.unknown)
 
     def _remove_state(self, folders: set[Path]) -> None:
         """Remove ``.gangwise``, and folders of own files that are empty now."""
@@ -468,13 +468,13 @@ class Folder:
 
     def _files(self) -> list[str]:
         """Names of the files that are no state, sorted, without folders of results inside it."""
-        found = []
+        names = []
         for base, folders, files in os.walk(self.path):
-            here = Path(base)
-            links = [f for f in folders if os.path.islink(here / f)]
-            folders[:] = [f for f in folders if f != STATE and not (here / f / STATE).is_dir()]
-            found += [(here / name).relative_to(self.path).as_posix() for name in files + links]
-        return sorted(found)
+            place = Path(base)
+            links = [f for f in folders if os.path.islink(place / f)]
+            folders[:] = [f for f in folders if f != STATE and not (place / f / STATE).is_dir()]
+            names += [(place / name).relative_to(self.path).as_posix() for name in files + links]
+        return sorted(names)
 
     def _inside(self, folder: str) -> list[str]:
         """Files in a folder of the state; folders there are nothing of gangwise's."""
@@ -498,7 +498,7 @@ def find_folders(path: Path) -> list[Folder]:
     if not states:
         reason = f"is not a folder of results: it has no {STATE}"
         raise StoreError(f"{path} {reason}; if it is a copy, copy {STATE} too")
-    return [Folder(each) for each in states]
+    return [Folder(state) for state in states]
 
 
 def _above(name: str) -> str:
@@ -566,10 +566,10 @@ class _Registry:
         if about.st_size == self._read:
             return
         file.seek(self._read)
-        new = file.read()
-        end = new.rfind(b"\n") + 1
+        data = file.read()
+        end = data.rfind(b"\n") + 1
         self._read += end
-        for line in new[:end].split(b"\n"):
+        for line in data[:end].split(b"\n"):
             entry = _entry(line)
             if entry is None:  # torn or flipped: the file that it names becomes an unknown one
                 continue
@@ -608,12 +608,12 @@ def write_side_file(tree: Tree, folder: str, data: bytes, mode: int = 0o666) -> 
 
 
 def _write(handle: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        written = os.write(handle, left)
-        if written == 0:
+    view = memoryview(data)
+    while view:
+        count = os.write(handle, view)
+        if count == 0:
             raise OSError(errno.EIO, "nothing was written")
-        left = left[written:]
+        view = view[count:]
 
 
 @contextmanager
@@ -685,7 +685,7 @@ def unsealed(line: bytes) -> dict[str, Any] | None:
     if not text or check != b"%08x" % zlib.crc32(text):
         return None
     with suppress(ValueError, RecursionError):
-        return found if isinstance(found := json.loads(text), dict) else None
+        return entry if isinstance(entry := json.loads(text), dict) else None
     return None
 
 

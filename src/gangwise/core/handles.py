@@ -90,11 +90,11 @@ class Tree:
 
     @contextmanager
     def _place(self, name: str, make: bool = False) -> Iterator[Place]:
-        whole = PurePosixPath(name)
-        if not whole.name or whole.name == "..":
+        place = PurePosixPath(name)
+        if not place.name or place.name == "..":
             raise StoreError(f"{name!r} does not lie in {self.path}")
-        with self._folder(str(whole.parent), make) as (handle, path):
-            yield handle, whole.name if BY_HANDLE else os.path.join(path, whole.name)
+        with self._folder(str(place.parent), make) as (handle, path):
+            yield handle, place.name if BY_HANDLE else os.path.join(path, place.name)
 
     def _refuse_link(self, path: Path) -> None:
         if os.path.islink(path):
@@ -106,9 +106,9 @@ class Tree:
     def open(self, name: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
         """A handle of a regular file; one that is opened for writing has no second name."""
         path = self.path / name
-        with self._place(name, make=bool(flags & os.O_CREAT)) as (folder, last):
+        with self._place(name, make=bool(flags & os.O_CREAT)) as (folder, base):
             try:
-                handle = os.open(last, flags | _SAFE, mode, dir_fd=folder)
+                handle = os.open(base, flags | _SAFE, mode, dir_fd=folder)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.EMLINK):
                     self._refuse_link(path)
@@ -151,8 +151,8 @@ class Tree:
     def status(self, name: str) -> os.stat_result | None:
         """What a name stands for, a link for itself; None where there is nothing."""
         try:
-            with self._place(name) as (folder, last):
-                return os.stat(last, dir_fd=folder, follow_symlinks=False)
+            with self._place(name) as (folder, base):
+                return os.stat(base, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -166,8 +166,8 @@ class Tree:
 
     def unlink(self, name: str) -> None:
         """Remove a file, or a link itself; raises OSError for a folder."""
-        with self._place(name) as (folder, last):
-            os.unlink(last, dir_fd=folder)
+        with self._place(name) as (folder, base):
+            os.unlink(base, dir_fd=folder)
 
     def drop(self, name: str) -> bool:
         """Remove a file, or a link itself; returns whether it was there."""
@@ -178,13 +178,13 @@ class Tree:
         return True
 
     def rmdir(self, name: str) -> None:
-        with self._place(name) as (folder, last):
-            os.rmdir(last, dir_fd=folder)
+        with self._place(name) as (folder, base):
+            os.rmdir(base, dir_fd=folder)
 
     def replace(self, name: str, to: str) -> None:
         """Rename; what stood there is gone, a link as well."""
-        with self._place(name) as (folder, last), self._place(to, make=True) as (other, new):
-            os.replace(last, new, src_dir_fd=folder, dst_dir_fd=other)
+        with self._place(name) as (folder, base), self._place(to, make=True) as (above, goal):
+            os.replace(base, goal, src_dir_fd=folder, dst_dir_fd=above)
 
     def flush(self, name: str = "") -> None:
         """Bring the names in a folder to the disk."""

@@ -95,15 +95,15 @@ def plain(value: Any) -> Any:
     {'alpha': 0.5, 'sizes': [1, 2]}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {k: plain(each) for k, each in configuration(value).items()}
+        fields = {k: plain(item) for k, item in configuration(value).items()}
         kind = type(value)
         return {"type": identify(kind).removesuffix(" r1"), **fields}
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, type) or hasattr(value, "__qualname__"):
@@ -119,10 +119,10 @@ def _nameless(thing: Any) -> ScenarioError:
 
 
 def _found(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
+    thing: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        thing = getattr(thing, part, None)
+    return thing
 
 
 # Modules
@@ -130,36 +130,36 @@ def _found(module: str, name: str) -> Any:
 
 def _parts_of_modules(module: str, only: str) -> Iterator[bytes]:
     """Sources of a module and of those of its own that it imports, sorted by name."""
-    seen: dict[str, bytes] = {}
+    parts: dict[str, bytes] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in seen or _top(name) == BUILT_IN or (only and _top(name) != only):
+        if name in parts or _top(name) == BUILT_IN or (only and _top(name) != only):
             continue
         file = source_file(name)
         if file is None or (not only and _installed(file)):
             continue
-        seen[name] = file.read_bytes()
+        parts[name] = file.read_bytes()
         if file.suffix == ".py":
-            waiting += _imports(name, file.name == "__init__.py", seen[name])
-    for name in sorted(seen):
+            waiting += _imports(name, file.name == "__init__.py", parts[name])
+    for name in sorted(parts):
         yield name.encode()
-        yield seen[name]
+        yield parts[name]
 
 
 @lru_cache(maxsize=1000)
 def _imports(module: str, is_package: bool, source: bytes) -> tuple[str, ...]:
     """Modules that a source may import; names that turn out to be none are left out later."""
     package = module.split(".") if is_package else module.split(".")[:-1]
-    found = [".".join(package)]
+    names = [".".join(package)]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return tuple(filter(None, found))
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(filter(None, names))
 
 
 @cache
@@ -186,46 +186,46 @@ def _parts_of_code(thing: Any, module: str, lasting: bool) -> Iterator[bytes]:
 
     Lists and the like in modules that last are left out: they may be filled while they are used.
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
 
-    def walk(each: Any) -> Iterator[bytes]:
-        if isinstance(each, staticmethod | classmethod):
-            each = each.__func__
-        each = getattr(each, "py_func", each)  # compiled by numba
-        if isinstance(each, property):
-            for part in (each.fget, each.fset, each.fdel):
+    def walk(code: Any) -> Iterator[bytes]:
+        if isinstance(code, staticmethod | classmethod):
+            code = code.__func__
+        code = getattr(code, "py_func", code)  # compiled by numba
+        if isinstance(code, property):
+            for part in (code.fget, code.fset, code.fdel):
                 yield from walk(part)
-        elif isinstance(each, ModuleType):
-            yield each.__name__.encode()
-            if not lasting and _own(each.__name__):
-                yield from _parts_of_modules(each.__name__, "")
-        elif isinstance(each, type | FunctionType):
-            yield f"{each.__module__}.{each.__qualname__}".encode()
-            if id(each) in seen or (each is not thing and not _own(each.__module__, module)):
+        elif isinstance(code, ModuleType):
+            yield code.__name__.encode()
+            if not lasting and _own(code.__name__):
+                yield from _parts_of_modules(code.__name__, "")
+        elif isinstance(code, type | FunctionType):
+            yield f"{code.__module__}.{code.__qualname__}".encode()
+            if id(code) in visited or (code is not thing and not _own(code.__module__, module)):
                 return
-            seen.add(id(each))
+            visited.add(id(code))
             yield from (
-                _of_class(each, walk) if isinstance(each, type) else _of_function(each, walk)
+                _of_class(code, walk) if isinstance(code, type) else _of_function(code, walk)
             )
-            if not lasting and each.__module__ != module:
-                yield from _parts_of_modules(each.__module__, "")
-        elif each is None or isinstance(each, bool | int | float | complex | str | bytes):
-            yield repr(each).encode()
-        elif isinstance(each, tuple):
-            for item in each:
+            if not lasting and code.__module__ != module:
+                yield from _parts_of_modules(code.__module__, "")
+        elif code is None or isinstance(code, bool | int | float | complex | str | bytes):
+            yield repr(code).encode()
+        elif isinstance(code, tuple):
+            for item in code:
                 yield from walk(item)
-        elif isinstance(each, frozenset):
-            yield repr(sorted(map(repr, each))).encode()
-        elif lasting or not isinstance(each, list | set | Mapping | np.ndarray | np.generic):
-            yield f"{type(each).__module__}.{type(each).__qualname__}".encode()
-        elif isinstance(each, Mapping):
-            for key in sorted(each, key=repr):
+        elif isinstance(code, frozenset):
+            yield repr(sorted(map(repr, code))).encode()
+        elif lasting or not isinstance(code, list | set | Mapping | np.ndarray | np.generic):
+            yield f"{type(code).__module__}.{type(code).__qualname__}".encode()
+        elif isinstance(code, Mapping):
+            for key in sorted(code, key=repr):
                 yield repr(key).encode()
-                yield from walk(each[key])
-        elif isinstance(each, np.ndarray | np.generic):
-            yield repr((each.dtype.str, each.shape)).encode() + each.tobytes()
+                yield from walk(code[key])
+        elif isinstance(code, np.ndarray | np.generic):
+            yield repr((code.dtype.str, code.shape)).encode() + code.tobytes()
         else:
-            yield from walk(tuple(sorted(each, key=repr) if isinstance(each, set) else each))
+            yield from walk(tuple(sorted(code, key=repr) if isinstance(code, set) else code))
 
     yield from walk(thing)
 
@@ -260,9 +260,9 @@ def _of_class(each: type, walk: Any) -> Iterator[bytes]:
         for field in dataclasses.fields(each):
             yield repr((field.name, field.init)).encode()
             # By type: in a worker, a class of __main__ has another MISSING than dataclasses.
-            made = field.default_factory
-            missing = isinstance(made, type(dataclasses.MISSING))
-            yield from walk(field.default if missing else made)
+            factory = field.default_factory
+            missing = isinstance(factory, type(dataclasses.MISSING))
+            yield from walk(field.default if missing else factory)
     for name, value in sorted(vars(each).items()):
         code = getattr(getattr(value, "__wrapped__", value), "__code__", None)
         generated = isinstance(code, CodeType) and code.co_filename.startswith("<")

@@ -241,9 +241,9 @@ class Simulation:
         Raises Interrupted on Ctrl-C or SIGTERM, after the slot in hand is finished and the
         checkpoint is written.
         """
-        now = time.monotonic
+        clock = time.monotonic
         warm_up(self.instance, self.policy, self.slots, self.seed)
-        saved = reported = now()
+        saved = reported = clock()
         with requests_to_stop() as stop:
             while self.slot < self.slots:
                 self.step()
@@ -252,7 +252,7 @@ class Simulation:
                         self.save(checkpoint)
                     raise Interrupted(self.slot, checkpoint, stop.signal)
                 if self.slot & 15 == 0:  # looking at the clock costs as much as a small slot
-                    at = now()
+                    at = clock()
                     if progress is not None and at - reported > 0.1:
                         reported = at
                         progress(self.slot)
@@ -267,8 +267,8 @@ class Simulation:
         n, names = self.slot, self.environment.metrics
         metrics = {name: self.metrics[:n, i].copy() for i, name in enumerate(names)}
         rewards, nanoseconds = self.rewards[:n].copy(), self.nanoseconds[:n].copy()
-        who = (self.name, configuration(self.policy), self.seed, lambda: self.instance)
-        return Run(*who, rewards, metrics, nanoseconds)
+        about = (self.name, configuration(self.policy), self.seed, lambda: self.instance)
+        return Run(*about, rewards, metrics, nanoseconds)
 
     def save(self, path: Path) -> None:
         """Write the state to a file, all or nothing, signed with the user's key."""
@@ -287,9 +287,9 @@ class Simulation:
             raise StoreError(
                 f"{path} is not the checkpoint of a simulation; delete it to start afresh"
             )
-        if run["policy"] != (now := identify(type(simulation.policy), "policy")):
+        if run["policy"] != (current := identify(type(simulation.policy), "policy")):
             raise StoreError(
-                f"{path}: {simulation.name} was edited since ({run['policy']} is now {now}); "
+                f"{path}: {simulation.name} was edited since ({run['policy']} is now {current}); "
                 "delete it to start afresh"
             )
         return simulation
@@ -439,18 +439,18 @@ def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:
     Raises StoreError when the file is no checkpoint, damaged, or another user's.
     """
     content = read_whole(path)
-    marker, _, rest = content.partition(b"\n")
-    sealed, _, body = rest.partition(b"\n")
+    marker, _, tail = content.partition(b"\n")
+    sealed, _, body = tail.partition(b"\n")
     if marker != FORMAT:
         raise StoreError(f"{path} is not a whole gangwise checkpoint of this version; {AFRESH}")
     key = user_key()
     try:
         seal = json.loads(sealed)
-        theirs, made = str(seal["key"]), str(seal["hmac"])
+        theirs, code = str(seal["key"]), str(seal["hmac"])
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is not a whole gangwise checkpoint; {AFRESH}") from error
     if not hmac.compare_digest(
-        made.encode(), hmac.new(key, body, hashlib.sha256).hexdigest().encode()
+        code.encode(), hmac.new(key, body, hashlib.sha256).hexdigest().encode()
     ):
         if theirs != digest_of(key)[:8]:
             raise StoreError(
@@ -468,16 +468,16 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     >>> differences({"seed": 1, "settings": {"rho": 0.5}}, {"seed": 1, "settings": {"rho": 0.7}})
     'rho was 0.5 and is now 0.7'
     """
-    found = []
+    parts = []
     for name in dict.fromkeys([*before, *now]):
-        old, new = before.get(name), now.get(name)
-        if old == new:
+        was_value, value = before.get(name), now.get(name)
+        if was_value == value:
             continue
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found.append(differences(old, new))
+        if isinstance(was_value, Mapping) and isinstance(value, Mapping):
+            parts.append(differences(was_value, value))
         else:
-            found.append(f"{name} was {_short(old)} and is now {_short(new)}")
-    return ", ".join(found)
+            parts.append(f"{name} was {_short(was_value)} and is now {_short(value)}")
+    return ", ".join(parts)
 
 
 def _short(value: Any) -> str:

@@ -78,25 +78,25 @@ class StopRequest(threading.Event):
 @contextmanager
 def requests_to_stop() -> Iterator[StopRequest]:
     """Turn the first Ctrl-C or SIGTERM into a request, to be looked at when it suits."""
-    asked = StopRequest()
+    request_made = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield request_made
         return
 
     def request(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        if request_made.is_set():
             raise Stopped(number=number)
-        asked.signal = number
-        asked.set()
+        request_made.signal = number
+        request_made.set()
 
-    before = {number: signal.getsignal(number) for number in REQUESTS}
-    for number, handler in before.items():
+    handlers = {number: signal.getsignal(number) for number in REQUESTS}
+    for number, handler in handlers.items():
         if handler != signal.SIG_IGN:
             signal.signal(number, request)
     try:
-        yield asked
+        yield request_made
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             if handler is not None:  # None: it was not set from Python
                 signal.signal(number, handler)
 
@@ -111,8 +111,8 @@ def children_left_alone() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

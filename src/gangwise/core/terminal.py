@@ -35,9 +35,9 @@ def one_line(value: Any) -> Any:
     if isinstance(value, str):
         return shown(value).replace("\n", "\\n")
     if isinstance(value, dict):
-        return {one_line(key): one_line(each) for key, each in value.items()}
+        return {one_line(key): one_line(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [one_line(each) for each in value]
+        return [one_line(item) for item in value]
     return value
 
 

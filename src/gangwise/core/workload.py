@@ -109,11 +109,11 @@ class Cluster:
     @classmethod
     def of(cls, servers: Sequence[Server], devices: Sequence[str] = ()) -> Cluster:
         """Build a cluster from servers; by default their device types, in their order."""
-        known = list(devices or dict.fromkeys(k for server in servers for k in server.capacity))
-        rows = [_vector(f"server {s.name!r}", s.capacity, known, "capacity") for s in servers]
+        names = list(devices or dict.fromkeys(k for server in servers for k in server.capacity))
+        rows = [_vector(f"server {s.name!r}", s.capacity, names, "capacity") for s in servers]
         return cls(
-            np.array(rows, dtype=np.float64).reshape(len(rows), len(known)),
-            tuple(known),
+            np.array(rows, dtype=np.float64).reshape(len(rows), len(names)),
+            tuple(names),
             tuple(s.name for s in servers),
         )
 
@@ -145,10 +145,10 @@ class Channels:
                 f"channels need a job type and a server each; got {job_type.shape} job types and "
                 f"{server.shape} servers"
             )
-        for what, index, size in (("job type", job_type, L), ("server", server, R)):
+        for kind, index, size in (("job type", job_type, L), ("server", server, R)):
             if (e := first((index < 0) | (index >= size))) is not None:
                 raise ScenarioError(
-                    f"a channel names {what} {index[e]}; there are {size}, counted from 0"
+                    f"a channel names {kind} {index[e]}; there are {size}, counted from 0"
                 )
         order = np.lexsort((job_type, server))
         job_type, server = job_type[order], server[order]
@@ -238,11 +238,11 @@ class Workload(Protocol):
 
 
 def _whole(value: npt.ArrayLike, what: str) -> Ints:
-    given = np.asarray(value)
+    numbers = np.asarray(value)
     with np.errstate(invalid="ignore"):  # NaN is found below
-        array = np.array(given, dtype=np.int64, ndmin=1, order="C")
-    if given.dtype.kind not in "iub" and not np.array_equal(array, np.atleast_1d(given)):
-        raise ScenarioError(f"{what} must be whole numbers; got {given.dtype} values")
+        array = np.array(numbers, dtype=np.int64, ndmin=1, order="C")
+    if numbers.dtype.kind not in "iub" and not np.array_equal(array, np.atleast_1d(numbers)):
+        raise ScenarioError(f"{what} must be whole numbers; got {numbers.dtype} values")
     array.setflags(write=False)
     return array
 
@@ -405,8 +405,8 @@ class _ReplayedStream:
                 )
         self.position += index.size
         counts = w.counts[index % length]
-        kept: Ints = self.rng.binomial(counts, w.keep) if w.keep < 1 else counts
-        return kept
+        thinned: Ints = self.rng.binomial(counts, w.keep) if w.keep < 1 else counts
+        return thinned
 
 
 BLOCK = 256  # slots drawn at a time

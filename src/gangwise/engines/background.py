@@ -73,13 +73,13 @@ class Backoff:
 
     def wait(self, error: BaseException | None = None) -> float:
         """Seconds to wait after a failure."""
-        now = clock()
-        if now > self._failed + STEADY:
+        at = clock()
+        if at > self._failed + STEADY:
             self._next = self.first
         base = self._next
-        self._next, self._failed = min(2.0 * base, self.longest), now
-        asked = error.seconds if isinstance(error, TryLater) else 0.0
-        return max(base * (1.0 + random.random()), asked)
+        self._next, self._failed = min(2.0 * base, self.longest), at
+        pause = error.seconds if isinstance(error, TryLater) else 0.0
+        return max(base * (1.0 + random.random()), pause)
 
     def reset(self) -> None:
         self._next = self.first
@@ -185,7 +185,7 @@ class BackgroundLoop:
         The fault may have ended while the last call ran: probes need not have failed before.
         """
         until = clock() + seconds
-        while (left := until - clock()) > 0 and not self._over.wait(min(left, PROBE)):
+        while (wait := until - clock()) > 0 and not self._over.wait(min(wait, PROBE)):
             self._beat = clock()
             works = self._works()
             if works and not self._in_vain:

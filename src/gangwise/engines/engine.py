@@ -242,10 +242,10 @@ def tasks_by_node(placed: Iterable[Placed]) -> dict[str, int]:
     >>> tasks_by_node([Placed("n1", 2), Placed("n2", 1), Placed("n1", 1)])
     {'n1': 3, 'n2': 1}
     """
-    found = Counter[str]()
+    count = Counter[str]()
     for p in placed:
-        found[p.node] += p.tasks
-    return dict(found)
+        count[p.node] += p.tasks
+    return dict(count)
 
 
 def check_placement(
@@ -270,23 +270,23 @@ def check_placement(
         raise Rejected(f"job {job.id} gets fewer than one task on a node")
     if (total := sum(p.tasks for p in placed)) != job.tasks:
         raise Rejected(f"job {job.id} has {job.tasks} tasks, {total} are placed; all or none")
-    asked = {p.node for p in placed}
-    known = {node.name: node for node in nodes if node.name in asked}
-    free = {name: Counter(node.devices) for name, node in known.items()}
-    for other in table:
-        if other.phase not in ("placed", "running") or other.job.id == job.id:
+    names = {p.node for p in placed}
+    by_name = {node.name: node for node in nodes if node.name in names}
+    free = {name: Counter(node.devices) for name, node in by_name.items()}
+    for holder in table:
+        if holder.phase not in ("placed", "running") or holder.job.id == job.id:
             continue
-        for p in other.placed:
+        for p in holder.placed:
             if p.node in free:
-                for device, amount in other.job.demand.items():
+                for device, amount in holder.job.demand.items():
                     free[p.node][device] -= amount * p.tasks
     for p in placed:
-        node = known.get(p.node)
+        node = by_name.get(p.node)
         if node is None:
             raise Rejected(f"job {job.id} is placed on node {p.node}, which is not there")
         if not node.up:
-            why = f" ({node.reason})" if node.reason else ""
-            raise Rejected(f"job {job.id} is placed on node {p.node}, which is not up{why}")
+            reason = f" ({node.reason})" if node.reason else ""
+            raise Rejected(f"job {job.id} is placed on node {p.node}, which is not up{reason}")
         for label, value in job.constraint.items():
             if node.labels.get(label) != value:
                 raise Rejected(f"job {job.id} asks for {label}={value}, which {p.node} has not")
@@ -309,14 +309,14 @@ def events_between(
 
     ``ranks`` gives the reports of the ranks of its latest attempt, for an event that ends it.
     """
-    found: list[EngineEvent] = []
-    now, name = time.time(), row.job.id
+    events: list[EngineEvent] = []
+    at, name = time.time(), row.job.id
     if old is None or (old.foreign and not row.foreign and row.phase == "pending"):  # ours now
-        found.append(EngineEvent("submitted", row.job.submitted, name))
+        events.append(EngineEvent("submitted", row.job.submitted, name))
     if old is None:
         old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
     if old.phase in ENDED:
-        return found
+        return events
     was_placed = old.phase in ("placed", "running")
     off: int | None = None
     if was_placed and (row.phase == "pending" or row.attempt != old.attempt):
@@ -324,17 +324,17 @@ def events_between(
     elif row.phase == "pending" and row.attempt > old.attempt:  # came and went between looks
         off = row.attempt
     if off is not None:
-        why, cause = row.detail, row.cause
-        found.append(EngineEvent("preempted", now, name, off, detail=why, cause=cause))
+        detail, cause = row.detail, row.cause
+        events.append(EngineEvent("preempted", at, name, off, detail=detail, cause=cause))
     # Of a gang that is placed, some ranks may have started: it starts with the last of them.
     begun = row.phase == "running" or (row.phase in ENDED and not math.isnan(row.started))
     if begun and not (old.phase == "running" and old.attempt == row.attempt):
-        since = now if math.isnan(row.started) else row.started
-        found.append(EngineEvent("started", since, name, row.attempt))
+        since = at if math.isnan(row.started) else row.started
+        events.append(EngineEvent("started", since, name, row.attempt))
     if row.phase == "pending" or row.phase == "placed" or row.phase == "running":
-        return found
-    end = now if math.isnan(row.ended) else row.ended
-    return [*found, EngineEvent(row.phase, end, name, row.attempt, "", ranks(row), row.detail)]
+        return events
+    end = at if math.isnan(row.ended) else row.ended
+    return [*events, EngineEvent(row.phase, end, name, row.attempt, "", ranks(row), row.detail)]
 
 
 class Changes:
@@ -352,27 +352,27 @@ class Changes:
 
     def look(self, table: dict[str, Status], up: dict[str, bool]) -> list[EngineEvent]:
         """Events between the last look and this one; ``up`` says which nodes are."""
-        now = time.time()
-        found: list[EngineEvent] = []
+        at = time.time()
+        events: list[EngineEvent] = []
         for name, is_up in up.items():
             if self._up.get(name, True) != is_up:
-                found.append(EngineEvent("node_up" if is_up else "node_down", now, node=name))
-        found += [EngineEvent("node_down", now, node=name) for name in self._up if name not in up]
+                events.append(EngineEvent("node_up" if is_up else "node_down", at, node=name))
+        events += [EngineEvent("node_down", at, node=name) for name in self._up if name not in up]
         for name, row in table.items():
-            found += events_between(self.table.get(name), row, self._ranks)
-        for name, old in self.table.items():
-            if name not in table and old.phase not in ENDED:
-                gone = "the cluster no longer knows it"
-                found.append(EngineEvent("failed", now, name, old.attempt, detail=gone))
+            events += events_between(self.table.get(name), row, self._ranks)
+        for name, earlier in self.table.items():
+            if name not in table and earlier.phase not in ENDED:
+                detail = "the cluster no longer knows it"
+                events.append(EngineEvent("failed", at, name, earlier.attempt, detail=detail))
         self.table, self._up = table, up
         running = [r for r in table.values() if r.phase == "running" and not r.foreign]
-        was, self._reports = self._reports, {}
+        reports, self._reports = self._reports, {}
         for row in running:
-            before = was.get(row.job.id, ())
-            ranks = self._reports[row.job.id] = self._ranks(row) or before
-            if ranks != before:
-                found.append(EngineEvent("measured", now, row.job.id, row.attempt, ranks=ranks))
-        return found
+            earlier_ranks = reports.get(row.job.id, ())
+            ranks = self._reports[row.job.id] = self._ranks(row) or earlier_ranks
+            if ranks != earlier_ranks:
+                events.append(EngineEvent("measured", at, row.job.id, row.attempt, ranks=ranks))
+        return events
 
 
 # Reports of ranks. Ranks write into a folder that others may write to as well, so only what a rank
@@ -394,8 +394,8 @@ def read_reports(
     if owner is None or "/" in job:
         return ()
     names = (f"{folder}/{job}.{run}.{rank}.json" for rank in range(min(ranks, RANKS)))
-    found = (read_report(path, owner) for path in names)
-    return tuple(report for report in found if report is not None)
+    reports = (read_report(path, owner) for path in names)
+    return tuple(report for report in reports if report is not None)
 
 
 def read_report(path: Path | str, owner: int | None) -> RankReport | None:

@@ -67,7 +67,7 @@ def number(
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise Malformed(f"{what} is {quoted(value)}, not a number")
     if not least <= value <= most and not any(
-        value == other or (value != value and other != other) for other in also
+        value == special or (value != value and special != special) for special in also
     ):
         raise Malformed(f"{what} is {quoted(value)}; give {least:g} to {most:g}")
     return value
@@ -78,8 +78,8 @@ def table(value: Any, what: str, check: Callable[[Any, str], Any]) -> Mapping[st
         raise Malformed(f"{what} is {quoted(value)}, not a table")
     if len(value) > ENTRIES:
         raise Malformed(f"{what} has {len(value)} entries; at most {ENTRIES}")
-    for key, each in value.items():
-        check(each, f"{what} {name(key, f'a name in {what}')}")
+    for key, entry in value.items():
+        check(entry, f"{what} {name(key, f'a name in {what}')}")
     return value
 
 
@@ -90,10 +90,10 @@ def amount(value: Any, what: str) -> int:
 def thousandths(value: Any, what: str) -> int:
     """A number of devices in thousandths; more than none is at least one thousandth."""
     exact = number(value, what, 0.0, AMOUNT / 1000) * 1000
-    found = round(exact)
-    if exact > 0 and found < 1:
+    rounded = round(exact)
+    if exact > 0 and rounded < 1:
         raise Malformed(f"{what} is {quoted(value)}; give at least a thousandth")
-    return found
+    return rounded
 
 
 def quoted(value: Any) -> str:
@@ -151,11 +151,11 @@ def read_json(path: Path | str, most: int) -> Any:
 
     It is empty where the owner of a lock was killed before it wrote its name.
     """
-    found = read_file(path, most)
-    if found is None or not found.content:
+    file = read_file(path, most)
+    if file is None or not file.content:
         return None
     try:
-        return json.loads(found.content)
+        return json.loads(file.content)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"{os.path.basename(path)} is not JSON: {clean_text(str(error))}") from None
 
@@ -178,11 +178,11 @@ class Quarantine:
         if isinstance(why, BaseException) and not isinstance(why, EngineError):
             why = f"{type(why).__name__}: {why}"
         with self._lock:
-            there = self._why.setdefault(kind, {})
+            reasons = self._why.setdefault(kind, {})
             name = clean_text(name)[:NAME]
-            self.total[kind] += name not in there
-            if len(there) < KEPT or name in there:
-                there[name] = clean_text(str(why))
+            self.total[kind] += name not in reasons
+            if len(reasons) < KEPT or name in reasons:
+                reasons[name] = clean_text(str(why))
 
     def clear(self, kind: str, name: str) -> None:
         with self._lock:
@@ -196,14 +196,14 @@ class Quarantine:
         ``passes`` are errors that say that the cluster does not answer.
         """
         try:
-            found = do()
+            result = do()
         except Exception as error:
             if isinstance(error, passes) and not isinstance(error, Malformed | Rejected):
                 raise
             self.put(kind, name, error)
             return None
         self.clear(kind, name)
-        return found
+        return result
 
     def read_all(
         self,
@@ -218,11 +218,11 @@ class Quarantine:
         Of one that could be read ``before``, what it was then stands. Raises EngineError when the
         cluster does not answer meanwhile.
         """
-        found, bad = [], Quarantine()
+        results, bad = [], Quarantine()
         for place, row in enumerate(rows):
             try:
-                if (one := read(row)) is not None:
-                    found.append(one)
+                if (result := read(row)) is not None:
+                    results.append(result)
             except Exception as error:
                 if isinstance(error, EngineError) and not isinstance(error, Malformed | Rejected):
                     raise
@@ -232,30 +232,30 @@ class Quarantine:
                     label = ""
                 bad.put(kind, label or f"row {place + 1}", error)
                 if before and label in before:
-                    found.append(before[label])
+                    results.append(before[label])
         with self._lock:
-            was, now = self._why.get(kind, {}), bad._why.get(kind, {})
-            self.total[kind] += len(now.keys() - was.keys())
-            self._why[kind] = now
-        return found
+            old_reasons, reasons = self._why.get(kind, {}), bad._why.get(kind, {})
+            self.total[kind] += len(reasons.keys() - old_reasons.keys())
+            self._why[kind] = reasons
+        return results
 
     def rows(self) -> list[dict[str, str]]:
         with self._lock:
             return [
-                {"kind": kind, "name": name, "why": f"left alone: unreadable, because {why}"}
+                {"kind": kind, "name": name, "why": f"left alone: unreadable, because {reason}"}
                 for kind, rows in self._why.items()
-                for name, why in rows.items()
+                for name, reason in rows.items()
             ]
 
 
 def distinct(rows: Iterable[T], key: Callable[[T], str], left: Quarantine, kind: str) -> list[T]:
     """One row for each name; where rows of one name differ, none of them is taken."""
-    found: dict[str, T] = {}
+    by_name: dict[str, T] = {}
     twice = set()
     for row in rows:
-        if found.setdefault(key(row), row) != row:
+        if by_name.setdefault(key(row), row) != row:
             twice.add(key(row))
     for name in twice:
-        del found[name]
+        del by_name[name]
         left.put(kind, name, "it is listed more than once")
-    return list(found.values())
+    return list(by_name.values())

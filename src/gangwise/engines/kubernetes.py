@@ -107,8 +107,8 @@ class KubernetesEngine:
                 if time.monotonic() < (begun if api.trouble() else api.heard) + sum(PATIENCE):
                     continue
                 self.close()
-                why = api.trouble() or "it is silent"
-                raise EngineError(f"{api.server} does not list {follower.what}: {why}")
+                reason = api.trouble() or "it is silent"
+                raise EngineError(f"{api.server} does not list {follower.what}: {reason}")
         table.opened = True
         try:
             with refusals(f"{api.server} refuses"):
@@ -157,8 +157,8 @@ class KubernetesEngine:
                 raise Rejected(f"job {job} is held: {gang.held}")
             if gang.removal_reason is not None:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.removal_reason}")
-            again = gang.phase in ON_NODES and gang.attempt == attempt
-            if not (again and gang.plan == plan):
+            repeats = gang.phase in ON_NODES and gang.attempt == attempt
+            if not (repeats and gang.plan == plan):
                 engine.check_placement(gang.status, placed, self.nodes(), table.holding(plan))
             chosen = self._assign(gang, plan)
             gang.attempt, gang.plan = attempt, plan
@@ -170,8 +170,8 @@ class KubernetesEngine:
             f"{OURS}placement": json.dumps(plan),
         }
         bind = partial(self._api.bind, marks=marks)
-        each = self._api.pool.map if len(chosen) > 1 else map
-        answers = list(each(bind, [pod for pod, _ in chosen], [node for _, node in chosen]))
+        apply = self._api.pool.map if len(chosen) > 1 else map
+        answers = list(apply(bind, [pod for pod, _ in chosen], [node for _, node in chosen]))
         with table.lock:
             for (pod, node), answer in zip(chosen, answers, strict=True):
                 gang.binding.pop(pod.uid, None)
@@ -249,33 +249,33 @@ class KubernetesEngine:
         waits = [job for job, p in pods if p.manifest["spec"].get("schedulerName") == ours]
         lease = KubernetesLeader(self._api, self.lease, f"gangwise-detach-{secrets.token_hex(4)}")
         until = time.monotonic() + lease.duration + sum(PATIENCE)
-        before, holder = lease.read(), ""
+        earlier, holder = lease.read(), ""
         while not holder and time.monotonic() < until:
             if lease.held:
                 lease.release()
                 until = time.monotonic() + lease.duration
             time.sleep(0.25)
-            now = lease.read()
-            if now is None or before is None or now.mine:
+            current = lease.read()
+            if current is None or earlier is None or current.mine:
                 continue
-            if not now.holder.startswith("gangwise-") or now.renewal != before.renewal:
-                holder = now.holder
+            if not current.holder.startswith("gangwise-") or current.renewal != earlier.renewal:
+                holder = current.holder
         lease.release()
         if holder.startswith("gangwise-"):
             raise EngineError(f"the service {holder} acts: stop it first")
-        left = f"left to kube-scheduler ({holder})"
-        return dict.fromkeys(waits, left if holder else "waits: no kube-scheduler is there")
+        message = f"left to kube-scheduler ({holder})"
+        return dict.fromkeys(waits, message if holder else "waits: no kube-scheduler is there")
 
     def events(self, timeout: float) -> list[engine.EngineEvent]:
         self._api.check()
         waiting = self._table.events
-        found: list[engine.EngineEvent] = []
+        events: list[engine.EngineEvent] = []
         try:
-            found.append(waiting.get(timeout > 0, timeout))
+            events.append(waiting.get(timeout > 0, timeout))
             while True:
-                found.append(waiting.get_nowait())
+                events.append(waiting.get_nowait())
         except queue.Empty:
-            return found
+            return events
 
     def close(self) -> None:
         self._api.close()
@@ -322,9 +322,9 @@ class KubernetesEngine:
         api, table = self._api, self._table
 
         def read_size(of: Membership) -> int | None:
-            what, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"
+            label, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"
             silent = (EngineError, ApiException)
-            return self.quarantine.read(what, name, partial(api.read_size, of), silent)
+            return self.quarantine.read(label, name, partial(api.read_size, of), silent)
 
         with table.lock:
             unsized = [g for g in table.gangs.values() if g.size is None and g.held]
@@ -337,10 +337,10 @@ class KubernetesEngine:
             by_api[gang.belongs.api].append(gang)
         for kind, gangs in by_api.items():
             sizes: dict[tuple[str, str], int | None]
-            where = [(g.belongs.namespace, g.belongs.name) for g in gangs]
+            keys = [(g.belongs.namespace, g.belongs.name) for g in gangs]
             if len(gangs) <= 8:
-                found = api.pool.map(read_size, (g.belongs for g in gangs))
-                sizes = dict(zip(where, found, strict=True))
+                listed = api.pool.map(read_size, (g.belongs for g in gangs))
+                sizes = dict(zip(keys, listed, strict=True))
             elif kind:
                 listing = api.custom.list_cluster_custom_object
                 items = api.items(listing, *kind.split("/"), "podgroups")
@@ -349,7 +349,7 @@ class KubernetesEngine:
                 items = api.items(api.batch.list_job_for_all_namespaces)
                 sizes = dict(self.quarantine.read_all("Job", items, job_size, at))
             with table.lock:
-                for gang, key in zip(gangs, where, strict=True):
+                for gang, key in zip(gangs, keys, strict=True):
                     if (size := sizes.get(key)) is not None:
                         gang.size = size
                         table.update(gang)
@@ -376,8 +376,8 @@ class KubernetesEngine:
         """A list, unless it lacks what the API server has: some that are missing are asked for."""
         for item in missing[:ASKED_AGAIN]:
             if self._api.exists(kind, item):
-                where = item["metadata"]["name"]
-                raise EngineError(f"a list of {len(found)} {kind}s lacks {where}, which is there")
+                name = item["metadata"]["name"]
+                raise EngineError(f"a list of {len(found)} {kind}s lacks {name}, which is there")
         return found
 
     def _is_lost(self, pod: WatchedPod) -> bool:
@@ -386,11 +386,11 @@ class KubernetesEngine:
     @staticmethod
     def _assign(gang: Gang, plan: dict[str, int]) -> list[tuple[WatchedPod, str]]:
         """Assign pods that are not bound, by name, to the nodes in the order given."""
-        left = dict(plan)
+        unfilled = dict(plan)
         for pod in gang.pods.values():
             if gang.where(pod):
-                left[gang.where(pod)] = left.get(gang.where(pod), 0) - 1
-        seats = [node for node, count in left.items() for _ in range(count)]
+                unfilled[gang.where(pod)] = unfilled.get(gang.where(pod), 0) - 1
+        seats = [node for node, count in unfilled.items() for _ in range(count)]
         free = [p for p in gang.pods.values() if not gang.where(p) and not p.leaving]
         free = sorted((p for p in free if not p.ended), key=lambda pod: natural(pod.name))
         return list(zip(free, seats, strict=False))
@@ -412,32 +412,32 @@ class KubernetesLeader(Leader):
         super().__init__()
 
     def read(self) -> Lease | None:
-        read = self._api.coordination.read_namespaced_lease
+        call = self._api.coordination.read_namespaced_lease
         with refusals(self.what):
-            found = self._api.call(read, self.name, self.namespace, missing_is_fine=True)
-        if found is None:
+            lease = self._api.call(call, self.name, self.namespace, missing_is_fine=True)
+        if lease is None:
             return None
-        spec = found.get("spec") or {}
-        if not isinstance(spec, dict) or not isinstance(found.get("metadata"), dict):
-            raise EngineError(f"{self.what} is {quoted(found)}")
+        spec = lease.get("spec") or {}
+        if not isinstance(spec, dict) or not isinstance(lease.get("metadata"), dict):
+            raise EngineError(f"{self.what} is {quoted(lease)}")
         holder = spec.get("holderIdentity") or ""
         name(holder, f"the holder of {self.what}", empty=True)
         duration = spec.get("leaseDurationSeconds") or self.duration
         number(duration, f"the duration of {self.what}", 1.0, 86_400.0)
         renewal = holder, spec.get("renewTime")
-        return Lease(holder, holder == self.identity, renewal, float(duration), found)
+        return Lease(holder, holder == self.identity, renewal, float(duration), lease)
 
     def take(self, found: Lease | None) -> None:
         spec = (found.state.get("spec") or {}) if found else {}
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         mine = found is not None and found.mine
         self._put(
             found,
             {
                 "holderIdentity": self.identity,
                 "leaseDurationSeconds": self.duration,
-                "renewTime": now,
-                "acquireTime": spec.get("acquireTime", now) if mine else now,
+                "renewTime": date,
+                "acquireTime": spec.get("acquireTime", date) if mine else date,
                 "leaseTransitions": spec.get("leaseTransitions", 0) + (not mine),
             },
         )
@@ -450,14 +450,14 @@ class KubernetesLeader(Leader):
                 api.call(api.coordination.create_namespaced_lease, self.namespace, body)
             else:  # with its version: an update that comes second is refused
                 body = {**found.state, "spec": spec}
-                where = self.name, self.namespace
-                api.call(api.coordination.replace_namespaced_lease, *where, body)
+                key = self.name, self.namespace
+                api.call(api.coordination.replace_namespaced_lease, *key, body)
         except ApiException as error:
             if error.status == 409:
                 raise StandingBy(f"{self.what}: another service was faster") from error
             raise refusal(self.what, error) from error
 
     def give_up(self) -> None:
-        if (found := self.read()) is not None and found.mine:
+        if (lease := self.read()) is not None and lease.mine:
             free = {"holderIdentity": "", "leaseDurationSeconds": 1}
-            self._put(found, found.state["spec"] | free)
+            self._put(lease, lease.state["spec"] | free)

@@ -63,8 +63,8 @@ class Connection:
             if kubeconfig is None and not any(map(os.path.exists, usual)):
                 config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
             else:
-                where = None if kubeconfig is None else str(kubeconfig)
-                config.load_kube_config(where, context, client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
+                path = None if kubeconfig is None else str(kubeconfig)
+                config.load_kube_config(path, context, client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
         except (config.ConfigException, OSError) as error:
             raise EngineError(f"no kubeconfig that works ({error}); give its path") from error
         settings.retries = False
@@ -74,7 +74,7 @@ class Connection:
         pools = api.rest_client.pool_manager
         pools.request = _bounded(pools.request)  # type: ignore[method-assign]  # of all calls
         pools.pool_classes_by_scheme = {
-            scheme: _with_deadlines(of) for scheme, of in pools.pool_classes_by_scheme.items()
+            scheme: _with_deadlines(pool) for scheme, pool in pools.pool_classes_by_scheme.items()
         }
         self.core = client.CoreV1Api(api)
         self.batch = client.BatchV1Api(api)
@@ -112,11 +112,11 @@ class Connection:
         if (pause := self.pause()) > 0:
             raise TryLater(f"{self.server} asks for a pause of {pause:.0f} s more", pause)
         try:
-            more = {"_request_timeout": PATIENCE, **kw, "_preload_content": False}
-            answer = call(*args, **more)
+            options = {"_request_timeout": PATIENCE, **kw, "_preload_content": False}
+            answer = call(*args, **options)
             self.heard = time.monotonic()
             self._note_time(answer.headers.get("Date"))
-            found = json.loads(answer.data)
+            content = json.loads(answer.data)
         except ApiException as error:  # an answer, too
             self.heard = time.monotonic()
             if error.status == 404 and missing_is_fine:
@@ -127,10 +127,10 @@ class Connection:
             raise
         except (HTTPError, OSError, ValueError, RecursionError) as error:
             raise EngineError(f"{self.server} does not answer: {short(error)}") from error
-        if not isinstance(found, dict):
-            raise EngineError(f"{self.server} answers {quoted(found)}, which is no JSON object")
+        if not isinstance(content, dict):
+            raise EngineError(f"{self.server} answers {quoted(content)}, which is no JSON object")
         self._answered = time.monotonic()
-        return found
+        return content
 
     def _note_time(self, date: str | None) -> None:
         with suppress(ValueError, TypeError):
@@ -156,14 +156,14 @@ class Connection:
             self.lease.check()
         for follower in self.followers:
             if follower.failing() > TOLERATED:
-                why = follower.loop.trouble
-                raise EngineError(f"{follower.what} of {self.server} cannot be followed: {why}")
-        now = time.monotonic()
-        fresh = now - self.heard <= _QUIET and now - self._answered <= _UNASKED
+                reason = follower.loop.trouble
+                raise EngineError(f"{follower.what} of {self.server} cannot be followed: {reason}")
+        at = time.monotonic()
+        fresh = at - self.heard <= _QUIET and at - self._answered <= _UNASKED
         if fresh and not self._answer:
             return
-        if now >= self._asked + _QUIET:
-            self._asked = now
+        if at >= self._asked + _QUIET:
+            self._asked = at
             try:
                 self.ask()
                 self._answer = ""
@@ -211,8 +211,8 @@ class Connection:
         items: list[Any] = []
         page = ""
         while True:
-            more: dict[str, Any] = {"_continue": page} if page else {}
-            answer = self.call(listing, limit=PAGE, **more, **LONG)
+            options: dict[str, Any] = {"_continue": page} if page else {}
+            answer = self.call(listing, limit=PAGE, **options, **LONG)
             part, version = _items_of(answer)
             items += part
             page = answer["metadata"].get("continue") or ""
@@ -228,10 +228,10 @@ class Connection:
     def exists(self, kind: str, item: Any) -> bool:
         """Whether a node or a pod that a list no longer has is there after all."""
         meta = item["metadata"]
-        read = self.core.read_node if kind == "node" else self.core.read_namespaced_pod
-        where = (meta["name"],) if kind == "node" else (meta["name"], meta["namespace"])
-        there = self.call(read, *where, missing_is_fine=True)
-        return there is not None and (there.get("metadata") or {}).get("uid") == meta.get("uid")
+        call = self.core.read_node if kind == "node" else self.core.read_namespaced_pod
+        key = (meta["name"],) if kind == "node" else (meta["name"], meta["namespace"])
+        answer = self.call(call, *key, missing_is_fine=True)
+        return answer is not None and (answer.get("metadata") or {}).get("uid") == meta.get("uid")
 
     def bind(self, pod: WatchedPod, node: str, marks: dict[str, str]) -> Binding:
         body = {
@@ -240,36 +240,36 @@ class Connection:
             "metadata": {"name": pod.name, "uid": pod.uid, "annotations": marks},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        where, why = (pod.name, pod.namespace), ""
+        key, reason = (pod.name, pod.namespace), ""
         for pause in (0.0, 0.2, 1.0):
             self.closing.wait(max(pause, self.pause()))
             try:
-                reply = self.call(self.core.create_namespaced_pod_binding, *where, body)
+                reply = self.call(self.core.create_namespaced_pod_binding, *key, body)
                 if reply.get("kind") == "Status" and reply.get("status") != "Failure":
                     return Binding()
-                why, lost = f"a Binding is answered with {quoted(reply)}", True
+                reason, lost = f"a Binding is answered with {quoted(reply)}", True
             except ApiException as error:
-                why = message_of(error)
+                reason = message_of(error)
                 if error.status == 404:
                     return Binding("it is gone")
                 if error.status < 500 and error.status not in (409, 429):
-                    return Binding(why)
+                    return Binding(reason)
                 lost = False
             except EngineError as error:
-                why, lost = str(error), True
+                reason, lost = str(error), True
             self.closing.wait(self.pause())
             try:
-                now = self.call(self.core.read_namespaced_pod, *where, missing_is_fine=True)
-                if now is None or now["metadata"]["uid"] != pod.uid:
+                current = self.call(self.core.read_namespaced_pod, *key, missing_is_fine=True)
+                if current is None or current["metadata"]["uid"] != pod.uid:
                     return Binding("it is gone")
-                bound, leaving = now["spec"].get("nodeName"), now["metadata"]
+                bound, leaving = current["spec"].get("nodeName"), current["metadata"]
             except (ApiException, EngineError, KeyError, TypeError, AttributeError):
                 continue
             if bound:
                 return Binding("" if bound == node else f"it is on {bound} already")
             if not lost and leaving.get("deletionTimestamp"):
                 return Binding("it is being deleted")
-        return Binding(why, unsure=True)
+        return Binding(reason, unsure=True)
 
     def delete(self, pods: Iterable[WatchedPod], by_force: Callable[[WatchedPod], bool]) -> None:
         """Delete pods; those of lost nodes without waiting for their kubelet."""
@@ -278,21 +278,21 @@ class Connection:
             body: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
             if by_force(pod):
                 body["gracePeriodSeconds"] = 0
-            where, delete = (pod.name, pod.namespace), self.core.delete_namespaced_pod
+            key, delete = (pod.name, pod.namespace), self.core.delete_namespaced_pod
             with refusals(f"pod {pod.name} not deleted", 409):  # there is another of this name
-                self.call(delete, *where, body=body, missing_is_fine=True)
+                self.call(delete, *key, body=body, missing_is_fine=True)
 
         list(self.pool.map(one, pods))
 
     def read_size(self, of: Membership) -> int | None:
         """How many pods a group or batch Job has; None where it is not there."""
-        where = of.name, of.namespace
+        key = of.name, of.namespace
         if of.kind == "job":
-            job = self.call(self.batch.read_namespaced_job, *where, missing_is_fine=True)
+            job = self.call(self.batch.read_namespaced_job, *key, missing_is_fine=True)
             return None if job is None else job_size(job)[1]
-        which = (*of.api.split("/"), of.namespace, "podgroups", of.name)
-        read = self.custom.get_namespaced_custom_object
-        group = self.call(read, *which, missing_is_fine=True)
+        path = (*of.api.split("/"), of.namespace, "podgroups", of.name)
+        call = self.custom.get_namespaced_custom_object
+        group = self.call(call, *path, missing_is_fine=True)
         return None if group is None else group_size(group)[1]
 
 
@@ -399,17 +399,17 @@ class Follower:
 
 def _lines(stream: Any) -> Iterator[bytes]:
     """Lines of a reply that goes on; raises EngineError for one that is too long, or dripped."""
-    rest, began = b"", clock()
+    tail, began = b"", clock()
     for chunk in stream.stream(2**16):
-        if not rest:
+        if not tail:
             began = clock()
-        *whole_lines, rest = (rest + chunk).split(b"\n")
+        *whole_lines, tail = (tail + chunk).split(b"\n")
         for line in whole_lines:
             if line.strip():
                 yield line
             began = clock()
-        if rest and (len(rest) > LINE_BYTES or clock() > began + LINE):
-            raise EngineError(f"an event has {len(rest)} bytes after {clock() - began:.0f} s")
+        if tail and (len(tail) > LINE_BYTES or clock() > began + LINE):
+            raise EngineError(f"an event has {len(tail)} bytes after {clock() - began:.0f} s")
 
 
 class _Timed(RawIOBase):

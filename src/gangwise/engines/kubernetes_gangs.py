@@ -62,8 +62,8 @@ class WatchedPod:
     @classmethod
     def of(cls, manifest: dict[str, Any]) -> WatchedPod:
         meta = manifest["metadata"]
-        for what in ("labels", "annotations"):
-            intake.table(meta.get(what) or {}, what, _any_text)
+        for part in ("labels", "annotations"):
+            intake.table(meta.get(part) or {}, part, _any_text)
         objects.seconds(intake.name(meta["creationTimestamp"], "creationTimestamp"))
         return cls(
             intake.name(meta["uid"], "its uid"),
@@ -79,8 +79,8 @@ class WatchedPod:
     def user(self) -> int | None:
         """Uid that its first container runs as, where its specification says one."""
         spec = self.manifest["spec"]
-        for where in ((spec.get("containers") or [{}])[0], spec):
-            if (uid := (where.get("securityContext") or {}).get("runAsUser")) is not None:
+        for part in ((spec.get("containers") or [{}])[0], spec):
+            if (uid := (part.get("securityContext") or {}).get("runAsUser")) is not None:
                 return intake.whole(uid, "runAsUser", 0, 2**32)
         return None
 
@@ -146,8 +146,8 @@ class Gang:
     def full(self) -> bool:
         """Whether no more pods can belong to it."""
         need = self.tasks or sum(self.plan.values())
-        there = sum(p.ended or not p.leaving for p in self.pods.values())
-        return there >= need if need else any(map(self.where, self.pods.values()))
+        count = sum(p.ended or not p.leaving for p in self.pods.values())
+        return count >= need if need else any(map(self.where, self.pods.values()))
 
     def where(self, pod: WatchedPod) -> str:
         """The node that a pod is bound to, or about to be."""
@@ -185,25 +185,25 @@ class ClusterCache:
 
     def nodes_missing(self, found: list[Any]) -> list[Any]:
         """Nodes that a list of all no longer has."""
-        there = set(map(_name, found))
+        names = set(map(_name, found))
         with self.lock:
-            return [node for name, node in self.nodes.items() if name not in there]
+            return [node for name, node in self.nodes.items() if name not in names]
 
     def pods_missing(self, found: list[Any]) -> list[Any]:
         """Pods that a list of all no longer has, of gangs that have not ended."""
-        there = set(map(_uid, found))
+        uids = set(map(_uid, found))
         with self.lock:
             gangs = [gang for gang in self.gangs.values() if gang.phase not in ENDED]
             pods = [pod for gang in gangs for pod in gang.pods.values()]
-        return [pod.manifest for pod in pods if pod.uid not in there]
+        return [pod.manifest for pod in pods if pod.uid not in uids]
 
     def all_nodes(self, found: list[Any]) -> None:
         """Take in a list of all nodes; those not listed are gone."""
         with self.lock:
-            gone = self.nodes.keys() - {_name(node) for node in found}
+            removed = self.nodes.keys() - {_name(node) for node in found}
             for node in found:
                 self.one_node("ADDED", node)
-            for name in gone:
+            for name in removed:
                 self.one_node("DELETED", self.nodes[name])
 
     def one_node(self, kind: str, node: Any) -> None:
@@ -214,13 +214,13 @@ class ClusterCache:
     def _one_node(self, kind: str, node: Any) -> None:
         name = node["metadata"]["name"]
         with self.lock:
-            before, taints = self.up.get(name), Taint.of(self.nodes.get(name, {}))
+            old_reason, taints = self.up.get(name), Taint.of(self.nodes.get(name, {}))
             if kind == "DELETED":
                 self._described = None
                 self.nodes.pop(name, None)
                 self.up.pop(name, None)
                 self.silent.setdefault(name, time.monotonic() - self.lost_after)
-                why: str | None = "removed"
+                down: str | None = "removed"
             else:
                 if _described(node) != _described(self.nodes.get(name)):
                     # Both raise where the node cannot be read; then it stays as it was.
@@ -229,22 +229,24 @@ class ClusterCache:
                     self._described = None
                 conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
                 ready = conditions.get("Ready", {})
-                why = "cordoned" if node["spec"].get("unschedulable") else ""
+                down = "cordoned" if node["spec"].get("unschedulable") else ""
                 self.nodes[name] = node
                 if ready.get("status") != "True":
-                    why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
+                    down = (
+                        f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
+                    )
                     self.silent.setdefault(name, time.monotonic())
                 else:
                     self.silent.pop(name, None)
-                self.up[name] = why
+                self.up[name] = down
             if Taint.of(self.nodes.get(name, {})) != taints:
                 self._described = None
                 self.taints = {taint for each in self.nodes.values() for taint in Taint.of(each)}
                 self._update_waiting()
-            if why and before == "":
-                self.events.put(EngineEvent("node_down", time.time(), node=name, detail=why))
-            elif not why and (before or (before is None and self.opened)):
-                detail = "added" if before is None else ""
+            if down and old_reason == "":
+                self.events.put(EngineEvent("node_down", time.time(), node=name, detail=down))
+            elif not down and (old_reason or (old_reason is None and self.opened)):
+                detail = "added" if old_reason is None else ""
                 self.events.put(EngineEvent("node_up", time.time(), node=name, detail=detail))
 
     def described(self) -> list[EngineNode]:
@@ -252,19 +254,21 @@ class ClusterCache:
         with self.lock:
             if self._described is None:
                 self._described = [
-                    EngineNode(name, self._devices(node), self._labels(name, node), not why, why)
+                    EngineNode(
+                        name, self._devices(node), self._labels(name, node), not reason, reason
+                    )
                     for name, node in sorted(self.nodes.items())
-                    for why in [self.up[name]]
+                    for reason in [self.up[name]]
                 ]
             return self._described
 
     def _devices(self, node: Any) -> dict[str, int]:
         offered = node["status"].get("allocatable") or {}
-        found = {
+        devices = {
             objects.DEVICES.get(k, k): objects.thousandths(k, text, up=False)
             for k, text in offered.items()
         }
-        return found | dict.fromkeys(self._ports, 1000)
+        return devices | dict.fromkeys(self._ports, 1000)
 
     def _labels(self, name: str, node: Any) -> dict[str, str]:
         """Labels of a node, with those for the taints that it does not have."""
@@ -324,18 +328,18 @@ class ClusterCache:
             if kind == "DELETED":
                 if gang is not None:
                     self._gang_of.pop(pod.uid, None)
-                    last = gang.pods.pop(pod.uid, None)
-                    if gang.phase in ENDED and last is not None:
-                        gang.pods[pod.uid] = last  # it ended before: its story stays
-                        last.phase = last.phase if last.ended else "Failed"
+                    removed = gang.pods.pop(pod.uid, None)
+                    if gang.phase in ENDED and removed is not None:
+                        gang.pods[pod.uid] = removed  # it ended before: its story stays
+                        removed.phase = removed.phase if removed.ended else "Failed"
                     self.update(gang)
                     self.wake_up.set()
                 return
             gang = gang or self._gang_for(pod)
             if gang is None:
                 return
-            known = gang.pods.get(pod.uid)
-            if known is not None and known.node and not pod.node:
+            old_pod = gang.pods.get(pod.uid)
+            if old_pod is not None and old_pod.node and not pod.node:
                 return  # older than our own Binding
             gang.pods[pod.uid] = pod
             self._gang_of[pod.uid] = gang.id
@@ -401,8 +405,8 @@ class ClusterCache:
     def holding(self, nodes: Iterable[str]) -> list[Status]:
         """Jobs that hold devices of some nodes."""
         with self.lock:
-            found = {name: row for n in nodes for name, row in self._on.get(n, {}).items()}
-        return list(found.values())
+            rows = {name: row for n in nodes for name, row in self._on.get(n, {}).items()}
+        return list(rows.values())
 
     def _gang_for(self, pod: WatchedPod) -> Gang | None:
         """The gang of a pod that was not seen before, made where there is none.
@@ -410,13 +414,13 @@ class ClusterCache:
         A pod that comes when its group is a job already is a job of its own.
         """
         belongs = Membership.of(pod.manifest)
-        written = objects.own_value(pod.manifest, "job")
+        label = objects.own_value(pod.manifest, "job")
         ends = pod.times("finishedAt") if pod.ended else []
         if ends and self.now() - max(ends) > KEPT:
             return None
-        if written.startswith(f"{pod.namespace}/"):  # what stands in others' names is not believed
-            self._open.setdefault(belongs, written)
-            return self.gangs.setdefault(written, Gang(written, belongs))
+        if label.startswith(f"{pod.namespace}/"):  # what stands in others' names is not believed
+            self._open.setdefault(belongs, label)
+            return self.gangs.setdefault(label, Gang(label, belongs))
         gang = self.gangs.get(self._open.get(belongs, ""))
         if gang is not None and not gang.cancelled and gang.phase not in ENDED:
             if gang.removal_reason is not None or not gang.full:
@@ -433,59 +437,59 @@ class ClusterCache:
         self.quarantine.read("job", gang.id, lambda: self._update(gang))
 
     def _update(self, gang: Gang) -> None:
-        before, now = gang.status, self._now(gang)
-        if now is None:
+        earlier, status = gang.status, self._now(gang)
+        if status is None:
             return
-        gang.status = now
-        self._note(before, now)
-        if before is not None and now.phase == before.phase:
+        gang.status = status
+        self._note(earlier, status)
+        if earlier is not None and status.phase == earlier.phase:
             return
-        if now.phase in ON_NODES and gang.removal_reason is None:
+        if status.phase in ON_NODES and gang.removal_reason is None:
             gang.cause = "released"
-        if now.phase == "pending":
+        if status.phase == "pending":
             gang.reports.clear()
-        if now.phase in ENDED:
+        if status.phase in ENDED:
             self.read_reports([gang])
             gang.ended_at = time.monotonic()
             gang.held = ""
-        for event in events_between(before, now, lambda _: tuple(gang.reports.values())):
+        for event in events_between(earlier, status, lambda _: tuple(gang.reports.values())):
             self.events.put(event)
 
     def _now(self, gang: Gang) -> Status | None:
         """Row of the gang in the table of jobs; None until it is complete."""
-        before = gang.status
-        if before is not None and before.phase in ENDED:
-            return before
+        past = gang.status
+        if past is not None and past.phase in ENDED:
+            return past
         replaced = {objects.own_value(p.manifest, "replaces") for p in gang.pods.values()}
         if replaced & gang.pods.keys() and gang.removal_reason is None and not self.watch:
             gang.removal_reason = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
         waiting = [p for p in gang.live if not gang.where(p) and not p.leaving]
         if not gang.pods:
-            return None if before is None else self._without_pods(gang, before)
-        if gang.cancelled and not gang.live and before is not None:
+            return None if past is None else self._without_pods(gang, past)
+        if gang.cancelled and not gang.live and past is not None:
             # Pods that ended before the deletion stay in the cluster, so the gang has pods still.
-            return replace(before, phase="cancelled", ended=time.time())
+            return replace(past, phase="cancelled", ended=time.time())
         if not bound:
             if gang.cancelled:
-                return before
+                return past
             gang.plan = {} if not gang.binding else gang.plan
-            if gang.removal_reason is not None and before is not None and before.phase in ON_NODES:
-                before = replace(before, detail=gang.removal_reason)
+            if gang.removal_reason is not None and past is not None and past.phase in ON_NODES:
+                past = replace(past, detail=gang.removal_reason)
             gang.removal_reason = None
-            return self._pending(gang, before, waiting)
-        if self.watch and waiting and (before is None or before.phase == "pending"):
+            return self._pending(gang, past, waiting)
+        if self.watch and waiting and (past is None or past.phase == "pending"):
             # Somebody binds them, one by one.
-            return self._pending(gang, before, [*bound, *waiting])
+            return self._pending(gang, past, [*bound, *waiting])
         if gang.removal_reason is None and not self.watch and any(p.bounced for p in bound):
-            first = next(p for p in bound if p.bounced)
-            reason = first.manifest["status"]["reason"]
-            gang.removal_reason = f"node {first.node} would not run {first.name}: {reason}"
+            bounced = next(p for p in bound if p.bounced)
+            reason = bounced.manifest["status"]["reason"]
+            gang.removal_reason = f"node {bounced.node} would not run {bounced.name}: {reason}"
             gang.cause = "node_failed"
             self.wake_up.set()
         counts = Counter(map(gang.where, bound))
         placed = tuple(Placed(n, c) for n, c in sorted((gang.plan or counts).items()))
-        job = before.job if before is not None and before.phase != "pending" else None
+        job = past.job if past is not None and past.phase != "pending" else None
         job = job or replace(self._job(gang, bound), tasks=sum(gang.plan.values()) or len(bound))
         begun = [t for p in bound for t in p.times("startedAt")]
         started = max(begun, default=math.nan)
@@ -493,17 +497,17 @@ class ClusterCache:
             objects.own_value(p.manifest, "attempt") for p in bound
         )
         row = Status(job, "placed", gang.attempt, placed, started, foreign=foreign)
-        whole = sum(counts.values()) >= sum(gang.plan.values())
+        complete = sum(counts.values()) >= sum(gang.plan.values())
         # A pod that somebody deleted leaves its gang short for ever, unless a controller makes it
         # again; a gang that is still being bound has pods that wait.
-        short = not whole and not waiting and gang.belongs.kind != "job"
+        short = not complete and not waiting and gang.belongs.kind != "job"
         short = short and not any(objects.controller(p.manifest) for p in bound)
-        over = all(p.ended for p in bound) and (whole or short)
+        over = all(p.ended for p in bound) and (complete or short)
         if gang.removal_reason is not None or gang.cancelled or not over:
             going = all(p.phase in ("Running", "Succeeded", "Failed") for p in bound)
-            was = before is not None and before.phase == "running"
-            return replace(row, phase="running" if was or (going and whole) else "placed")
-        return _ended(row, bound, len(bound) if whole else sum(gang.plan.values()))
+            ran = past is not None and past.phase == "running"
+            return replace(row, phase="running" if ran or (going and complete) else "placed")
+        return _ended(row, bound, len(bound) if complete else sum(gang.plan.values()))
 
     def _without_pods(self, gang: Gang, before: Status) -> Status | None:
         """Row of a gang whose pods are all gone: it waits for new ones, or has ended."""
@@ -513,8 +517,8 @@ class ClusterCache:
             if remade:
                 return self._pending(gang, before, [])
             phase = "failed"
-        why = gang.removal_reason or ""
-        return replace(before, phase=phase, attempt=gang.attempt, ended=time.time(), detail=why)
+        reason = gang.removal_reason or ""
+        return replace(before, phase=phase, attempt=gang.attempt, ended=time.time(), detail=reason)
 
     def _pending(self, gang: Gang, before: Status | None, pods: list[WatchedPod]) -> Status | None:
         gang.held, gang.comes_back = "", not pods
@@ -549,8 +553,8 @@ class ClusterCache:
         """The job of a gang; where its pods differ, each counts with the most that any asks for."""
         manifests = [pod.manifest for pod in pods]
         for manifest in manifests:
-            if why := objects.not_modelled(manifest):
-                raise EngineError(f"left alone: it asks for {why}, which is not modelled")
+            if reason := objects.not_modelled(manifest):
+                raise EngineError(f"left alone: it asks for {reason}, which is not modelled")
             for uid, rules in self._keeps_away.items():
                 if uid not in gang.pods and any(
                     objects.selects(t, manifest, home) for home, t in rules
@@ -579,18 +583,18 @@ class ClusterCache:
             if not all(taint.tolerated(m) for m in manifests):
                 wanted[f"{WITHOUT}{taint}"] = "true"
         by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
-        first = manifests[by_age.index(min(by_age))]
-        created = objects.seconds(first["metadata"]["creationTimestamp"])
-        user = objects.own_value(first, "user") or gang.belongs.namespace
-        submitted = objects.note(first, "submitted", created)
+        oldest = manifests[by_age.index(min(by_age))]
+        created = objects.seconds(oldest["metadata"]["creationTimestamp"])
+        user = objects.own_value(oldest, "user") or gang.belongs.namespace
+        submitted = objects.note(oldest, "submitted", created)
         per_node = objects.common(map(objects.per_node, manifests), "anti-affinity")
-        limit = first["spec"].get("activeDeadlineSeconds")
-        limit = objects.note(first, "limit", math.inf) if limit is None else float(limit)
-        deadline = objects.note(first, "deadline", math.inf)
-        priority = float(first["spec"].get("priority") or 0)
-        work = objects.note(first, "work", math.nan)
-        asked = (objects.job_type(first), user, submitted, len(pods), needs, per_node, wanted)
-        return EngineJob(gang.id, *asked, limit, deadline, priority, work)
+        limit = oldest["spec"].get("activeDeadlineSeconds")
+        limit = objects.note(oldest, "limit", math.inf) if limit is None else float(limit)
+        deadline = objects.note(oldest, "deadline", math.inf)
+        priority = float(oldest["spec"].get("priority") or 0)
+        work = objects.note(oldest, "work", math.nan)
+        request = (objects.job_type(oldest), user, submitted, len(pods), needs, per_node, wanted)
+        return EngineJob(gang.id, *request, limit, deadline, priority, work)
 
     def _forget_affinities(self) -> None:
         """Forget node affinities that no waiting gang requires."""
@@ -628,19 +632,19 @@ class ClusterCache:
                     if uid in self._gang_of and file.name.endswith(".json"):
                         of_pod = files.setdefault(uid, [])
                         if len(of_pod) < OF_POD:
-                            written = file.stat(follow_symlinks=False).st_mtime_ns
-                            of_pod.append((file.name, written))
+                            text = file.stat(follow_symlinks=False).st_mtime_ns
+                            of_pod.append((file.name, text))
         except OSError:
             return  # not there now: no measurement
         for gang in gangs:
             fresh = []
             for uid in files.keys() & gang.pods.keys():
-                for name, written in files[uid]:
-                    if gang.files_read.get(name) == written:
+                for name, text in files[uid]:
+                    if gang.files_read.get(name) == text:
                         continue
                     if (report := read_report(self.reports / name, gang.pods[uid].user)) is None:
                         continue
-                    gang.files_read[name] = written
+                    gang.files_read[name] = text
                     gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
                     fresh.append(gang.reports[uid])
             if fresh and gang.phase == "running":

@@ -91,18 +91,18 @@ class Taint(NamedTuple):
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> tuple[Taint, ...]:
-        found = (node.get("spec") or {}).get("taints") or ()
-        taints = (cls(t["key"], t.get("value") or "", t["effect"]) for t in found)
+        rows = (node.get("spec") or {}).get("taints") or ()
+        taints = (cls(t["key"], t.get("value") or "", t["effect"]) for t in rows)
         return tuple(t for t in taints if t.effect in ("NoSchedule", "NoExecute"))
 
     def tolerated(self, pod: Mapping[str, Any]) -> bool:
-        for each in pod["spec"].get("tolerations") or ():
-            if each.get("effect") and each["effect"] != self.effect:
+        for toleration in pod["spec"].get("tolerations") or ():
+            if toleration.get("effect") and toleration["effect"] != self.effect:
                 continue
-            if each.get("key") and each["key"] != self.key:
+            if toleration.get("key") and toleration["key"] != self.key:
                 continue
-            exists = each.get("operator", "Equal") == "Exists"
-            if exists or (each.get("key") and (each.get("value") or "") == self.value):
+            exists = toleration.get("operator", "Equal") == "Exists"
+            if exists or (toleration.get("key") and (toleration.get("value") or "") == self.value):
                 return True
         return False
 
@@ -128,9 +128,9 @@ def fits_affinity(terms: list[Any], node: str, labels: Mapping[str, str]) -> boo
 def check_affinity(terms: list[Any]) -> None:
     """Raise EngineError for an expression that can be tried on no node."""
     for term in terms:
-        for each in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
-            for labels in ({}, {each["key"]: "1"}):
-                _holds(each, labels)
+        for rule in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
+            for labels in ({}, {rule["key"]: "1"}):
+                _holds(rule, labels)
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -168,7 +168,7 @@ def per_node(pod: Mapping[str, Any]) -> int:
     if kubernetes.required(pod, "podAffinity"):
         raise EngineError("it requires pod affinity, which is not modelled")
     most = int(note(pod, "per-node", 0.0))
-    own = {*_OF_GANGS, *(key for where, key, _ in _GROUPS if where == "labels")}
+    own = {*_OF_GANGS, *(key for part, key, _ in _GROUPS if part == "labels")}
     for term in kubernetes.required(pod, "podAntiAffinity") or ():
         chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
         within = own & chosen.keys() and selects(term, pod)
@@ -188,8 +188,8 @@ def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = ""
     """Whether a term of a pod in ``namespace`` (empty: the same one) selects this pod."""
     selector = term.get("labelSelector")
     labels = pod["metadata"].get("labels") or {}
-    where = term.get("namespaces") or [namespace or pod["metadata"]["namespace"]]
-    if pod["metadata"]["namespace"] not in where and term.get("namespaceSelector") is None:
+    spaces = term.get("namespaces") or [namespace or pod["metadata"]["namespace"]]
+    if pod["metadata"]["namespace"] not in spaces and term.get("namespaceSelector") is None:
         return False
     if selector is None:
         return False
@@ -210,15 +210,15 @@ OF_NODES = ("persistentVolumeClaim", "ephemeral")
 def not_modelled(pod: Mapping[str, Any]) -> str:
     """What of a pod's request is not modelled; empty where all of it is."""
     spec = pod["spec"]
-    why = [text for key, text in NOT_MODELLED.items() if spec.get(key)]
+    reasons = [text for key, text in NOT_MODELLED.items() if spec.get(key)]
     for volume in spec.get("volumes") or ():
-        why += [f"a volume of the kind {kind}" for kind in OF_NODES if volume.get(kind)]
+        reasons += [f"a volume of the kind {kind}" for kind in OF_NODES if volume.get(kind)]
         if volume.get("csi") or set(volume) & {"gcePersistentDisk", "awsElasticBlockStore", "rbd"}:
-            why.append("a volume that is bound to nodes")
+            reasons.append("a volume that is bound to nodes")
     for rule in spec.get("topologySpreadConstraints") or ():
         if rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
-            why.append(f"spread over {rule.get('topologyKey')}")
-    return ", ".join(dict.fromkeys(why))
+            reasons.append(f"spread over {rule.get('topologyKey')}")
+    return ", ".join(dict.fromkeys(reasons))
 
 
 def ports(pod: Mapping[str, Any]) -> dict[str, int]:
@@ -228,13 +228,13 @@ def ports(pod: Mapping[str, Any]) -> dict[str, int]:
     node, whatever their addresses.
     """
     spec = pod["spec"]
-    found = {}
+    needs = {}
     for container in spec["containers"]:
         for port in container.get("ports") or ():
             number = port.get("hostPort") or (spec.get("hostNetwork") and port.get("containerPort"))
             if number:
-                found[f"{PORT}{port.get('protocol') or 'TCP'}:{int(number)}"] = 1000
-    return found
+                needs[f"{PORT}{port.get('protocol') or 'TCP'}:{int(number)}"] = 1000
+    return needs
 
 
 # Gangs
@@ -252,8 +252,8 @@ class Membership(NamedTuple):
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Membership:
         meta = pod["metadata"]
-        for where, key, api in _GROUPS:
-            if name := (meta.get(where) or {}).get(key):
+        for part, key, api in _GROUPS:
+            if name := (meta.get(part) or {}).get(key):
                 return cls(meta["namespace"], "group", name, api)
         owner = controller(pod)
         if owner is not None and owner["kind"] == "Job":
@@ -291,8 +291,8 @@ def note(pod: Mapping[str, Any], name: str, default: float) -> float:
 def own_value(pod: Mapping[str, Any], name: str) -> str:
     """Value of one of our annotations or labels; empty for none."""
     meta = pod["metadata"]
-    found = (meta.get("annotations") or {}).get(OURS + name)
-    return str(found or (meta.get("labels") or {}).get(OURS + name) or "")
+    value = (meta.get("annotations") or {}).get(OURS + name)
+    return str(value or (meta.get("labels") or {}).get(OURS + name) or "")
 
 
 def job_type(pod: Mapping[str, Any]) -> str:
@@ -314,7 +314,7 @@ def natural(name: str) -> tuple[Any, ...]:
 
 def common(values: Iterable[Any], what: str) -> Any:
     """The one value that all have; raises EngineError when they differ."""
-    found = list(values)
-    if any(value != found[0] for value in found):
+    listed = list(values)
+    if any(value != listed[0] for value in listed):
         raise EngineError(f"its pods do not all have the same {what}")
-    return found[0]
+    return listed[0]

@@ -59,7 +59,7 @@ def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, l
         raise TimeLimitReached
 
     exits: list[Any] = []
-    waiting = {one.pid: one for one in ranks}
+    waiting = {rank.pid: rank for rank in ranks}
     signal.signal(signal.SIGALRM, over)
     try:
         signal.setitimer(signal.ITIMER_REAL, limit)

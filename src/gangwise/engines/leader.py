@@ -93,18 +93,18 @@ class Leader(ABC):
     def _renew(self) -> float:
         try:
             # The lease runs from before the question: the answer may have been long under way.
-            asked, found = clock(), self.read()
-            if found is None or not found.holder:  # a lease is not lost by one reply without it
-                found = self.read()
-            if found is not None and found.holder and not found.mine:
-                if self._seen[0] != found.renewal:
-                    self._seen = found.renewal, asked
-                if asked < self._seen[1] + found.duration:
+            began, record = clock(), self.read()
+            if record is None or not record.holder:  # a lease is not lost by one reply without it
+                record = self.read()
+            if record is not None and record.holder and not record.mine:
+                if self._seen[0] != record.renewal:
+                    self._seen = record.renewal, began
+                if began < self._seen[1] + record.duration:
                     self._until = -float("inf")
-                    self.why = f"{found.holder} holds {self.what}"
+                    self.why = f"{record.holder} holds {self.what}"
                     return self.duration / 5
-            self.take(found)
-            self._until = asked + self.duration * 2 / 3
+            self.take(record)
+            self._until = began + self.duration * 2 / 3
         except StandingBy as error:
             self.why = str(error)
         return self.duration / 5
@@ -227,10 +227,10 @@ class ReservationLeader(Leader):
             self._run("scontrol", "update", name, f"EndTime={END}")
             return
         number = 1 + (found.state if found else int(time.time()))
-        what = ("StartTime=now", f"EndTime={END}", "Users=root", "Flags=ANY_NODES", "BurstBuffer=1")
+        how = ("StartTime=now", f"EndTime={END}", "Users=root", "Flags=ANY_NODES", "BurstBuffer=1")
         name = f"ReservationName={self.prefix}{number}"
         try:
-            self._run("scontrol", "create", "reservation", name, *what)
+            self._run("scontrol", "create", "reservation", name, *how)
         except EngineError as error:
             if "Duplicate reservation name" in str(error):
                 raise StandingBy(f"{self.what}: another service was faster") from error

@@ -71,9 +71,9 @@ _launchers: list[subprocess.Popen[bytes]] = []
 @atexit.register
 def _let_go() -> None:
     """Launchers outlive this process, as they should; Python would warn of each."""
-    for one in _launchers:
-        if one.poll() is None:
-            one.returncode = 0
+    for launcher in _launchers:
+        if launcher.poll() is None:
+            launcher.returncode = 0
 
 
 POLL = 0.05  # seconds between looks at the folder
@@ -148,11 +148,11 @@ class LocalEngine:
         with open(Tree(folder).open("last-id", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
             names = [n for below in ("jobs", "ended") for n in Tree(folder).names(below)]
-            given = [n for n in [*names, file.read(32).decode("latin-1").strip()] if _NUMBER(n)]
-            last = max(map(int, given), default=0) + 1
+            ids = [n for n in [*names, file.read(32).decode("latin-1").strip()] if _NUMBER(n)]
+            number = max(map(int, ids), default=0) + 1
             file.seek(0)
-            file.write(b"%d\n" % last)
-        return last
+            file.write(b"%d\n" % number)
+        return number
 
     # The engine
 
@@ -169,20 +169,20 @@ class LocalEngine:
             )
 
         def read(row: Any) -> tuple[EngineNode, float]:
-            why = "down" if row["name"] in down else ""
-            asked = intake.table(row["devices"], "devices", intake.thousandths)
-            devices = {k: intake.thousandths(v, k) for k, v in asked.items()}
-            node = EngineNode(row["name"], devices, row.get("labels", {}), not why, why)
+            reason = "down" if row["name"] in down else ""
+            amounts = intake.table(row["devices"], "devices", intake.thousandths)
+            devices = {k: intake.thousandths(v, k) for k, v in amounts.items()}
+            node = EngineNode(row["name"], devices, row.get("labels", {}), not reason, reason)
             return node, intake.number(row.get("speed", 1.0), "its speed", 1e-6, 1e6)
 
-        found = self.quarantine.read_all("node", rows, read, lambda row: row["name"])
-        found = intake.distinct(found, lambda one: one[0].name, self.quarantine, "node")
-        self._speeds = {node.name: speed for node, speed in found}
-        return [node for node, _ in found]
+        pairs = self.quarantine.read_all("node", rows, read, lambda row: row["name"])
+        pairs = intake.distinct(pairs, lambda one: one[0].name, self.quarantine, "node")
+        self._speeds = {node.name: speed for node, speed in pairs}
+        return [node for node, _ in pairs]
 
     def jobs(self) -> list[Status]:
-        now = time.time()
-        _launchers[:] = [one for one in _launchers if one.poll() is None]
+        at = time.time()
+        _launchers[:] = [p for p in _launchers if p.poll() is None]
         try:
             names = sorted(os.listdir(self.folder / "jobs"), key=lambda n: (len(n), n))
         except OSError as error:
@@ -192,7 +192,7 @@ class LocalEngine:
             row = self._ended.get(name) or self._status(name)
             if row is not None and row.phase in ENDED:
                 self._ended[name] = row
-                if row.ended < now - self.keep:
+                if row.ended < at - self.keep:
                     (self.folder / "ended").mkdir(exist_ok=True)
                     with contextlib.suppress(OSError):
                         os.rename(self.folder / "jobs" / name, self.folder / "ended" / name)
@@ -213,11 +213,11 @@ class LocalEngine:
             self.jobs()
         row = self._table[job] = self._status_of(job)
         table = list(self._table.values())
-        here = self.folder / "jobs" / job / str(attempt)
-        again = row.attempt == attempt and row.phase in ("placed", "running")
-        if again and tasks_by_node(row.placed) == tasks_by_node(placed):
+        folder = self.folder / "jobs" / job / str(attempt)
+        repeats = row.attempt == attempt and row.phase in ("placed", "running")
+        if repeats and tasks_by_node(row.placed) == tasks_by_node(placed):
             if row.phase == "placed":
-                self._launch(here)
+                self._launch(folder)
             return
         nodes = self.nodes()
         check_placement(row, placed, nodes, table)
@@ -226,13 +226,13 @@ class LocalEngine:
         numbers = self._numbers(row.job, placed, table)
         pieces = list(zip(placed, numbers, strict=True))
         content = {
-            "ranks": [(p.node, ids, self._speeds[p.node]) for p, each in pieces for ids in each],
-            "placed": [(p.node, p.tasks, sorted(set(chain(*each)))) for p, each in pieces],
+            "ranks": [(p.node, ids, self._speeds[p.node]) for p, tasks in pieces for ids in tasks],
+            "placed": [(p.node, p.tasks, sorted(set(chain(*tasks)))) for p, tasks in pieces],
             "time": time.time(),
         }
-        self._write(here / "placed.json", content, fenced=True)
+        self._write(folder / "placed.json", content, fenced=True)
         self._table[job] = self._status_of(job)
-        self._launch(here)
+        self._launch(folder)
 
     def preempt(self, job: str) -> None:
         row = self._status_of(job)
@@ -253,11 +253,11 @@ class LocalEngine:
             self._leader.check()
         until = time.monotonic() + timeout
         while True:
-            found = self._look()
-            left = until - time.monotonic()
-            if found or left <= 0:
-                return found
-            time.sleep(min(POLL, left))
+            events = self._look()
+            wait = until - time.monotonic()
+            if events or wait <= 0:
+                return events
+            time.sleep(min(POLL, wait))
 
     def close(self) -> None:
         if self._leader is not None:
@@ -297,28 +297,28 @@ class LocalEngine:
         if os.path.islink(folder):
             raise intake.Malformed("its folder is a link")
         stamp = _changed(f"{folder}"), _changed(f"{folder}/job.json")
-        seen = self._untouched.pop(name, None)
-        if seen is not None and seen[0] == stamp:
-            self._untouched[name] = seen
-            return seen[1]
-        asked = intake.read_json(folder / "job.json", FILE_BYTES)
-        if asked is None:
+        cached = self._untouched.pop(name, None)
+        if cached is not None and cached[0] == stamp:
+            self._untouched[name] = cached
+            return cached[1]
+        content = intake.read_json(folder / "job.json", FILE_BYTES)
+        if content is None:
             return None
-        command = asked["command"]
+        command = content["command"]
         if not isinstance(command, list) or not command:
             raise intake.Malformed("its command is not a list of words")
         for w in command:
             if not isinstance(w, str) or "\0" in w:
                 raise intake.Malformed(f"its command has {intake.quoted(w)}, which is not a word")
-        demand = intake.table(asked["demand"], "what it asks for:", intake.thousandths)
-        same = ("job_type", "user", "submitted", "tasks", "per_node", "constraint")
+        demand = intake.table(content["demand"], "what it asks for:", intake.thousandths)
+        fields = ("job_type", "user", "submitted", "tasks", "per_node", "constraint")
         job = EngineJob(
             id=name,
             demand={k: intake.thousandths(v, k) for k, v in demand.items()},
-            limit=math.inf if asked["limit"] is None else asked["limit"],
-            priority=asked.get("priority", 0.0),
-            work=asked.get("work", math.nan),
-            **{field: asked[field] for field in same},
+            limit=math.inf if content["limit"] is None else content["limit"],
+            priority=content.get("priority", 0.0),
+            work=content.get("work", math.nan),
+            **{field: content[field] for field in fields},
         )
         inside = os.listdir(folder)
         attempts = [int(n) for n in inside if re.fullmatch("[0-9]{1,9}", n)]
@@ -329,11 +329,11 @@ class LocalEngine:
             if inside == ["job.json"] and max(stamp) < time.time() - RACY:
                 self._untouched[name] = stamp, Status(job, "pending")
             return Status(job, "pending")
-        here = folder / str(latest)  # before the first placement none of these files is there
-        written = (self._read(here / "placed.json") or {"placed": ()})["placed"]
-        placed = tuple(Placed(node, tasks, tuple(devices)) for node, tasks, devices in written)
-        unplaced, result = self._read(here / "unplaced.json"), self._read(here / "result.json")
-        launched, started = self._read(here / "launched"), self._read(here / "started.json")
+        run = folder / str(latest)  # before the first placement none of these files is there
+        pieces = (self._read(run / "placed.json") or {"placed": ()})["placed"]
+        placed = tuple(Placed(node, tasks, tuple(devices)) for node, tasks, devices in pieces)
+        unplaced, result = self._read(run / "unplaced.json"), self._read(run / "result.json")
+        launched, started = self._read(run / "launched"), self._read(run / "started.json")
         since = float(started["time"]) if started else math.nan
         if cancelled is not None:
             end = float(cancelled["time"])
@@ -348,12 +348,12 @@ class LocalEngine:
             times = float(result["started"]), float(result["ended"])
             return Status(job, result["state"], latest, placed, *times, detail)
         if launched is not None and launch.birth(launched["pid"]) != launched["birth"]:
-            if self._read(here / "result.json") is not None:  # it ended just now
+            if self._read(run / "result.json") is not None:  # it ended just now
                 return self._status(name)
-            self._end_processes(here)
+            self._end_processes(run)
             lost = {"state": "failed", "exits": ["its launcher was killed"]}
-            now = time.time()
-            self._write(here / "result.json", {**lost, "started": now, "ended": now})
+            at = time.time()
+            self._write(run / "result.json", {**lost, "started": at, "ended": at})
             return self._status(name)
         return Status(job, "running" if started else "placed", latest, placed, since)
 
@@ -361,25 +361,23 @@ class LocalEngine:
         self, job: EngineJob, placed: Sequence[Placed], table: Sequence[Status]
     ) -> list[list[tuple[int, ...]]]:
         """GPUs of each task of each piece: the first that nobody holds, none for a share of one."""
-        whole, share = divmod(job.demand.get("gpu", 0), 1000)
-        if not whole or share:
+        gpus, share = divmod(job.demand.get("gpu", 0), 1000)
+        if not gpus or share:
             return [[()] * p.tasks for p in placed]
-        held = defaultdict[str, set[int]](set)
-        for other in table:
-            if other.phase in ("placed", "running"):
-                for p in other.placed:
-                    held[p.node].update(p.devices)
-        found = []
+        taken_ids = defaultdict[str, set[int]](set)
+        for holder in table:
+            if holder.phase in ("placed", "running"):
+                for p in holder.placed:
+                    taken_ids[p.node].update(p.devices)
+        pieces = []
         for p in placed:
-            free = [d for d in range(64) if d not in held[p.node]]
-            if len(free) < whole * p.tasks:
-                raise Rejected(
-                    f"job {job.id} needs {whole * p.tasks} GPUs of {p.node}: free {free}"
-                )
-            mine = [tuple(free[i * whole : (i + 1) * whole]) for i in range(p.tasks)]
-            held[p.node].update(chain(*mine))
-            found.append(mine)
-        return found
+            free = [d for d in range(64) if d not in taken_ids[p.node]]
+            if len(free) < gpus * p.tasks:
+                raise Rejected(f"job {job.id} needs {gpus * p.tasks} GPUs of {p.node}: free {free}")
+            mine = [tuple(free[i * gpus : (i + 1) * gpus]) for i in range(p.tasks)]
+            taken_ids[p.node].update(chain(*mine))
+            pieces.append(mine)
+        return pieces
 
     def _launch(self, here: Path) -> None:
         if (here / "launched").exists():
@@ -398,10 +396,10 @@ class LocalEngine:
             raise EngineError(f"cannot launch {here}: {error.strerror}") from error
 
     def _unplace(self, row: Status, why: str, cause: Cause, fenced: bool = False) -> None:
-        here = self.folder / "jobs" / row.job.id / str(row.attempt)
+        folder = self.folder / "jobs" / row.job.id / str(row.attempt)
         content = {"why": why, "cause": cause, "time": time.time()}
-        self._write(here / "unplaced.json", content, fenced)
-        self._end_processes(here)
+        self._write(folder / "unplaced.json", content, fenced)
+        self._end_processes(folder)
 
     def _end_processes(self, here: Path) -> None:
         """Kill the group of an attempt; whoever is launching it sees that it need not."""
@@ -415,8 +413,8 @@ class LocalEngine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
         for _ in range(100):
-            for one in _launchers:
-                one.poll()
+            for launcher in _launchers:
+                launcher.poll()
             if not launch.birth(leader):
                 break
             time.sleep(0.01)

@@ -73,11 +73,11 @@ class Meter:
         self.total = 0.0
 
     def report(self, total: float) -> None:
-        now = time.monotonic()
+        at = time.monotonic()
         if self.first is None:
-            self.began, self.first = now, total
+            self.began, self.first = at, total
         if total != self.total:
-            self.total, self.last = total, now
+            self.total, self.last = total, at
 
     def read(self) -> tuple[float, float] | None:
         """Work and seconds; None until two points are known."""
@@ -90,17 +90,17 @@ def sleeper(args: argparse.Namespace, meter: Meter, node: str) -> int:
     """Simulate work: so many seconds of it, at the speed that this node is given."""
     file = os.environ.get("GANGWISE_SPEED_FILE", "").replace("{node}", node)
     speed = float(os.environ.get("GANGWISE_SPEED", "1"))
-    done, last = 0.0, time.monotonic()
+    work, since = 0.0, time.monotonic()
     meter.report(0.0)
-    while done < args.sleep:
+    while work < args.sleep:
         if file:
             with contextlib.suppress(OSError, ValueError):  # while it is replaced: as before
                 speed = float(Path(file).read_text())
-        pause = min(1.0, (args.sleep - done) / speed)
+        pause = min(1.0, (args.sleep - work) / speed)
         time.sleep(max(pause, 0.001))
-        now = time.monotonic()
-        done, last = done + (now - last) * speed, now
-        meter.report(min(done, args.sleep))
+        at = time.monotonic()
+        work, since = work + (at - since) * speed, at
+        meter.report(min(work, args.sleep))
     return 0
 
 
@@ -114,16 +114,16 @@ def last_number(path: Path) -> float | None:
 
 def count_lines(stream: IO[bytes], pattern: re.Pattern[str], meter: Meter) -> None:
     """Pass output through; each matching line is a unit, or its group says how many are done."""
-    seen = 0.0
+    total = 0.0
     for line in stream:
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
-        if found := pattern.search(line.decode(errors="replace")):
+        if match := pattern.search(line.decode(errors="replace")):
             try:
-                seen = float(found.group(1)) if pattern.groups else seen + 1.0
+                total = float(match.group(1)) if pattern.groups else total + 1.0
             except ValueError:
                 continue
-            meter.report(seen)
+            meter.report(total)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command and args.sleep is None:
         parser().error("give a command after --, such as: gangwise rank -- python train.py")
-    who, meter = Identity.here(), Meter()
+    identity, meter = Identity.here(), Meter()
     folder = args.report or os.environ.get("GANGWISE_REPORTS")
     ended = threading.Event()
 
@@ -157,10 +157,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measured = meter.read()
         if code == 0 and args.work is not None:
             measured = args.work, time.monotonic() - start
-        content: dict[str, Any] = {**who._asdict(), "exit": code, "time": time.time()}
+        content: dict[str, Any] = {**identity._asdict(), "exit": code, "time": time.time()}
         if measured is not None:
             content["work"], content["seconds"] = measured
-        write_report(Path(folder) / who.file, content)
+        write_report(Path(folder) / identity.file, content)
 
     def reporting() -> None:
         while not ended.wait(args.every):
@@ -172,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.sleep is not None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         reporter.start()
-        code = sleeper(args, meter, who.node)
+        code = sleeper(args, meter, identity.node)
     else:
         try:
             child = subprocess.Popen(command, stdout=subprocess.PIPE if args.match else None)

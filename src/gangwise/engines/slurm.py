@@ -136,8 +136,8 @@ class SlurmEngine:
 
     def nodes(self) -> list[engine.EngineNode]:
         """Nodes by ``sinfo``: its JSON is read where a listing, of nodes that are alike, is new."""
-        now = time.monotonic()
-        if now < self._nodes_looked + max(self.poll, PACE * self._nodes_cost.seconds):
+        at = time.monotonic()
+        if at < self._nodes_looked + max(self.poll, PACE * self._nodes_cost.seconds):
             return list(self._nodes)
         with self._nodes_cost:
             listed: dict[Any, set[str]] = {}
@@ -149,34 +149,34 @@ class SlurmEngine:
                 like = "up" if state in TAKES_TASKS else state, *about
                 listed.setdefault(like, set()).update(expand(names) or (names,))
             self._reserved = {} if self.watch else self._reservations()
-        self._nodes_looked = now
-        if (listed, self._reserved) == self._nodes_listed and now < self._nodes_read + WHOLE:
+        self._nodes_looked = at
+        if (listed, self._reserved) == self._nodes_listed and at < self._nodes_read + WHOLE:
             return list(self._nodes)
         rows = self._json("sinfo", "nodes")
         if not self.watch:  # those outside the partition are not aimed at
             rows = [row for row in rows if self._ours(row)]
-        found = self.quarantine.read_all("node", rows, self._node, lambda row: row["name"])
-        found = intake.distinct(found, lambda node: node.name, self.quarantine, "node")
-        was, now_are = ([replace(n, up=True, reason="") for n in ns] for ns in (self._nodes, found))
-        if was != now_are:
+        nodes = self.quarantine.read_all("node", rows, self._node, lambda row: row["name"])
+        nodes = intake.distinct(nodes, lambda node: node.name, self.quarantine, "node")
+        old, now_are = ([replace(n, up=True, reason="") for n in ns] for ns in (self._nodes, nodes))
+        if old != now_are:
             self._to_recheck.update(self._table)  # others fit now, perhaps
-        self._nodes, self._nodes_listed, self._nodes_read = found, (listed, self._reserved), now
-        return list(found)
+        self._nodes, self._nodes_listed, self._nodes_read = nodes, (listed, self._reserved), at
+        return list(nodes)
 
     def _reservations(self) -> dict[str, str]:
         """Node → reservation that holds now; ``sinfo`` says so only some seconds later."""
-        found: dict[str, str] = {}
+        by_node: dict[str, str] = {}
         with contextlib.suppress(Refused):
             for line in self._run("scontrol", "-o", "show", "reservation").splitlines():
                 fields = dict(word.partition("=")[::2] for word in line.split())
                 if fields.get("State") == "ACTIVE":
                     names = expand(fields.get("Nodes", "")) or frozenset()
-                    found.update((n, fields.get("ReservationName", "")) for n in names)
-        return found
+                    by_node.update((n, fields.get("ReservationName", "")) for n in names)
+        return by_node
 
     def _ours(self, row: Any) -> bool:
-        there = row.get("partitions") if isinstance(row, Mapping) else None
-        return not isinstance(there, list | str) or self.partition in json_words(there)
+        partitions = row.get("partitions") if isinstance(row, Mapping) else None
+        return not isinstance(partitions, list | str) or self.partition in json_words(partitions)
 
     def _node(self, row: Mapping[str, Any]) -> engine.EngineNode:
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
@@ -211,7 +211,7 @@ class SlurmEngine:
             return
         if len(self._lists) >= LISTS:
             waiting = [r.job.constraint for r in self._table.values() if r.phase == "pending"]
-            used = {k.partition(":")[2] for each in waiting for k in each if k.startswith(LISTED)}
+            used = {k.partition(":")[2] for c in waiting for k in c if k.startswith(LISTED)}
             self._lists = {k: v for k, v in self._lists.items() if k in used}
         if len(self._lists) < LISTS and (names := expand(text)) is not None:
             self._lists[text] = names
@@ -230,8 +230,8 @@ class SlurmEngine:
         """Require the nodes, then release the job."""
         row = self._recent(job)
         if row is None or (row.foreign and not self._is_half_placed(job, attempt)):
-            why = self._left_alone.get(job, f"there is no such job in partition {self.partition}")
-            raise Rejected(f"job {job} cannot be placed: {why}")
+            text = self._left_alone.get(job, f"there is no such job in partition {self.partition}")
+            raise Rejected(f"job {job} cannot be placed: {text}")
         wanted = {p.node for p in placed}
         if row.attempt == attempt and row.phase in ("placed", "running"):
             if {p.node for p in row.placed} == wanted:
@@ -245,8 +245,8 @@ class SlurmEngine:
         if request.nodes not in (0, len(wanted)):
             raise Rejected(f"job {job} gets {len(wanted)} nodes, and asks for {request.nodes}")
         on, site_text = ",".join(f"{p.node}:{p.tasks}" for p in placed), run.mark.text
-        asked = request.required, request.nodes
-        mark = Mark(attempt, run.restarts, on, *asked, text=site_text)
+        request_nodes = request.required, request.nodes
+        mark = Mark(attempt, run.restarts, on, *request_nodes, text=site_text)
         change = [f"admincomment={mark}", f"reqnodelist={','.join(sorted(wanted))}"]
         if run.restarts:  # it was given a time two minutes ahead
             change.append("starttime=now")
@@ -296,23 +296,23 @@ class SlurmEngine:
         Needs nothing but Slurm: what was asked for stands in the jobs' AdminComment. Killed at any
         line, it is completed by the next call. Who runs, runs on. Returns what became of each job.
         """
-        done: dict[str, str] = {}
+        outcomes: dict[str, str] = {}
         for row in self._json("squeue", "jobs", "--states=all"):
             mark = self.quarantine.read("job", str(row.get("job_id")), partial(Mark.of, row))
             states = set(_states(row))
             if mark is None or states.isdisjoint(("PENDING", "REQUEUED")) or states & ON_NODES:
                 continue
-            job, held = _id(row), number(row.get("priority"), 1) == 0
-            by_hand = mark.by_hand or (held and mark.attempt > 0 and mark.state != "held")
-            was = [f"reqnodelist={mark.required}"] if mark.attempt else []
+            job, is_held = _id(row), number(row.get("priority"), 1) == 0
+            by_hand = mark.by_hand or (is_held and mark.attempt > 0 and mark.state != "held")
+            restore = [f"reqnodelist={mark.required}"] if mark.attempt else []
             try:
-                if held and not by_hand:
+                if is_held and not by_hand:
                     self._release_untouched(job, mark)
-                self._change("update", f"jobid={job}", f"admincomment={mark.text}", *was)
-                done[job] = "held, as it was by hand" if by_hand else "released"
+                self._change("update", f"jobid={job}", f"admincomment={mark.text}", *restore)
+                outcomes[job] = "held, as it was by hand" if by_hand else "released"
             except Rejected as error:
-                done[job] = f"not released: {error}"
-        return done
+                outcomes[job] = f"not released: {error}"
+        return outcomes
 
     def survey(self) -> tuple[list[str], dict[str, str]]:
         """Remarks on the configuration, and why jobs would be left alone; changes nothing."""
@@ -340,11 +340,11 @@ class SlurmEngine:
         for row in self._json("squeue", "jobs"):
             if "PENDING" in _states(row) and self.partition in json_words(row.get("partition")):
                 try:
-                    why = self._would_leave(row)
+                    reason = self._would_leave(row)
                 except Exception as error:
-                    why = f"unreadable, because {type(error).__name__}: {error}"
-                if why:
-                    alone[str(row.get("job_id"))] = intake.clean_text(why)
+                    reason = f"unreadable, because {type(error).__name__}: {error}"
+                if reason:
+                    alone[str(row.get("job_id"))] = intake.clean_text(reason)
         return remarks, alone
 
     def _would_leave(self, row: Mapping[str, Any]) -> str:
@@ -363,14 +363,14 @@ class SlurmEngine:
         until = time.monotonic() + timeout
         while True:
             due = self._looked + self._pace - time.monotonic()
-            left = until - time.monotonic()
-            if due > left:
-                time.sleep(max(left, 0.0))
+            wait = until - time.monotonic()
+            if due > wait:
+                time.sleep(max(wait, 0.0))
                 return []
             time.sleep(max(due, 0.0))
-            found = self._look()
-            if found or time.monotonic() >= until:
-                return found
+            events = self._look()
+            if events or time.monotonic() >= until:
+                return events
 
     def close(self) -> None:
         if self._leader is not None:
@@ -400,12 +400,12 @@ class SlurmEngine:
         self._seen = time.monotonic()
         if listing is None:
             return self._read_whole()
-        changed, gone = listing
+        changed, removed = listing
         self._take_out(self._listing.jobs)
-        for name in gone:
+        for name in removed:
             self.quarantine.clear("job", name)
-            for known in (self._rows, self._read_as):
-                known.pop(name, None)
+            for store in (self._rows, self._read_as):
+                store.pop(name, None)
         self._outdated = {name for name in self._outdated | changed if self._is_outdated(name)}
         wait = SHARE * self._whole_cost.seconds if self._outdated else WHOLE
         if self._seen >= self._whole_cost.began + wait if whole is None else whole:
@@ -425,14 +425,14 @@ class SlurmEngine:
         for name in self._table.keys() - there.keys():
             row = self._table.pop(name)
             if name in ends:
-                phase, when = ends[name]
-                self._table[name] = replace(row, phase=phase, ended=when, detail="")
+                phase, end = ends[name]
+                self._table[name] = replace(row, phase=phase, ended=end, detail="")
 
     def _is_outdated(self, name: str) -> bool:
-        one = self._listing.jobs.get(name)
-        if one is None or (one.what[0] in PHASES and name in self._rows):
+        row = self._listing.jobs.get(name)
+        if row is None or (row.what[0] in PHASES and name in self._rows):
             return False
-        return one.what != self._read_as.get(name)
+        return row.what != self._read_as.get(name)
 
     def _take_listed(self, name: str) -> None:
         """Status by the JSON as it was, and by what is listed now.
@@ -453,7 +453,7 @@ class SlurmEngine:
 
     def _read_whole(self) -> None:
         """The table by the JSON; rows that are as they were are not looked at again."""
-        again, self._to_recheck = self._to_recheck, set()
+        recheck, self._to_recheck = self._to_recheck, set()
         rows: dict[str, Mapping[str, Any]] = {}
 
         def read(row: Mapping[str, Any]) -> engine.Status | None:
@@ -461,20 +461,20 @@ class SlurmEngine:
             if (listed := self._listing.jobs.get(name)) is not None:  # what a job is at, twice read
                 row = {**row, **listed.at}
             rows[name] = row
-            if name in self._table and name not in again and row == self._rows.get(name):
+            if name in self._table and name not in recheck and row == self._rows.get(name):
                 return self._table[name]
             return self._status(row)
 
         with self._whole_cost:
             listing = self._json("squeue", "jobs", "--states=all")
             self.quarantine.read_all("comment of job", listing, _work, _id)
-            found = self.quarantine.read_all("job", listing, read, _id, self._changes.table)
-            once = intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
+            statuses = self.quarantine.read_all("job", listing, read, _id, self._changes.table)
+            once = intake.distinct(statuses, lambda row: row.job.id, self.quarantine, "job")
             table = {row.job.id: row for row in once}
             self._take_out(rows)
-            twice = {row.job.id for row in found} - table.keys()
-            kept = {n: r for n, r in self._table.items() if n not in rows or n in twice}
-            self._table, self._rows = kept | table, rows
+            twice = {row.job.id for row in statuses} - table.keys()
+            unread = {n: r for n, r in self._table.items() if n not in rows or n in twice}
+            self._table, self._rows = unread | table, rows
         self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}
         self._outdated = set()
 
@@ -484,13 +484,13 @@ class SlurmEngine:
         self._looked = self._seen
         table = dict(self._table)
         up = {node.name: node.up for node in self._nodes}
-        found = self._changes.look(table, up)
+        events = self._changes.look(table, up)
         for name in list(self._details):
             if name not in table:
-                for known in (self._details, self._where, self._unstarted, self._doubts):
-                    known.pop(name, None)
-        self._left_alone = {name: why for name, why in self._left_alone.items() if name in table}
-        return found
+                for store in (self._details, self._where, self._unstarted, self._doubts):
+                    store.pop(name, None)
+        self._left_alone = {name: text for name, text in self._left_alone.items() if name in table}
+        return events
 
     def _ranks(self, row: engine.Status) -> tuple[engine.RankReport, ...]:
         if self.reports is None or (run := self._details.get(row.job.id)) is None:
@@ -502,7 +502,7 @@ class SlurmEngine:
         name = _id(row)
         foreign = str(row.get("partition")) != self.partition and not self.watch
         states = _states(row)
-        held = number(row.get("priority"), 1) == 0
+        is_held = number(row.get("priority"), 1) == 0
         restarts = number(row.get("restart_cnt"), 0)
         mark = Mark.of(row) or NO_MARK
         attempt = mark.attempt
@@ -510,9 +510,9 @@ class SlurmEngine:
             request = SlurmRequest.of(row, mark)
             job = self.job(name, row, request)
         except Exception:
-            if (known := self._changes.table.get(name)) is None:
+            if (earlier := self._changes.table.get(name)) is None:
                 raise
-            job, request = known.job, self._details[name].request  # as it was submitted
+            job, request = earlier.job, self._details[name].request  # as it was submitted
         ranks = request.ranks * request.tasks
         self._details[name] = JobDetails(restarts, ranks, _owner(row), request, mark)
         started = float(number(row.get("start_time"), 0)) or math.nan
@@ -534,22 +534,22 @@ class SlurmEngine:
         if "PENDING" in states or "REQUEUED" in states:
             if self.watch:
                 unknown = name not in self._changes.table
-                by_hand = held and unknown and (mark is NO_MARK or mark.by_hand)
+                by_hand = is_held and unknown and (mark is NO_MARK or mark.by_hand)
                 waits = by_hand or self._waits_for(row)  # for what is nobody's to give
                 return None if waits else engine.Status(job, "pending", attempt, detail=detail)
             if foreign:
                 return engine.Status(job, "pending", attempt, detail=detail, foreign=True)
-            placed_here = held and attempt and not (mark.state or mark.by_hand)
+            placed_here = is_held and attempt and not (mark.state or mark.by_hand)
             if placed_here and restarts > mark.restarts and _was_not_launched(row):
                 with contextlib.suppress(Rejected):
                     self._hold(name)
-                why = "Slurm could not launch it"
-                return engine.Status(job, "pending", attempt, detail=why, cause="node_failed")
-            if (why := self._why_alone(row, job, mark, held)) and (held or not attempt):
-                self._left_alone[name] = f"left alone: {why}"
-                return engine.Status(job, "pending", attempt, detail=why, foreign=True)
+                reason = "Slurm could not launch it"
+                return engine.Status(job, "pending", attempt, detail=reason, cause="node_failed")
+            if (reason := self._why_alone(row, job, mark, is_held)) and (is_held or not attempt):
+                self._left_alone[name] = f"left alone: {reason}"
+                return engine.Status(job, "pending", attempt, detail=reason, foreign=True)
             self._left_alone.pop(name, None)
-            if held:
+            if is_held:
                 return engine.Status(job, "pending", attempt, detail=detail)
             if restarts == mark.restarts:
                 return engine.Status(job, "placed", attempt, _where(mark), detail=detail)
@@ -564,11 +564,11 @@ class SlurmEngine:
         began = attempt > 0 and started <= ended
         placed = self._where.get(name, ())
         code = _exit_code(row.get("exit_code"))
-        why = f"exit code {code}" if phase == "failed" and code else detail
+        reason = f"exit code {code}" if phase == "failed" and code else detail
         times = (started if began else math.nan, ended)
         foreign = foreign or not (attempt or self.watch)
         attempt = attempt or (1 if foreign or self.watch else 0)
-        return engine.Status(job, phase, attempt, placed, *times, why, foreign)
+        return engine.Status(job, phase, attempt, placed, *times, reason, foreign)
 
     def _why_alone(
         self, row: Mapping[str, Any], job: engine.EngineJob, mark: Mark, held: bool
@@ -577,51 +577,51 @@ class SlurmEngine:
 
         One that only this engine or ``job_submit.lua`` holds is then released, untouched.
         """
-        left = self._left_alone.get(job.id, "").removeprefix("left alone: ")
-        left = left or "Slurm's own scheduler has it"
+        earlier = self._left_alone.get(job.id, "").removeprefix("left alone: ")
+        earlier = earlier or "Slurm's own scheduler has it"
         if not held:
-            return "" if mark.attempt else left
+            return "" if mark.attempt else earlier
         if mark is NO_MARK or mark.by_hand or (mark.attempt and mark.state != "held"):
             return HELD_BY_HAND
         if mark.state == "left":  # whoever left it was killed before the release
             with contextlib.suppress(Rejected):
                 self._release_untouched(job.id, mark)
-            return left
-        if why := self._waits_for(row):
-            return why
-        why, patience = self._details[job.id].request.why, CERTAIN
-        if not why and self._unstarted.get(job.id, 0) >= UNSTARTED:
-            why, patience = f"Slurm did not start it where it was placed, {UNSTARTED} times", 0.0
-        if not why and self._nodes and not self._could_fit(job):
-            why = "no nodes of the partition are large enough for it, as it is modelled"
+            return earlier
+        if reason := self._waits_for(row):
+            return reason
+        reason, patience = self._details[job.id].request.why, CERTAIN
+        if not reason and self._unstarted.get(job.id, 0) >= UNSTARTED:
+            reason, patience = f"Slurm did not start it where it was placed, {UNSTARTED} times", 0.0
+        if not reason and self._nodes and not self._could_fit(job):
+            reason = "no nodes of the partition are large enough for it, as it is modelled"
             patience = UNFIT
-        if not why:
+        if not reason:
             self._doubts.pop(job.id, None)
-        elif self._is_certain(job.id, why, patience):
+        elif self._is_certain(job.id, reason, patience):
             with contextlib.suppress(Rejected):
                 self._release_untouched(job.id, mark)
-            return f"{why}: Slurm's own scheduler has it"
-        return why
+            return f"{reason}: Slurm's own scheduler has it"
+        return reason
 
     def _is_certain(self, job: str, why: str, patience: float) -> bool:
         """Whether a reason to give a job away has been read again, after so many seconds.
 
         Once released, the job is Slurm's: one reply that is wrong must not do it.
         """
-        now = time.monotonic()
-        first, since = self._doubts.get(job, ("", now))
-        since = since if first == why else now
+        at = time.monotonic()
+        reason, since = self._doubts.get(job, ("", at))
+        since = since if reason == why else at
         self._doubts[job] = why, since
-        if now >= since + patience:
+        if at >= since + patience:
             return True
         self._to_recheck.add(job)
         self._read_as.pop(job, None)  # so that the JSON is read again
         return False
 
     def _waits_for(self, row: Mapping[str, Any]) -> str:
-        if (why := waits_for(row, time.time())) == LATER:
+        if (reason := waits_for(row, time.time())) == LATER:
             self._to_recheck.add(_id(row))
-        return why
+        return reason
 
     def _could_fit(self, job: engine.EngineJob) -> bool:
         """Whether the job fits on its nodes if they were empty and up."""
@@ -647,11 +647,11 @@ class SlurmEngine:
         constraint: dict[str, str] = {}
         for word in filter(None, str(row.get("features") or "").split("&")):
             label, value = self._values.get(word, word), word if word in self._values else "yes"
-            other = constraint.setdefault(label, value)
-            if other != value:
-                constraint[label] = f"{other}&{value}"  # which no node has
-        asked = ",".join(str(row.get(f"tres_per_{of}") or "") for of in ("node", "task", "job"))
-        for device, named in types_of(asked).items():
+            present = constraint.setdefault(label, value)
+            if present != value:
+                constraint[label] = f"{present}&{value}"  # which no node has
+        tres = ",".join(str(row.get(f"tres_per_{unit}") or "") for unit in ("node", "task", "job"))
+        for device, named in types_of(tres).items():
             if named - {""}:
                 constraint[f"type of {device}"] = ",".join(sorted(named))
         if not self.watch:
@@ -697,8 +697,8 @@ class SlurmEngine:
     def _hold(self, job: str) -> None:
         """Hold a job that was placed; its request is as the user wrote it."""
         mark = replace(self._details[job].mark, state="held")
-        was = f"reqnodelist={mark.required}"
-        self._change("update", f"jobid={job}", "priority=0", f"admincomment={mark}", was)
+        nodes = f"reqnodelist={mark.required}"
+        self._change("update", f"jobid={job}", "priority=0", f"admincomment={mark}", nodes)
 
     def _requeue(self, job: str) -> None:
         """Take a running job off its nodes, and hold it."""
@@ -708,9 +708,9 @@ class SlurmEngine:
 
     def _release_untouched(self, job: str, mark: Mark) -> None:
         """Leave a job to Slurm, as its user wrote it."""
-        left = Mark(state="left", text=mark.text)
-        was = [f"reqnodelist={mark.required}"] if mark.attempt else []
-        self._change("update", f"jobid={job}", f"admincomment={left}", *was)
+        new_mark = Mark(state="left", text=mark.text)
+        nodes = [f"reqnodelist={mark.required}"] if mark.attempt else []
+        self._change("update", f"jobid={job}", f"admincomment={new_mark}", *nodes)
         self._change("release", job)
 
     def _run(self, *command: str, more: Mapping[str, str] | None = None) -> str:
@@ -738,13 +738,13 @@ def labels_of(labels: Mapping[str, Sequence[str]] | str | None) -> Mapping[str, 
     """
     if not isinstance(labels, str):
         return labels or {}
-    found = {}
+    values_of = {}
     for word in labels.split(";"):
         label, _, values = word.partition("=")
         if not label or not values:
             raise ScenarioError(f"labels: {word!r}; write label=value/value, joined by ;")
-        found[label] = values.split("/")
-    return found
+        values_of[label] = values.split("/")
+    return values_of
 
 
 def _was_not_launched(row: Mapping[str, Any]) -> bool:
@@ -752,13 +752,13 @@ def _was_not_launched(row: Mapping[str, Any]) -> bool:
 
     After a few such failures it is left to its user, as Slurm's own scheduler leaves it.
     """
-    said = str(row.get("state_description") or "").replace("_", " ")
-    return said.startswith("launch failed") and int(number(row.get("restart_cnt"), 0)) <= LAUNCHES
+    text = str(row.get("state_description") or "").replace("_", " ")
+    return text.startswith("launch failed") and int(number(row.get("restart_cnt"), 0)) <= LAUNCHES
 
 
 def _where(mark: Mark) -> tuple[engine.Placed, ...]:
-    there = (word.rpartition(":") for word in mark.on.split(","))
-    return tuple(engine.Placed(node, int(tasks)) for node, _, tasks in there)
+    pieces = (word.rpartition(":") for word in mark.on.split(","))
+    return tuple(engine.Placed(node, int(tasks)) for node, _, tasks in pieces)
 
 
 def allocation(row: Mapping[str, Any], job: engine.EngineJob) -> tuple[engine.Placed, ...]:
@@ -768,7 +768,7 @@ def allocation(row: Mapping[str, Any], job: engine.EngineJob) -> tuple[engine.Pl
     if listed is None and isinstance(resources.get("nodes"), Mapping):
         listed = resources["nodes"].get("allocation")
     details = [str(word) for word in row.get("gres_detail") or ()]
-    found = []
+    pieces = []
     for i, node in enumerate(listed or ()):
         cpus = node.get("cpus_used")
         if cpus is None:
@@ -778,11 +778,11 @@ def allocation(row: Mapping[str, Any], job: engine.EngineJob) -> tuple[engine.Pl
         numbers: tuple[int, ...] = ()
         if i < len(details) and (index := re.search(r"IDX:([0-9,-]+)", details[i])):
             numbers = tuple(sorted(map(int, expand(f"[{index[1]}]") or ())))
-            if each := job.demand.get("gpu", 0) // 1000:
-                tasks = max(len(numbers) // each, 1)
+            if gpus := job.demand.get("gpu", 0) // 1000:
+                tasks = max(len(numbers) // gpus, 1)
         name = str(node.get("nodename") or node.get("name"))
-        found.append(engine.Placed(name, min(tasks, job.tasks), numbers))
-    return tuple(found)
+        pieces.append(engine.Placed(name, min(tasks, job.tasks), numbers))
+    return tuple(pieces)
 
 
 def _id(row: Mapping[str, Any]) -> str:
@@ -804,12 +804,12 @@ def _owner(row: Mapping[str, Any]) -> int | None:
 def _work(row: Mapping[str, Any]) -> float:
     """The work that a job's comment declares, in seconds; NaN for none."""
     comment = row.get("comment")
-    found = re.search(r"\bwork=([^\s,;]+)", comment) if isinstance(comment, str) else None
-    if found is None:
+    match = re.search(r"\bwork=([^\s,;]+)", comment) if isinstance(comment, str) else None
+    if match is None:
         return math.nan
-    if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", found[1], re.ASCII):
-        raise intake.Malformed(f"work={intake.quoted(found[1])} is not a number of seconds")
-    return float(found[1])
+    if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", match[1], re.ASCII):
+        raise intake.Malformed(f"work={intake.quoted(match[1])} is not a number of seconds")
+    return float(match[1])
 
 
 def _exit_code(value: Any) -> int:

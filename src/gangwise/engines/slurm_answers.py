@@ -92,7 +92,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None) -> str:
     Raises Refused for a refusal that is known, and EngineError for all else that fails.
     """
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -107,16 +107,16 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None) -> str:
         raise EngineError(busy) from None
     except OSError as error:
         raise EngineError(f"{command[0]}: {error.strerror}") from error
-    if not done.returncode:
-        return done.stdout
-    said = done.stderr.strip()
-    about = said or (
-        f"exit code {done.returncode}"
-        if done.returncode > 0
-        else f"ended by signal {-done.returncode}"
+    if not process.returncode:
+        return process.stdout
+    text = process.stderr.strip()
+    about = text or (
+        f"exit code {process.returncode}"
+        if process.returncode > 0
+        else f"ended by signal {-process.returncode}"
     )
     message = f"{' '.join(command[:3])}: {about}"
-    code = refusal(said) if done.returncode > 0 else None
+    code = refusal(text) if process.returncode > 0 else None
     raise EngineError(message) if code is None else Refused(message, code)
 
 
@@ -130,10 +130,10 @@ def refusal(said: str) -> int | None:
     >>> refusal("slurm_load_jobs error: Zero Bytes were transmitted or received") is None
     True
     """
-    last = said.strip().rpartition("\n")[2]
-    if BAD_FORMAT in last:
+    line = said.strip().rpartition("\n")[2]
+    if BAD_FORMAT in line:
         return 0
-    return next((code for code, words in REFUSALS.items() if words in last), None)
+    return next((code for code, words in REFUSALS.items() if words in line), None)
 
 
 class End(NamedTuple):
@@ -150,28 +150,28 @@ def ends_of(lost: Iterable[str], listed: int, ask: Callable[..., str]) -> dict[s
     waiting or running: then the list was wrong, and none has ended.
     """
     names = list(lost)
-    found: dict[str, End] = {}
+    ends: dict[str, End] = {}
     for name in names[:ASKED_AGAIN]:
         state = _state_of(name, ask)
         if state in PHASES:
-            found[name] = End(PHASES[state], float("nan"))
+            ends[name] = End(PHASES[state], float("nan"))
         elif state:
             raise EngineError(
                 f"squeue lists {listed} jobs without job {name}, which scontrol shows as {state}"
             )
     try:
-        what = ("--format=JobIDRaw,State,End", f"--jobs={','.join(names)}")
-        more = {"SLURM_TIME_FORMAT": "%s"}
-        rows = ask("sacct", "--noheader", "--parsable2", "--allocations", *what, more=more)
+        form = ("--format=JobIDRaw,State,End", f"--jobs={','.join(names)}")
+        env = {"SLURM_TIME_FORMAT": "%s"}
+        rows = ask("sacct", "--noheader", "--parsable2", "--allocations", *form, more=env)
     except EngineError:  # there is no accounting, or it does not answer
-        return found
+        return ends
     for row in rows.splitlines():
         name, _, about = row.partition("|")
         state, _, end = about.partition("|")
         state = state.partition(" ")[0]  # "CANCELLED by 0"
         if name in names and state in PHASES and end.isascii() and end.isdigit():
-            found[name] = End(PHASES[state], float(end))
-    return found
+            ends[name] = End(PHASES[state], float(end))
+    return ends
 
 
 def _state_of(name: str, ask: Callable[..., str]) -> str:

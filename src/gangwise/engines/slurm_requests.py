@@ -53,10 +53,10 @@ class Mark:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Mark | None:
         """The mark in a row of ``squeue``; None where there is none."""
-        found = MARK.fullmatch(str(row.get("admin_comment") or ""))
-        if found is None:
+        match = MARK.fullmatch(str(row.get("admin_comment") or ""))
+        if match is None:
             return None
-        by_hand, attempt, restarts, on, required, nodes, state, text = found.groups(default="")
+        by_hand, attempt, restarts, on, required, nodes, state, text = match.groups(default="")
         latest = int(attempt or 0), int(restarts or 0), on
         return cls(*latest, required, int(nodes or 0), state.strip(), bool(by_hand), text)
 
@@ -112,7 +112,7 @@ class SlurmRequest:
         elif least > 1 and not (most or per_node):
             fixed = least
         by_node, by_task, by_job = (
-            str(row.get(f"tres_per_{of}") or "") for of in ("node", "task", "job")
+            str(row.get(f"tres_per_{unit}") or "") for unit in ("node", "task", "job")
         )
         if sum(map(bool, (by_node, by_task, by_job))) > 1:
             why.append("it asks for devices in two ways")
@@ -127,15 +127,15 @@ class SlurmRequest:
             shares = -(-ranks // per_node)
         if shares and ranks % shares:
             why.append(f"{ranks} tasks do not divide evenly among {shares} nodes")
-        each = -(-ranks // shares) if shares else 1
-        demand = {k: v * each for k, v in gres(by_task).items()} or dict(gres(by_node))
+        size = -(-ranks // shares) if shares else 1
+        demand = {k: v * size for k, v in gres(by_task).items()} or dict(gres(by_node))
         for kind, amount in gres(by_job).items():
-            demand[kind] = -(-amount * each // ranks)
-            if amount * each % ranks:
+            demand[kind] = -(-amount * size // ranks)
+            if amount * size % ranks:
                 why.append("its devices do not divide evenly among its tasks")
-        demand["cpu"] = cpus * each
+        demand["cpu"] = cpus * size
         if by_cpu := number(row.get("memory_per_cpu"), 0):
-            demand["memory"] = by_cpu * cpus * each
+            demand["memory"] = by_cpu * cpus * size
         elif by_memory := number(memory, 0):
             demand["memory"] = by_memory  # of a share; of a rank, were it alone on its node
         required, excluded = (str(row.get(f"{w}_nodes") or "") for w in ("required", "excluded"))
@@ -150,7 +150,7 @@ class SlurmRequest:
         if not re.fullmatch(r"[\w.:/=-]*(&[\w.:/=-]+)*", features):
             why.append(f"it asks for features in a way that is not modelled: {features}")
         most, reasons = 1 if shares else per_node, "; ".join(why)
-        return cls(shares or ranks, each, cpus, demand, most, fixed, required, excluded, reasons)
+        return cls(shares or ranks, size, cpus, demand, most, fixed, required, excluded, reasons)
 
 
 def waits_for(row: Mapping[str, Any], now: float) -> str:
@@ -175,10 +175,10 @@ def types_of(text: str) -> dict[str, set[str]]:
     >>> types_of("gpu:a100:4(S:0-1),gpu:2") == {"gpu": {"a100", ""}}
     True
     """
-    found = defaultdict[str, set[str]](set)
+    types = defaultdict[str, set[str]](set)
     for device, kind, _ in notation.gres_words(text):
-        found[device].add(kind)
-    return found
+        types[device].add(kind)
+    return types
 
 
 def gres(text: str) -> dict[str, int]:
@@ -187,10 +187,10 @@ def gres(text: str) -> dict[str, int]:
     >>> gres("gpu:a100:4(S:0-1),craynetwork:2")
     {'gpu': 4, 'craynetwork': 2}
     """
-    found = Counter[str]()
+    amounts = Counter[str]()
     for device, _, amount in notation.gres_words(text):
-        found[device] += amount
-    return dict(found)
+        amounts[device] += amount
+    return dict(amounts)
 
 
 def expand(text: str) -> frozenset[str] | None:
@@ -264,23 +264,23 @@ class Listing:
     def read(self) -> tuple[set[str], set[str]] | None:
         """Jobs that are new or not as before, and jobs that are gone; None where none is listed."""
         text = self._run("squeue", "--noheader", "--all", "--states=all", more=self._variables)
-        *parts, rest = text.split(f"{self._end}\n")
-        if rest:
+        *parts, tail = text.split(f"{self._end}\n")
+        if tail:
             return None
         rows = {name: row for name, _, row in (part.partition(self._field) for part in parts)}
-        gone = self._rows.keys() - rows.keys()
+        removed = self._rows.keys() - rows.keys()
         changed = set()
         for name, row in rows.items():
             if row != self._rows.get(name):
-                if (one := self._listed(row)) is None or not name.isdigit():
+                if (cell := self._listed(row)) is None or not name.isdigit():
                     return None
-                if one != self.jobs.get(name):
-                    self.jobs[name] = one
+                if cell != self.jobs.get(name):
+                    self.jobs[name] = cell
                     changed.add(name)
-        for name in gone:
+        for name in removed:
             del self.jobs[name]
         self._rows = rows
-        return changed, gone
+        return changed, removed
 
     def _listed(self, row: str) -> Listed | None:
         words = row.split(self._field, len(STATE))

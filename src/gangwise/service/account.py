@@ -86,17 +86,17 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
             f"needs {FEWEST}"
         )
     present = present_rows(ledger, rows)
-    before = changed(ledger, rows)
+    changes = changed(ledger, rows)
     delays = latencies(ledger, rows, float(settings.get("start_latency", 0.0)))
-    times = _simulated(ledger, [*rows, *present], before, delays, rounds)
-    there = np.append(counted, np.zeros(len(present), bool))
-    ended = [np.isfinite(found[1]) for rounds_ in times.values() for found in rounds_]
-    played = there & np.all(ended, axis=0)
+    times = _simulated(ledger, [*rows, *present], changes, delays, rounds)
+    in_account = np.append(counted, np.zeros(len(present), bool))
+    ended = [np.isfinite(sample[1]) for rounds_ in times.values() for sample in rounds_]
+    played = in_account & np.all(ended, axis=0)
     over = [row for row, p in zip(rows, played, strict=False) if p]
     happened = np.array(
         [[row["first"] - row["submitted"], row["ended"] - row["submitted"]] for row in over]
     )
-    only = {who: np.array(found)[:, :, played] for who, found in times.items()}
+    only = {side: np.array(sample)[:, :, played] for side, sample in times.items()}
     own = only["scheduler" if ledger.act else "baseline"]
     ran = np.log([row["ended"] - row["started"] for row in over])
     result: dict[str, Any] = {
@@ -104,12 +104,12 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
         "jobs": int(played.sum()),
         "left_out": len(present),
         "happened": dict(zip(("wait", "completion"), happened.mean(axis=0).tolist(), strict=True)),
-        **{who: _summary(found[:, :2].mean(axis=2)) for who, found in only.items()},
+        **{side: _summary(sample[:, :2].mean(axis=2)) for side, sample in only.items()},
         "error": float(own[:, 1].mean() / happened[:, 1].mean() - 1.0),
-        "latency": {who: float(np.mean(d[0]) + np.mean(d[1])) for who, d in delays.items()},
+        "latency": {side: float(np.mean(d[0]) + np.mean(d[1])) for side, d in delays.items()},
         **_saving(only, own, happened[:, 1], [row["by"] for row in over], ran),
         "slow_nodes": [s.node for s in ledger.slow_nodes()],
-        "changed_nodes": [ledger.books.nodes.names[change.node] for change in before],
+        "changed_nodes": [ledger.books.nodes.names[change.node] for change in changes],
     }
     result["told"] = account_sentence(result, ledger.act)
     return result
@@ -124,13 +124,13 @@ def _simulated(
 ) -> dict[str, list[Floats]]:
     """Wait, completion and run by row, in each round of draws, under both schedulers."""
     sides = {"scheduler": ledger.scheduler, "baseline": ledger.baseline}
-    times: dict[str, list[Floats]] = {who: [] for who in sides}
+    times: dict[str, list[Floats]] = {side: [] for side in sides}
     for number in range(rounds):
-        for who, decides in sides.items():
+        for side, decides in sides.items():
             rng = np.random.default_rng(number)  # the same draws on both sides
             # Every start holds its devices for the mean of a sample. A job whose room comes later
             # is decided on late, too, by the least that this takes.
-            hold, late = delays[who]
+            hold, late = delays[side]
             least = float(np.quantile(late, 0.05))
             latency = float(rng.choice(hold, hold.size).mean()) + least
             late = np.maximum(rng.choice(late, len(rows)) - least, 0.0)
@@ -138,9 +138,9 @@ def _simulated(
             options = Options(latency=latency)
             s = simulate_jobs(jobs, ledger.open_books.nodes, fresh(decides), conditions, options)
             submit = jobs.submit - late[jobs.row]
-            found = np.full((3, len(rows)), np.nan)
-            found[:, jobs.row] = s.start - submit, s.end - submit, s.end - s.last_start
-            times[who].append(found)
+            spans = np.full((3, len(rows)), np.nan)
+            spans[:, jobs.row] = s.start - submit, s.end - submit, s.end - s.last_start
+            times[side].append(spans)
     return times
 
 
@@ -155,18 +155,18 @@ def _saving(
     scatter = np.std(off, ddof=1) / math.sqrt(len(off)) if len(off) > 1 else 0.0
     errors = [max(abs(float(np.mean(off))), 1.96 * float(scatter)) / float(happened.mean())]
     calibrated = None
-    other = np.array([who == "baseline" for who in by])
-    if min(other.sum(), (~other).sum()) >= FEWEST:
+    rival = np.array([placer == "baseline" for placer in by])
+    if min(rival.sum(), (~rival).sum()) >= FEWEST:
         # Which jobs are the baseline's, their number decides: how far their runs are off, as the
         # simulation has the scheduler place all of them, is what the baseline costs.
         apart = ran - np.log(only["scheduler"][:, 2]).mean(axis=0)
-        real = float(apart[other].mean() - apart[~other].mean())
+        real = float(apart[rival].mean() - apart[~rival].mean())
         within = 1.96 * math.hypot(
-            *(apart[side].std(ddof=1) / math.sqrt(side.sum()) for side in (other, ~other))
+            *(apart[side].std(ddof=1) / math.sqrt(side.sum()) for side in (rival, ~rival))
         )
         ratio = np.log(only["baseline"][:, 2] / only["scheduler"][:, 2]).mean(axis=0)
-        model = float(ratio[other].mean())
-        calibrated = {"jobs": int(other.sum()), "slower": real, "within": within, "model": model}
+        model = float(ratio[rival].mean())
+        calibrated = {"jobs": int(rival.sum()), "slower": real, "within": within, "model": model}
         errors.append(max(abs(real - model) - within, 0.0))
     half = math.hypot(1.96 * float(s.std(ddof=1)) if s.size > 1 else 0.0, *errors)
     return {"saving": float(s.mean()), "within": half, "calibrated": calibrated}
@@ -179,15 +179,15 @@ def latencies(
     assert ledger.empty is not None
     hold = np.array([r["first"] - r["body"]["held"] for r in rows if r["body"]["attempt"] == 1])
     ends = np.array([r["ended"] for r in rows])
-    came = np.array([r["submitted"] for r in rows])
-    held = np.array([r["body"]["held"] for r in rows])
+    submits = np.array([r["submitted"] for r in rows])
+    holds = np.array([r["body"]["held"] for r in rows])
     prompt: list[float] = []
     for row in rows[-MEASURED:]:
         at = row["submitted"]
-        if np.any((came < at) & (held > at)):
+        if np.any((submits < at) & (holds > at)):
             continue
         books = ledger.empty.copy()
-        for i in np.flatnonzero((held <= at) & (ends > at)).tolist():
+        for i in np.flatnonzero((holds <= at) & (ends > at)).tolist():
             pieces = ledger.pieces([Placed(*p) for p in rows[i]["body"]["placed"]])
             books.take(_shape(ledger, rows[i]), pieces, -1)
         if books.fits(_shape(ledger, row)).sum() >= row["tasks"]:
@@ -208,9 +208,9 @@ def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
 def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Jobs that wait or run, as rows like those of the history, without those that are in it."""
     over = {row["job"] for row in rows}
-    bodies = [asdict(known.asked) for name, known in ledger.jobs.items() if name not in over]
-    same = "job_type", "user", "submitted"
-    return [{"job": b["id"], **{name: b[name] for name in same}, "body": b} for b in bodies]
+    bodies = [asdict(active.asked) for name, active in ledger.jobs.items() if name not in over]
+    fields = "job_type", "user", "submitted"
+    return [{"job": b["id"], **{name: b[name] for name in fields}, "body": b} for b in bodies]
 
 
 def account_sentence(result: dict[str, Any], act: bool) -> str:
@@ -218,21 +218,21 @@ def account_sentence(result: dict[str, Any], act: bool) -> str:
     half, saving, error = result["within"], result["saving"], result["error"]
     began = f"since {_day(result['since'])} ({result['jobs']} jobs"
     began += f", {result['left_out']} still wait or run)" if result["left_out"] else ")"
-    other = "the baseline" if act else "the baseline, taken for the cluster's own scheduler"
+    rival = "the baseline" if act else "the baseline, taken for the cluster's own scheduler"
     if abs(saving) <= half:
-        what = f"the model's error, {100 * half:.0f} %, is as large as any saving"
-        what = f"whether deciding here saves time cannot be told: {what}"
+        verdict = f"the model's error, {100 * half:.0f} %, is as large as any saving"
+        verdict = f"whether deciding here saves time cannot be told: {verdict}"
     else:
         word = "save" if saving > 0 else "cost"
         word = f"{word}s" if act else f"would {word}"
-        what = (
+        verdict = (
             f"deciding here {word} {100 * abs(saving):.0f} ± {100 * half:.0f} % of the completion "
-            f"time: simulated {roughly(s['completion'])}, with {other} {roughly(b['completion'])}"
+            f"time: simulated {roughly(s['completion'])}, with {rival} {roughly(b['completion'])}"
         )
     parts = [
-        f"{began}: {what}",
+        f"{began}: {verdict}",
         f"it happened in {roughly(h['completion'])}, of which {roughly(h['wait'])} waiting; the "
-        f"simulation of {'this' if act else other} is off by {100 * error:+.0f} %",
+        f"simulation of {'this' if act else rival} is off by {100 * error:+.0f} %",
     ]
     late = result["latency"]
     if not act:
@@ -240,10 +240,10 @@ def account_sentence(result: dict[str, Any], act: bool) -> str:
             f"starts take {late['baseline']:.1f} s, measured, and {late['scheduler']:.1f} s here, "
             "by what the engine declares"
         )
-    if found := result["calibrated"]:
+    if check := result["calibrated"]:
         parts.append(
-            f"{found['jobs']} jobs that the baseline placed ran {100 * found['slower']:+.0f} ± "
-            f"{100 * found['within']:.0f} % longer (simulated {100 * found['model']:+.0f} %)"
+            f"{check['jobs']} jobs that the baseline placed ran {100 * check['slower']:+.0f} ± "
+            f"{100 * check['within']:.0f} % longer (simulated {100 * check['model']:+.0f} %)"
         )
     slow, changed_ = len(result["slow_nodes"]), len(result["changed_nodes"])
     parts.append(f"{slow} slow node{'s' * (slow != 1)}")
@@ -414,11 +414,11 @@ def speed_changes(
         on[j, : len(places)], b[j, : len(places)] = places, logs
     by_time = np.argsort(middles, kind="stable")
     rates, middles, on, b = rates[by_time], middles[by_time], on[by_time], b[by_time]
-    of, slots = np.nonzero(on >= 0)
-    pairs = np.unique(np.column_stack((on[of, slots], of)), axis=0)
-    names, first = np.unique(pairs[:, 0], return_index=True)
-    jobs_of = dict(zip(names.tolist(), np.split(pairs[:, 1], first[1:])))
-    found: list[SpeedChange] = []
+    owners, slots = np.nonzero(on >= 0)
+    pairs = np.unique(np.column_stack((on[owners, slots], owners)), axis=0)
+    names, first_rows = np.unique(pairs[:, 0], return_index=True)
+    jobs_of = dict(zip(names.tolist(), np.split(pairs[:, 1], first_rows[1:])))
+    changes: list[SpeedChange] = []
     sigma = max(1.4826 * float(np.median(np.abs(rates - b.min(axis=1)))), SURE) if J else SURE
     best = {n: _best(n, jobs, rates, middles, on, b, sigma) for n, jobs in jobs_of.items()}
     while best:
@@ -426,13 +426,13 @@ def speed_changes(
         saved, change = best.pop(n)
         if change is None or saved <= (3 * math.log(jobs_of[n].size) + 2 * math.log(len(jobs_of))):
             break
-        found.append(change)
+        changes.append(change)
         jobs = jobs_of[n]
         early = jobs[middles[jobs] < change.time]
         b[early] += np.where(on[early] == n, math.log(change.factor), 0.0)
-        for other in set(on[early].ravel().tolist()) & best.keys():
-            best[other] = _best(other, jobs_of[other], rates, middles, on, b, sigma)
-    return found
+        for neighbour in set(on[early].ravel().tolist()) & best.keys():
+            best[neighbour] = _best(neighbour, jobs_of[neighbour], rates, middles, on, b, sigma)
+    return changes
 
 
 def _best(
@@ -443,20 +443,20 @@ def _best(
     if m < 2 * FEWEST_JOBS:
         return 0.0, None
     mine = on[jobs] == n
-    others = np.where(mine, np.inf, b[jobs]).min(axis=1)
+    elsewhere = np.where(mine, np.inf, b[jobs]).min(axis=1)
     own = np.where(mine, b[jobs], np.inf).min(axis=1)
-    explained = np.minimum(others, own + FACTORS[:, np.newaxis])  # ŷ [δ, j]
+    explained = np.minimum(elsewhere, own + FACTORS[:, np.newaxis])  # ŷ [δ, j]
     cost = np.cumsum(np.minimum(((rates[jobs] - explained) / sigma) ** 2, 9.0), axis=1)
     k = np.arange(FEWEST_JOBS, m - FEWEST_JOBS + 1)  # jobs before τ
-    before, after = cost[:, k - 1], cost[:, -1:] - cost[:, k - 1]
-    at = int((before.min(axis=0) + after.min(axis=0)).argmin())
-    early, late = before[:, at].argmin(), after[:, at].argmin()
+    cost_before, cost_after = cost[:, k - 1], cost[:, -1:] - cost[:, k - 1]
+    at = int((cost_before.min(axis=0) + cost_after.min(axis=0)).argmin())
+    early, late = cost_before[:, at].argmin(), cost_after[:, at].argmin()
     delta = float(FACTORS[early] - FACTORS[late])
     if abs(delta) < SMALLEST:
         return 0.0, None
-    saved = float(cost[:, -1].min() - before[early, at] - after[late, at])
-    last = int(k[at])
-    time = 0.5 * float(middles[jobs[last - 1]] + middles[jobs[last]])
+    saved = float(cost[:, -1].min() - cost_before[early, at] - cost_after[late, at])
+    split = int(k[at])
+    time = 0.5 * float(middles[jobs[split - 1]] + middles[jobs[split]])
     return saved, SpeedChange(n, time, math.exp(delta))
 
 
@@ -468,16 +468,18 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
     """
     store = ServiceStore(Path(folder) / FILE, read_only=True)
     settings = json.loads(store.about("settings") or "{}")
-    first = store.first()
-    if first != 1 or not settings:
-        why = "nothing is recorded yet" if first is None else "its beginning was dropped as too old"
-        raise StoreError(f"{store.path}: {why}")
+    begin = store.first()
+    if begin != 1 or not settings:
+        reason = (
+            "nothing is recorded yet" if begin is None else "its beginning was dropped as too old"
+        )
+        raise StoreError(f"{store.path}: {reason}")
     jobs = store.rows("SELECT COUNT(*) AS jobs FROM history WHERE started IS NOT NULL")[0]["jobs"]
     names = list(dict.fromkeys([settings["scheduler"], *schedulers]))
     result: dict[str, Any] = {"jobs": jobs, "schedulers": {}}
     for name in names:
-        given = {of: settings[of] for of in ("baseline", "every", "rates", "act")}
-        ledger = Ledger(create_scheduler(name), **given)
+        options = {option: settings[option] for option in ("baseline", "every", "rates", "act")}
+        ledger = Ledger(create_scheduler(name), **options)
         for _, record in store.records():
             ledger.apply(record)
         result["rounds"] = ledger.rounds
@@ -488,10 +490,10 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
 
 def lines(result: dict[str, Any]) -> list[str]:
     rounds = result["rounds"]
-    found = [f"{rounds} rounds and {result['jobs']} jobs that ended are recorded"]
+    sentences = [f"{rounds} rounds and {result['jobs']} jobs that ended are recorded"]
     for name, row in result["schedulers"].items():
-        found.append(f"{name}: decides as recorded in {row['same']} of {rounds} rounds")
-    return found
+        sentences.append(f"{name}: decides as recorded in {row['same']} of {rounds} rounds")
+    return sentences
 
 
 TRIED = 12  # earlier instants whose forecasts correct one
@@ -510,12 +512,12 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
         f"ORDER BY ended DESC LIMIT {HISTORY}"
     )
     store.close()
-    now, books = float(ledger.now), ledger.books
+    instant, books = float(ledger.now), ledger.books
     rows = [*over, *present_rows(ledger, over)]
     offered = {
         name
-        for name, known in ledger.jobs.items()
-        if known.phase == "waiting" and known.possible and known.until < np.inf
+        for name, quantiles in ledger.jobs.items()
+        if quantiles.phase == "waiting" and quantiles.possible and quantiles.until < np.inf
     }
     if books is None or not offered:
         raise ScenarioError("nobody waits whom the service could place")
@@ -533,20 +535,20 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
         replace(jobs, recorded_start=begun, recorded_end=end), books.nodes, Conditions()
     )
     past = Past(played, decides, None, True, draws)
-    there = [name for name in books.running if name in place]
-    running = np.array([place[name] for name in there], dtype=np.int64)
+    placed_names = [name for name in books.running if name in place]
+    running = np.array([place[name] for name in placed_names], dtype=np.int64)
     waiting = np.array(sorted(place[n] for n in offered if n in place), dtype=np.int64)
     can = ~past.forecaster.tables.aside
-    pieces = [books.running[name].pieces for name in there]
-    moment = Moment(now, running, begun[running], pieces, waiting[can[waiting]], books)
+    pieces = [books.running[name].pieces for name in placed_names]
+    moment = Moment(instant, running, begun[running], pieces, waiting[can[waiting]], books)
     rng = np.random.default_rng(0)
     ended = np.array([row["ended"] for row in over])
     begin = float(jobs.submit[0]) if ended.size < 20 else float(np.quantile(ended, 0.2))
-    calibration = past.corrected(np.sort(rng.uniform(begin, now, TRIED)), now, rng)
-    known = past.forecast(moment, rng)
-    found = forecast_rows(jobs, known, calibration)[:SHOWN]
+    calibration = past.corrected(np.sort(rng.uniform(begin, instant, TRIED)), instant, rng)
+    quantiles = past.forecast(moment, rng)
+    forecasts = forecast_rows(jobs, quantiles, calibration)[:SHOWN]
     line = (
         f"{draws} futures under {past.forecaster.assumed}: drawn are run times and who comes, from "
         f"{len(over):,} jobs that have ended; {calibration.known:,} earlier starts correct them"
     )
-    return ForecastOfLog(now, line, found)
+    return ForecastOfLog(instant, line, forecasts)

@@ -252,44 +252,44 @@ class Guard:
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                has = {name.lower() for name, _ in message["headers"]}
-                more = [(k, v) for k, v in SAFE.items() if k not in has]
-                message = {**message, "headers": [*message["headers"], *more]}
+                present_names = {name.lower() for name, _ in message["headers"]}
+                headers = [(k, v) for k, v in SAFE.items() if k not in present_names]
+                message = {**message, "headers": [*message["headers"], *headers]}
             await send(message)
 
         refused = self._refused(scope)
         if refused is None and scope["method"] not in SAFE_METHODS:
             body, refused = await self._body(scope, receive)
-            whole = iter([{"type": "http.request", "body": body, "more_body": False}])
-            rest = receive
+            buffered = iter([{"type": "http.request", "body": body, "more_body": False}])
+            receive_more = receive
 
             async def receive() -> Message:
-                return next(whole, None) or await rest()
+                return next(buffered, None) or await receive_more()
 
         if refused is None:
             await self._app(scope, receive, safely)
             return
-        status, why = refused
-        more = {"Connection": "close"}
+        status, reason = refused
+        headers = {"Connection": "close"}
         if status == 401:
-            more["WWW-Authenticate"] = "Bearer"
+            headers["WWW-Authenticate"] = "Bearer"
         elif status == 429:
-            more["Retry-After"] = "1"
-        await JSONResponse({"detail": why}, status, more)(scope, receive, safely)
+            headers["Retry-After"] = "1"
+        await JSONResponse({"detail": reason}, status, headers)(scope, receive, safely)
 
     def _refused(self, scope: Scope) -> tuple[int, str] | None:
         """Status and reason of a refusal that the head alone decides."""
-        given = [v for k, v in scope["headers"] if k == b"authorization"]
+        credentials = [v for k, v in scope["headers"] if k == b"authorization"]
         client, role = str((scope.get("client") or ("",))[0]), None
-        if given:
-            kind, _, token = given[0].decode("latin-1").partition(" ")
+        if credentials:
+            kind, _, token = credentials[0].decode("latin-1").partition(" ")
             hashed = digest(token.strip())
-            for each, its in self._tokens.items():
-                if hmac.compare_digest(each, hashed):
-                    client, role = each, its
+            for known_digest, its in self._tokens.items():
+                if hmac.compare_digest(known_digest, hashed):
+                    client, role = known_digest, its
         if not self._often(client):
             return 429, f"more than {RATE:g} requests a second"
-        if given and (role is None or kind.lower() != "bearer"):
+        if credentials and (role is None or kind.lower() != "bearer"):
             return 401, "unknown token; give Authorization: Bearer TOKEN"
         path, reads = scope["path"], scope["method"] in SAFE_METHODS
         if not reads and role is None:
@@ -302,25 +302,25 @@ class Guard:
 
     def _often(self, client: str) -> bool:
         """Whether a client has a request left: a token bucket of BURST, which fills at RATE."""
-        now = time.monotonic()
-        left, since = self._left.pop(client, (BURST, now))
-        left = min(left + (now - since) * RATE, BURST)
-        self._left[client] = max(left - 1.0, 0.0), now
+        instant = time.monotonic()
+        tokens, since = self._left.pop(client, (BURST, instant))
+        tokens = min(tokens + (instant - since) * RATE, BURST)
+        self._left[client] = max(tokens - 1.0, 0.0), instant
         if len(self._left) > CLIENTS:
             del self._left[next(iter(self._left))]
-        return left >= 1.0
+        return tokens >= 1.0
 
     async def _body(self, scope: Scope, receive: Receive) -> tuple[bytes, tuple[int, str] | None]:
         """Read a body within bounds of size and time; it must be JSON, without NaN and Infinity."""
-        declared, body, more = dict(scope["headers"]).get(b"content-length", b"0"), b"", True
+        declared, body, unfinished = dict(scope["headers"]).get(b"content-length", b"0"), b"", True
         if not declared.isdigit() or int(declared[:9]) > BODY:
             return b"", (413, f"a body has at most {BODY} bytes")
         try:
             async with asyncio.timeout(SLOW):
-                while more and len(body) <= BODY:
+                while unfinished and len(body) <= BODY:
                     message = await receive()
                     body += message.get("body", b"")
-                    more = bool(message.get("more_body"))
+                    unfinished = bool(message.get("more_body"))
         except TimeoutError:
             return b"", (408, f"the body took more than {SLOW:g} s")
         if len(body) > BODY:
@@ -359,9 +359,9 @@ def create_app(
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> Response:
-        found = [{k: e[k] for k in ("type", "loc", "msg")} for e in error.errors()]
-        none = any(e["type"] in ("finite_number", "string_unicode") for e in found)
-        return JSONResponse({"detail": found}, 400 if none else 422)
+        errors = [{k: e[k] for k in ("type", "loc", "msg")} for e in error.errors()]
+        none = any(e["type"] in ("finite_number", "string_unicode") for e in errors)
+        return JSONResponse({"detail": errors}, 400 if none else 422)
 
     @app.exception_handler(StoreError)
     async def not_now(_: Request, error: StoreError) -> Response:
@@ -425,8 +425,8 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> list[JobShown]:
         """Jobs: those that wait or are held (the first of them), run, or ended in the last day."""
-        held = [{**row, "phase": "held"} for row in _view(state, "held")]
-        rows = [*_view(state, "queue"), *held, *_view(state, "running")]
+        held_rows = [{**row, "phase": "held"} for row in _view(state, "held")]
+        rows = [*_view(state, "queue"), *held_rows, *_view(state, "running")]
         if phase in ("", "ended"):
             rows += [_ended(row) for row in state.history(time.time() - 86_400, limit)]
         wanted = (
@@ -454,8 +454,8 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
     @app.get("/api/rates", **_READ)
     def rates() -> Rates:
         """Believed rates with their uncertainty; nodes that are slower than their label."""
-        found = {**(state.view("rates") or {}), "slow": state.view("slow") or []}
-        return Rates.model_validate(finite(found))
+        beliefs = {**(state.view("rates") or {}), "slow": state.view("slow") or []}
+        return Rates.model_validate(finite(beliefs))
 
     @app.get("/api/timeline", **_READ)
     def timeline(
@@ -477,9 +477,9 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
     @app.get("/api/wishes/{id}", **_READ_ONE)
     def wished(id: Annotated[int, Path(ge=1, le=2**53)]) -> WishShown:
         """State of a wish, and why it was refused."""
-        if (found := state.wished(id)) is None:
+        if (beliefs := state.wished(id)) is None:
             raise HTTPException(404, f"there is no wish {id}")
-        return WishShown.model_validate(finite(found._asdict()))
+        return WishShown.model_validate(finite(beliefs._asdict()))
 
     @app.get("/metrics", response_class=Response, **_READ)
     def metrics() -> Response:
@@ -493,11 +493,11 @@ def _add_operating(app: FastAPI, state: ServiceState) -> None:
     def wish(what: What, value: Any) -> WishShown:
         mode = (state.view("health") or {}).get("mode")
         if mode != "act":
-            why = "only watches (--shadow)" if mode else "has not said anything yet"
-            raise HTTPException(409, f"the service {why}: nothing is changed")
-        found = state.wished(state.wish(what, value))
-        assert found is not None
-        return WishShown.model_validate(found._asdict())
+            reason = "only watches (--shadow)" if mode else "has not said anything yet"
+            raise HTTPException(409, f"the service {reason}: nothing is changed")
+        request = state.wished(state.wish(what, value))
+        assert request is not None
+        return WishShown.model_validate(request._asdict())
 
     @app.post("/api/cancel", **_OPERATE)
     def cancel(asked: Cancel) -> WishShown:
@@ -529,38 +529,38 @@ def _view(state: ServiceState, name: str) -> Any:
 
 
 def _health(state: ServiceState) -> dict[str, Any]:
-    found = state.view("health")
+    shown = state.view("health")
     age = state.age()
-    if found is None:
+    if shown is None:
         return {"well": False, "age": None, "notes": ["the service has not said anything yet"]}
-    well = bool(found["well"]) and age < STALE
-    more = {"well": well, "age": age if math.isfinite(age) else None, "now": present(found)}
-    return {**finite(found), **more}
+    well = bool(shown["well"]) and age < STALE
+    derived = {"well": well, "age": age if math.isfinite(age) else None, "now": present(shown)}
+    return {**finite(shown), **derived}
 
 
 def _ended(row: dict[str, Any]) -> dict[str, Any]:
-    where = [[p[0], p[1]] for p in row["body"].get("placed", ())]
-    kept = {k: v for k, v in row.items() if k not in ("body", "seq")}
-    return {**kept, "phase": row["outcome"], "since": row["ended"], "nodes": where}
+    nodes = [[p[0], p[1]] for p in row["body"].get("placed", ())]
+    fields = {k: v for k, v in row.items() if k not in ("body", "seq")}
+    return {**fields, "phase": row["outcome"], "since": row["ended"], "nodes": nodes}
 
 
 def _timeline(state: ServiceState, seconds: float) -> Timeline:
-    now = time.time()
-    found = [
+    instant = time.time()
+    gangs = [
         (row, row["nodes"], row["since"], None, "running")
         for row in _view(state, "running")
         if row["phase"] == "running"
     ]
-    for row in state.history(now - seconds, 10_000):
+    for row in state.history(instant - seconds, 10_000):
         placed = row["body"].get("placed", ())
-        found.append((row, placed, row["started"], row["ended"], row["outcome"]))
+        gangs.append((row, placed, row["started"], row["ended"], row["outcome"]))
     pieces = []
-    for row, placed, began, ended, outcome in found:
+    for row, placed, began, ended, outcome in gangs:
         if began is not None and math.isfinite(began):
-            who = {name: row[name] for name in ("job", "job_type", "user", "by")}
-            when = {"began": began, "ended": ended, "outcome": outcome}
-            pieces += [Piece(node=node, tasks=tasks, **who, **when) for node, tasks, *_ in placed]
-    return Timeline(now=now, since=now - seconds, pieces=pieces)
+            names = {name: row[name] for name in ("job", "job_type", "user", "by")}
+            span = {"began": began, "ended": ended, "outcome": outcome}
+            pieces += [Piece(node=node, tasks=tasks, **names, **span) for node, tasks, *_ in placed]
+    return Timeline(now=instant, since=instant - seconds, pieces=pieces)
 
 
 class _Metrics:
@@ -596,16 +596,16 @@ class _Metrics:
             counts.add_metric([kind], count)
         counts.add_metric(["unreadable"], sum(unreadable.values()))
         yield counts
-        troubles = {(what,): 1.0 for what in health.get("troubles") or {}}
+        troubles = {(trouble,): 1.0 for trouble in health.get("troubles") or {}}
         yield _gauge("trouble", "1 for what is not well", troubles, "what")
         kinds = [row["kind"] for row in _view(self._state, "unreadable")]
-        left = {(kind,): kinds.count(kind) for kind in {*kinds, *unreadable}}
-        yield _gauge("unreadable", "What is left alone, as it cannot be read", left, "kind")
+        left_alone = {(kind,): kinds.count(kind) for kind in {*kinds, *unreadable}}
+        yield _gauge("unreadable", "What is left alone, as it cannot be read", left_alone, "kind")
         about = "Mean time in which waiting jobs start, by forecast: even chance, nine in ten"
-        now = time.time()
+        instant = time.time()
         queue = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
         ahead = {
-            (quantile,): sum(max(row[name] - now, 0.0) for row in queue) / len(queue)
+            (quantile,): sum(max(row[name] - instant, 0.0) for row in queue) / len(queue)
             for name, quantile in (("p50", "0.5"), ("p90", "0.9"))
             if queue
         }
@@ -629,7 +629,7 @@ class _Metrics:
 
 def _gauge(name: str, about: str, samples: Mapping[Any, float], *labels: str) -> GaugeMetricFamily:
     """A gauge; ``samples`` has a value for each tuple of the values of its labels."""
-    found = GaugeMetricFamily(f"gangwise_{name}", about, labels=labels)
+    gauge = GaugeMetricFamily(f"gangwise_{name}", about, labels=labels)
     for values, amount in samples.items():
-        found.add_metric(values, amount)
-    return found
+        gauge.add_metric(values, amount)
+    return gauge

@@ -136,8 +136,8 @@ class Ledger:
     def __post_init__(self) -> None:
         self.scheduler = create_scheduler(self.scheduler)
         self.baseline = create_scheduler(self.baseline)
-        for one in (self.scheduler, self.baseline):
-            if _rates_of(one) == "oracle":
+        for decider in (self.scheduler, self.baseline):
+            if _rates_of(decider) == "oracle":
                 raise ScenarioError("true rates are known in simulations only: choose learned")
         if self.every and not hasattr(self.baseline, "choice"):
             raise ScenarioError("the baseline chooses nodes: name one such as fcfs+easy+best-fit")
@@ -152,26 +152,26 @@ class Ledger:
 
     def apply(self, record: Record) -> None:
         """Take in a record. What does not fit what is known (twice, late) changes nothing."""
-        kind, now, *rest = record
+        kind, instant, *arguments = record
         if kind not in KINDS:
             raise intake.Malformed(f"there is no record of the kind {intake.quoted(kind)}")
-        self.now = max(self.now, intake.number(now, "its time"))
-        getattr(self, f"_{kind}")(*rest)
+        self.now = max(self.now, intake.number(instant, "its time"))
+        getattr(self, f"_{kind}")(*arguments)
 
     def _nodes(self, rows: Sequence[Sequence[Any]]) -> None:
         """All nodes as they are now: name, devices, labels, up, reason. Gone ones stay, down."""
         hosts = {r[0]: EngineNode(r[0], dict(r[1]), dict(r[2]), bool(r[3]), r[4]) for r in rows}
         if hosts == self.hosts:
             return
-        was, self.hosts = self.hosts, hosts
+        old_hosts, self.hosts = self.hosts, hosts
         self.changed = True
         devices = {name: (h.devices, h.labels) for name, h in hosts.items()}
-        before = {name: (h.devices, h.labels) for name, h in was.items()}
-        if devices != before:
+        old_devices = {name: (h.devices, h.labels) for name, h in old_hosts.items()}
+        if devices != old_devices:
             try:
                 self._open()
             except Exception:
-                self.hosts = was  # so that they are taken in again
+                self.hosts = old_hosts  # so that they are taken in again
                 raise
         if self.books is None:
             return
@@ -182,19 +182,19 @@ class Ledger:
 
     def _job(self, row: Mapping[str, Any]) -> None:
         # Journals of 0.2.0 say a least number of tasks, too, by which nothing was ever decided.
-        asked = EngineJob(**{name: value for name, value in row.items() if name != "minimum"})
-        if asked.id in self.jobs or asked.id in self.outcomes:
+        job = EngineJob(**{name: value for name, value in row.items() if name != "minimum"})
+        if job.id in self.jobs or job.id in self.outcomes:
             return
         self.rows += 1
-        self.jobs[asked.id] = ActiveJob(asked, self.rows)
-        new = self._type(asked)
-        if new not in self.types:
-            self.types.append(new)
-        was = self.books
-        if not set(asked.demand) <= set(self._devices()):
+        self.jobs[job.id] = ActiveJob(job, self.rows)
+        job_type = self._type(job)
+        if job_type not in self.types:
+            self.types.append(job_type)
+        books = self.books
+        if not set(job.demand) <= set(self._devices()):
             self._open()
-        if was is not None:
-            self._report(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
+        if books is not None:
+            self._report(Event("submitted", self.now, self._as_job(self.jobs[job.id])))
         self.changed = True
 
     def _again(self, row: Mapping[str, Any], attempt: int) -> None:
@@ -205,67 +205,67 @@ class Ledger:
 
     def _found(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
         """The cluster placed a job, or had placed it before the service began."""
-        known = self.jobs.get(name)
-        if known is None or known.phase != "waiting":
+        active = self.jobs.get(name)
+        if active is None or active.phase != "waiting":
             return
-        known.attempt = attempt
-        self._take(known, _placed(placed), "others")
+        active.attempt = attempt
+        self._take(active, _placed(placed), "others")
         if isinstance(self.scheduler, Composed) and self.books is not None:
-            self.scheduler.queue.started(self._as_job(known), self.books, self.now)
+            self.scheduler.queue.started(self._as_job(active), self.books, self.now)
 
     def _started(self, name: str, attempt: int) -> None:
-        known = self.jobs.get(name)
-        if known is None or known.phase != "placed" or attempt != known.attempt:
+        active = self.jobs.get(name)
+        if active is None or active.phase != "placed" or attempt != active.attempt:
             return
-        known.phase, known.begun = "running", self.now
-        if math.isnan(known.first):
-            known.first = self.now
+        active.phase, active.begun = "running", self.now
+        if math.isnan(active.first):
+            active.first = self.now
         running = self.open_books.running
         running[name] = replace(running[name], begun=self.now)
         self.changed = True
 
     def _moved(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
         """The cluster divided the tasks among the nodes in another way."""
-        known = self.jobs.get(name)
-        if known is None or known.phase == "waiting" or attempt != known.attempt:
+        active = self.jobs.get(name)
+        if active is None or active.phase == "waiting" or attempt != active.attempt:
             return
         running = self.open_books.running[name]
         self._account(running.job, running.pieces, 1)
-        known.placed = _placed(placed)
-        pieces = self.pieces(known.placed)
+        active.placed = _placed(placed)
+        pieces = self.pieces(active.placed)
         self._account(running.job, pieces, -1)
         self.open_books.running[name] = replace(running, pieces=pieces)
 
     def _back(self, name: str, attempt: int, why: str, cause: Cause) -> None:
         """Off its nodes, waiting again: preempted, un-placed, or its node died."""
-        known = self.jobs.get(name)
-        if known is None or known.phase == "waiting" or attempt < known.attempt:
+        active = self.jobs.get(name)
+        if active is None or active.phase == "waiting" or attempt < active.attempt:
             return
-        self._give_back(known, "failed" if cause == "node_failed" else "preempted")
-        known.phase, known.placed, known.why, known.attempt = "waiting", (), why, attempt
+        self._give_back(active, "failed" if cause == "node_failed" else "preempted")
+        active.phase, active.placed, active.why, active.attempt = "waiting", (), why, attempt
         self.changed = True
 
     def _rejected(self, name: str, attempt: int, why: str) -> None:
         """The cluster refused a placement: as if it had never been decided."""
-        known = self.jobs.get(name)
-        if known is None or known.phase == "waiting" or attempt != known.attempt:
+        active = self.jobs.get(name)
+        if active is None or active.phase == "waiting" or attempt != active.attempt:
             return
-        self._give_back(known, "preempted", counts=False)
-        known.phase, known.placed = "waiting", ()
-        known.why = f"the cluster refused it: {why}"
-        known.until = self.now + BACKOFF * 2.0 ** min(known.rejected, 7)
-        known.rejected += 1
-        self.wake_times[name] = known.until
+        self._give_back(active, "preempted", counts=False)
+        active.phase, active.placed = "waiting", ()
+        active.why = f"the cluster refused it: {why}"
+        active.until = self.now + BACKOFF * 2.0 ** min(active.rejected, 7)
+        active.rejected += 1
+        self.wake_times[name] = active.until
         self.changed = True
 
     def _aside(self, name: str, until: float, why: str) -> None:
         """A waiting job is not offered to the scheduler for a while."""
-        known = self.jobs.get(name)
-        if known is not None and known.phase == "waiting":
-            if known.until == math.inf > until:  # held until now: that is no waiting
-                known.asked, known.job = replace(known.asked, submitted=self.now), None
-            known.until = self.wake_times[name] = until
-            known.why = f"left alone{' for a while' if until < math.inf else ''}: {why}"
+        active = self.jobs.get(name)
+        if active is not None and active.phase == "waiting":
+            if active.until == math.inf > until:  # held until now: that is no waiting
+                active.asked, active.job = replace(active.asked, submitted=self.now), None
+            active.until = self.wake_times[name] = until
+            active.why = f"left alone{' for a while' if until < math.inf else ''}: {why}"
             self.changed = True
 
     def mend(self) -> None:
@@ -274,9 +274,9 @@ class Ledger:
             running = self.books.running
             for name in running.keys() - {n for n, k in self.jobs.items() if k.phase != "waiting"}:
                 del running[name]
-            for name, known in self.jobs.items():
+            for name, active in self.jobs.items():
                 if name not in running:
-                    known.phase, known.placed = "waiting", ()
+                    active.phase, active.placed = "waiting", ()
         self._open()
 
     def _ended(
@@ -289,32 +289,32 @@ class Ledger:
         ended: float | None = None,
     ) -> None:
         """A job is over; ``started`` and ``ended`` are given where it came and went unseen."""
-        known = self.jobs.get(name)
-        if known is None or outcome not in ENDED or attempt < known.attempt:
+        active = self.jobs.get(name)
+        if active is None or outcome not in ENDED or attempt < active.attempt:
             return
         rate = math.nan
-        if known.phase != "waiting":
-            rate = self._learn(known, ranks, ended=outcome == "finished")
-            self._give_back(known, "finished" if outcome == "finished" else "killed")
+        if active.phase != "waiting":
+            rate = self._learn(active, ranks, ended=outcome == "finished")
+            self._give_back(active, "finished" if outcome == "finished" else "killed")
         del self.jobs[name]
         self.wake_times.pop(name, None)
         self.latest_rates.pop(name, None)
         self.outcomes[name] = outcome
         while len(self.outcomes) > REMEMBERED:
             self.outcomes.popitem(last=False)
-        start = known.begun if known.phase == "running" else math.nan
+        start = active.begun if active.phase == "running" else math.nan
         start = start if started is None else started
         end = self.now if ended is None else ended
-        first = start if math.isnan(known.first) else known.first
-        held = known.held if started is None else started
-        what = (known.asked, outcome, known.attempt, known.placed)
-        self.ended.append(Ended(*what, start, end, first, held, known.by, rate))
+        first_start = start if math.isnan(active.first) else active.first
+        held_since = active.held if started is None else started
+        row = (active.asked, outcome, active.attempt, active.placed)
+        self.ended.append(Ended(*row, start, end, first_start, held_since, active.by, rate))
         self.changed = True
 
     def _measured(self, name: str, attempt: int, ranks: Sequence[Sequence[Any]]) -> None:
-        known = self.jobs.get(name)
-        if known is not None and known.phase == "running" and attempt == known.attempt:
-            self._learn(known, ranks, ended=False)
+        active = self.jobs.get(name)
+        if active is not None and active.phase == "running" and attempt == active.attempt:
+            self._learn(active, ranks, ended=False)
 
     def _round(self, decided: Sequence[Sequence[Any]] | None = None) -> None:
         """One round of decisions; they become intents, and the books have them already.
@@ -322,33 +322,33 @@ class Ledger:
         ``decided`` is what a recorded round came to: that is what holds, whatever this scheduler
         would have.
         """
-        before = len(self.intents)
+        count = len(self.intents)
         try:
             self._decisions()
         except Exception:
-            self._take_back(before)
+            self._take_back(count)
             raise
         if decided is None:
             return
         self.rounds += 1
         wanted = [Intent(k, j, a, _placed(p), by) for k, j, a, p, by in decided]
-        if self.intents[before:] == wanted:
+        if self.intents[count:] == wanted:
             return
         self.diverged += 1
-        self._take_back(before)
+        self._take_back(count)
         for intent in wanted:
-            there = self.jobs.get(intent.job)
-            if there is not None and intent.kind == "place" and there.phase == "waiting":
-                there.attempt = intent.attempt
-                self._take(there, intent.placed, intent.by)
+            active = self.jobs.get(intent.job)
+            if active is not None and intent.kind == "place" and active.phase == "waiting":
+                active.attempt = intent.attempt
+                self._take(active, intent.placed, intent.by)
             self.intents.append(intent)
 
     def _take_back(self, before: int) -> None:
         for mine in reversed(self.intents[before:]):
-            known = self.jobs[mine.job]
+            active = self.jobs[mine.job]
             if mine.kind == "place":
-                self._give_back(known, "preempted", counts=False)
-                known.phase, known.placed, known.attempt = "waiting", (), mine.attempt - 1
+                self._give_back(active, "preempted", counts=False)
+                active.phase, active.placed, active.attempt = "waiting", (), mine.attempt - 1
         del self.intents[before:]
 
     def _pause(self, paused: bool) -> None:
@@ -389,28 +389,28 @@ class Ledger:
             if isinstance(action, Ask):
                 self.wake_times[action.job] = action.at
                 continue
-            known = self.jobs.get(action.job)
-            if known is None:
+            active = self.jobs.get(action.job)
+            if active is None:
                 raise InfeasibleDecision(f"the scheduler acts on {action.job}, which is not there")
             if isinstance(action, Preempt):
-                self._unplace(known)
+                self._unplace(active)
                 freeing = True
                 continue
-            if self.every <= 0 or known.row % self.every:
-                self._place(known, action.tasks, "scheduler")
+            if self.every <= 0 or active.row % self.every:
+                self._place(active, action.tasks, "scheduler")
                 continue
-            tasks = self.baseline.choice.place(self._as_job(known), self.open_books, self.now)
-            self._place(known, action.tasks if tasks is None else tasks, "baseline")
-            for other in actions[i + 1 :]:  # planned around nodes that were then not taken
-                if isinstance(other, Place):
-                    self._undone(other)
+            tasks = self.baseline.choice.place(self._as_job(active), self.open_books, self.now)
+            self._place(active, action.tasks if tasks is None else tasks, "baseline")
+            for later in actions[i + 1 :]:  # planned around nodes that were then not taken
+                if isinstance(later, Place):
+                    self._undone(later)
             return True
         return False
 
     def _undone(self, action: Place) -> None:
         """Report that a job is off the nodes that the scheduler chose, where it never was."""
-        if (known := self.jobs.get(action.job)) is not None:
-            self._report(Event("preempted", self.now, self._as_job(known)))
+        if (active := self.jobs.get(action.job)) is not None:
+            self._report(Event("preempted", self.now, self._as_job(active)))
 
     def _look_around(self) -> None:
         """While no job waits, running jobs may move."""
@@ -435,20 +435,20 @@ class Ledger:
 
     def explain(self, name: str) -> Explanation:
         """Why a job waits; raises UnknownName for a job that does not."""
-        known = self.jobs.get(name)
-        if known is not None and known.phase == "waiting":
-            why, since, until = "", known.asked.submitted, math.inf
-            there = {k for host in self.hosts.values() for k, n in host.devices.items() if n}
+        active = self.jobs.get(name)
+        if active is not None and active.phase == "waiting":
+            text, since, until = "", active.asked.submitted, math.inf
+            kinds = {k for host in self.hosts.values() for k, n in host.devices.items() if n}
             if self.paused:
-                why, since = "an operator has paused placing", self.now
-            elif cannot := [k for k in known.asked.demand if k not in there]:
-                why = f"no node has {', '.join(cannot)}"
-            elif not known.possible:
-                why = "it is larger than the cluster, or than its nodes with the labels asked for"
-            elif known.until > self.now:
-                why, since, until = known.why, self.now, known.until
-            if why:
-                return Explanation(name, why, (), since, until)
+                text, since = "an operator has paused placing", self.now
+            elif cannot := [k for k in active.asked.demand if k not in kinds]:
+                text = f"no node has {', '.join(cannot)}"
+            elif not active.possible:
+                text = "it is larger than the cluster, or than its nodes with the labels asked for"
+            elif active.until > self.now:
+                text, since, until = active.why, self.now, active.until
+            if text:
+                return Explanation(name, text, (), since, until)
         self._bind()
         return self.scheduler.explain(name)  # type: ignore[no-any-return]  # schedulers are Any
 
@@ -489,13 +489,13 @@ class Ledger:
         """New books over the nodes as they are, with everyone who runs; none without a node."""
         if not self.hosts:
             return
-        was = self.books
+        old_books = self.books
         self.unscaled.clear()  # they name nodes by their place
-        asked = {k: 0.0 for known in self.jobs.values() for k in known.asked.demand}
+        amounts = {k: 0.0 for active in self.jobs.values() for k in active.asked.demand}
         nodes = Nodes.of(
             Node(
                 name,
-                {k: host.devices.get(k, 0) / 1000 for k in {**dict(host.devices), **asked}},
+                {k: host.devices.get(k, 0) / 1000 for k in {**dict(host.devices), **amounts}},
                 dict(host.labels),
                 self._declared(host),
             )
@@ -504,31 +504,31 @@ class Ledger:
         self.books = Books.opened(nodes)
         self.empty = Books.opened(nodes)
         self.node_index = {name: n for n, name in enumerate(nodes.names)}
-        for known in self.jobs.values():
-            known.job = None
-        if was is not None:
-            self.books.events.extend(was.events)
+        for active in self.jobs.values():
+            active.job = None
+        if old_books is not None:
+            self.books.events.extend(old_books.events)
         else:  # who came before any node did
-            for known in self.jobs.values():
-                self._report(Event("submitted", self.now, self._as_job(known)))
+            for active in self.jobs.values():
+                self._report(Event("submitted", self.now, self._as_job(active)))
         for n, name in enumerate(nodes.names):
             if not self.hosts[name].up:
                 self.books.up[n] = False
                 self.books.free[n] = 0
-        for name in was.running if was is not None else ():
-            known = self.jobs[name]
-            job = self._as_job(known)
-            pieces = self.pieces(known.placed)
+        for name in old_books.running if old_books is not None else ():
+            active = self.jobs[name]
+            job = self._as_job(active)
+            pieces = self.pieces(active.placed)
             self._account(job, pieces, -1)
-            self.books.running[name] = Running(job, pieces, known.begun, 0.0)
+            self.books.running[name] = Running(job, pieces, active.begun, 0.0)
         self.types_bound = -1
         self._bind()
 
     def _bind(self) -> None:
         """Give the schedulers nodes and job types: once a round, as it costs types × nodes."""
         if self.books is not None and self.types_bound != len(self.types):
-            for one in (self.scheduler, self.baseline):
-                one.resize(self.books.nodes, tuple(self.types))
+            for decider in (self.scheduler, self.baseline):
+                decider.resize(self.books.nodes, tuple(self.types))
             self.types_bound = len(self.types)
 
     def _declared(self, host: EngineNode) -> float:
@@ -537,8 +537,8 @@ class Ledger:
         return float(next((self.rates[label] for label in labels if label in self.rates), 1.0))
 
     def _type(self, asked: EngineJob) -> str:
-        known = asked.job_type in self.types or len(self.types) < TYPES
-        return asked.job_type if known else "other"
+        has_room = asked.job_type in self.types or len(self.types) < TYPES
+        return asked.job_type if has_room else "other"
 
     def _as_job(self, known: ActiveJob) -> Job:
         if known.job is not None:
@@ -547,8 +547,8 @@ class Ledger:
         demand = tuple(a.demand.get(k, 0) for k in self._devices())
         shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
-        who = (a.id, known.row, a.submitted, self._type(a), a.user)
-        known.job = Job(*who, a.tasks, shape, limit, a.deadline, math.inf, a.priority)
+        identity = (a.id, known.row, a.submitted, self._type(a), a.user)
+        known.job = Job(*identity, a.tasks, shape, limit, a.deadline, math.inf, a.priority)
         if self.empty is not None:
             known.possible = bool(self.empty.fits(shape).sum() >= a.tasks)
         return known.job
@@ -556,11 +556,11 @@ class Ledger:
     def _waiting(self) -> list[Job]:
         return [
             job
-            for known in self.jobs.values()
-            if known.phase == "waiting"
-            and known.until <= self.now
-            and (job := self._as_job(known)).shape.demand
-            and known.possible
+            for active in self.jobs.values()
+            if active.phase == "waiting"
+            and active.until <= self.now
+            and (job := self._as_job(active)).shape.demand
+            and active.possible
         ]
 
     def pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
@@ -597,8 +597,8 @@ class Ledger:
         placed = tuple(Placed(self.open_books.nodes.names[n], int(c)) for n, c in tasks)
         known.attempt += 1
         self._take(known, placed, by)
-        asked = [d for d, amount in enumerate(job.shape.demand) if amount]  # others may overbook
-        if any(self.open_books.free[n, d] < 0 for n, _ in tasks for d in asked):
+        used = [d for d, amount in enumerate(job.shape.demand) if amount]  # others may overbook
+        if any(self.open_books.free[n, d] < 0 for n, _ in tasks for d in used):
             raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
         self.intents.append(Intent("place", job.id, known.attempt, placed, by))
 
@@ -635,16 +635,16 @@ class Ledger:
                 by_node.setdefault(str(node), []).append(work / seconds)
         declared = known.asked.work
         if not by_node and ended and declared > 0 and len({p.node for p in known.placed}) == 1:
-            gone = self.now - known.begun  # not wrapped: only what all of it took
-            if gone > 0:
-                by_node[known.placed[0].node] = [declared / gone]
+            elapsed = self.now - known.begun  # not wrapped: only what all of it took
+            if elapsed > 0:
+                by_node[known.placed[0].node] = [declared / elapsed]
         mine = {p.node for p in known.placed if p.node in self.node_index}
-        found = {self.node_index[name]: min(v) for name, v in by_node.items() if name in mine}
-        self.implausible += len(by_node) - len(found)
-        if not found or known.phase != "running":
+        rate_of = {self.node_index[name]: min(v) for name, v in by_node.items() if name in mine}
+        self.implausible += len(by_node) - len(rate_of)
+        if not rate_of or known.phase != "running":
             return math.nan
-        nodes, rates, first = tuple(found), tuple(found.values()), not known.measured
-        rate = Rate(self._as_job(known), nodes, rates, known.begun, self.now, first, ended)
+        nodes, rates, is_first = tuple(rate_of), tuple(rate_of.values()), not known.measured
+        rate = Rate(self._as_job(known), nodes, rates, known.begun, self.now, is_first, ended)
         known.measured = True
         if declared > 0:  # units are seconds at rate 1
             return self._observe(rate, 1.0)
@@ -671,11 +671,11 @@ class Ledger:
         return math.log(rate) if isinstance(rate, float) else 0.0
 
     def _observe(self, rate: Rate, scale: float) -> float:
-        there = len(self.open_books.free)
+        N = len(self.open_books.free)
         pairs = [
             (n, r / scale)
             for n, r in zip(rate.nodes, rate.rates)
-            if n < there and abs(math.log(r / scale) - self._label(n)) < IMPLAUSIBLE
+            if n < N and abs(math.log(r / scale) - self._label(n)) < IMPLAUSIBLE
         ]
         self.implausible += len(rate.nodes) - len(pairs)
         if not pairs:

@@ -49,8 +49,8 @@ class Listening:
 
     def __init__(self, folder: Path | str, host: str, port: int, tokens: Path | None = None):
         require_packages()
-        known = read_tokens(tokens) if tokens is not None else {}
-        if not is_loopback(host) and not known:
+        roles = read_tokens(tokens) if tokens is not None else {}
+        if not is_loopback(host) and not roles:
             raise ScenarioError(f"--http {host}:{port}: beyond this host, give --tokens as well")
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -129,9 +129,9 @@ def server(app: Any) -> uvicorn.Server:
             super().connection_made(transport)
             self._arm()
             if len(self.connections) > CONNECTIONS:
-                there = [each for each in self.connections if isinstance(each, Limited)]
-                idle = [c for c in there if not c._works and not c.transport.is_closing()]
-                min(idle, key=lambda each: each._since).transport.abort()
+                limited = [c for c in self.connections if isinstance(c, Limited)]
+                idle = [c for c in limited if not c._works and not c.transport.is_closing()]
+                min(idle, key=lambda c: c._since).transport.abort()
 
         def data_received(self, data: bytes) -> None:
             worked = self._works
@@ -178,8 +178,8 @@ def main(folder: str, host: str, number: str, tokens: str = "") -> None:
     from gangwise.service.state import ServiceState
 
     os.nice(5)  # the scheduler first
-    known = read_tokens(tokens) if tokens else {}
-    serving = server(create_app(ServiceState(folder), known, host=host))
+    roles = read_tokens(tokens) if tokens else {}
+    serving = server(create_app(ServiceState(folder), roles, host=host))
 
     def until_let_go() -> None:
         sys.stdin.buffer.read()

@@ -103,9 +103,9 @@ class MonotonicClock:
             self.believe()
             return ""
         times = (datetime.fromtimestamp(at) for at in (self._wall(), self._last))
-        wall, last = (f"{at:%Y-%m-%d %H:%M}" for at in times)
+        wall, late = (f"{at:%Y-%m-%d %H:%M}" for at in times)
         return (
-            f"this machine's clock says {wall}, and the last record is of {last}: nothing is taken "
+            f"this machine's clock says {wall}, and the last record is of {late}: nothing is taken "
             "in or placed before the clock is corrected; if it is right, start once with "
             "--clock-is-right"
         )
@@ -250,15 +250,15 @@ class Service:
             self.clock.believe()
         self._verifier.began = self.clock.now()  # all was verified just now
         if act and hasattr(self.engine, "lead"):
-            here = os.fstat(self._lock)  # this folder, and no copy of it
-            self.engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{here.st_ino}")
+            status = os.fstat(self._lock)  # this folder, and no copy of it
+            self.engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{status.st_ino}")
 
     def _require_same_engine(self) -> None:
-        before = json.loads(self.store.about("settings") or "{}").get("engine", self.engine.name)
-        if before != self.engine.name:
+        earlier = json.loads(self.store.about("settings") or "{}").get("engine", self.engine.name)
+        if earlier != self.engine.name:
             self.store.close()
             raise StoreError(
-                f"{self.folder} is of a service beside {before}, and this one is beside "
+                f"{self.folder} is of a service beside {earlier}, and this one is beside "
                 f"{self.engine.name}; give it a folder of its own with --state"
             )
 
@@ -272,18 +272,18 @@ class Service:
             return self._publish()
         self._recovered("clock")
         reachable = self._take_in(timeout)
-        now = self.clock.now()
-        may_act, self._failed = reachable and now >= self._acts_again, None
-        self._fulfil_wishes(now, may_act)
-        due = self.ledger.changed or self.ledger.due() <= now
+        instant = self.clock.now()
+        may_act, self._failed = reachable and instant >= self._acts_again, None
+        self._fulfil_wishes(instant, may_act)
+        due = self.ledger.changed or self.ledger.due() <= instant
         if reachable and due and self._is_there() and "database" not in self.troubles:
-            self._decide(now)
-        if self._save(now):
+            self._decide(instant)
+        if self._save(instant):
             self._answer()
             if may_act:
                 self._act()
         if may_act:
-            self._judge_acts(now)
+            self._judge_acts(instant)
         self._watch_loops()
         return self._publish()
 
@@ -303,9 +303,9 @@ class Service:
     def _watch_loops(self) -> None:
         """See that each loop in the background comes round."""
         loops = getattr(self.engine, "loops", ())
-        told = [f"{loop.name}: {trouble}" for loop in loops if (trouble := loop.trouble_now())]
-        if told:
-            self._trouble("background", EngineError("; ".join(told)))
+        troubles = [f"{loop.name}: {trouble}" for loop in loops if (trouble := loop.trouble_now())]
+        if troubles:
+            self._trouble("background", EngineError("; ".join(troubles)))
         else:
             self._recovered("background")
 
@@ -330,8 +330,8 @@ class Service:
             except Exception as error:
                 answer = (wish.id, "refused", _named(error))
             self._answers.append(answer)
-            came = " ".join(filter(None, answer[1:]))
-            self._note(f"an operator: {wish.what} {wish.value}: {came}")
+            outcome = " ".join(filter(None, answer[1:]))
+            self._note(f"an operator: {wish.what} {wish.value}: {outcome}")
         return None
 
     def _fulfil(self, wish: Wish, now: float) -> None:
@@ -371,42 +371,42 @@ class Service:
 
     def _recover(self) -> None:
         """Read the checkpoint and the journal since; find intents that were perhaps not done."""
-        after = 0
+        applied = 0
         for path in (self.folder / CHECKPOINT, self.folder / BEFORE):
             if path.exists():
                 try:
-                    (self.ledger, after), _ = read_checkpoint(path, self.run)
+                    (self.ledger, applied), _ = read_checkpoint(path, self.run)
                     break
                 except StoreError as error:
                     self.notes.append(f"the journal is used in place of the checkpoint: {error}")
-        if after > self.store.last():
+        if applied > self.store.last():
             self.notes.append("the journal is older than the checkpoint: the cluster's table holds")
 
         def skip(seq: int, why: str) -> None:
             self.quarantine.put("row of the journal", str(seq), why)
             self._note(f"row {seq} of the journal is skipped: {why}")
 
-        for seq, record in self.store.records(after, skip):
+        for seq, record in self.store.records(applied, skip):
             try:
                 self.ledger.apply(record)
             except Exception as error:
                 skip(seq, clean_text(f"{record[0]}: {_named(error)}"))
                 self.ledger.mend()
         self.store.commit(know=self.ledger.jobs)
-        self.seq = max(after, self.store.last())
+        self.seq = max(applied, self.store.last())
         self.ledger.taken()
-        now = self.ledger.now
+        instant = self.ledger.now
         for row in self.store.open_intents():
-            known = self.ledger.jobs.get(row["job"])
+            active = self.ledger.jobs.get(row["job"])
             key = row["job"], int(row["attempt"])
-            if known is None or known.attempt != key[1] or known.phase == "waiting":
-                state = ("undone", now, row["kind"], *key, "found undone at a restart")
+            if active is None or active.attempt != key[1] or active.phase == "waiting":
+                state = ("undone", instant, row["kind"], *key, "found undone at a restart")
                 self._states.append(state)
             elif row["state"] == "intended":
-                placed = known.placed
+                placed = active.placed
                 self._todo[row["kind"], *key] = Intent(row["kind"], *key, placed, row["by"])
             elif row["kind"] == "place":
-                self._accepted[key] = float(row["accepted"] or now)
+                self._accepted[key] = float(row["accepted"] or instant)
 
     def _keep(self) -> None:
         """Write a checkpoint, so that a restart need not read the whole journal."""
@@ -414,11 +414,11 @@ class Service:
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self.folder / CHECKPOINT, self.folder / BEFORE)
             write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
-            self._saved = now = self.clock.now()
+            self._saved = instant = self.clock.now()
             self._recovered("checkpoint")
-            if now >= self._forgot + DAY:
-                self._forgot = now
-                self.store.forget(self.seq, now - self.keep)
+            if instant >= self._forgot + DAY:
+                self._forgot = instant
+                self.store.forget(self.seq, instant - self.keep)
         except Exception as error:  # also where a scheduler of the user's own has no pickle
             self._trouble("checkpoint", error)
 
@@ -428,26 +428,26 @@ class Service:
         """Take in events, and now and then the whole table; False when the cluster is silent."""
         try:
             events = self.engine.events(timeout)
-            now = self.clock.now()
-            new = any(e.kind == "submitted" and not self._is_known(e.job) for e in events)
+            instant = self.clock.now()
+            fresh = any(e.kind == "submitted" and not self._is_known(e.job) for e in events)
             nodes = any(e.node for e in events)
-            compare = now >= self._compared + self.reconcile
+            compare = instant >= self._compared + self.reconcile
             compare = compare or not self.troubles.keys().isdisjoint(("engine", "leader"))
             if nodes or compare:
-                self._take_in_nodes(self.engine.nodes(), now)
+                self._take_in_nodes(self.engine.nodes(), instant)
             if self.ledger.books is None:
                 raise EngineError("the cluster lists no nodes")
-            table = {row.job.id: row for row in self.engine.jobs()} if new or compare else {}
+            table = {row.job.id: row for row in self.engine.jobs()} if fresh or compare else {}
             for row in table.values():
                 if not self._is_known(row.job.id) or self._is_back(row):
-                    self._take_in_one("job", row.job.id, self._take_in_new, row, now)
+                    self._take_in_one("job", row.job.id, self._take_in_new, row, instant)
             for event in events:
-                self._take_in_one("event of job", event.job, self._take_in_event, event, now)
+                self._take_in_one("event of job", event.job, self._take_in_event, event, instant)
                 if event.kind == "started" and not self.engine.capabilities.exact_split:
                     self._compared = -math.inf  # the table tells how tasks are divided
             if compare:
-                self._compare(table, now)
-                self._compared = now
+                self._compare(table, instant)
+                self._compared = instant
             self._recovered("engine")
             self._recovered("leader")
             return True
@@ -475,9 +475,9 @@ class Service:
         try:
             self.ledger.apply(record)
         except Exception as error:
-            kind, _, *rest = record
+            kind, _, *args = record
             is_job = kind in ("job", "again")
-            name = rest[0]["id"] if is_job else str(rest[0])[:100] if kind != "nodes" else ""
+            name = args[0]["id"] if is_job else str(args[0])[:100] if kind != "nodes" else ""
             if is_job:
                 self.ledger.jobs.pop(name, None)
                 self._refused.add(name)
@@ -489,17 +489,17 @@ class Service:
         return True
 
     def _take_in_nodes(self, nodes: Iterable[EngineNode], now: float) -> None:
-        there = {node.name: node for node in nodes}
+        listed = {node.name: node for node in nodes}
         for name, host in self.ledger.hosts.items():
-            if name not in there:
+            if name not in listed:
                 since = self._gone.setdefault(name, (now, host))[0]
                 used = any(p.node == name for k in self.ledger.jobs.values() for p in k.placed)
                 if used or now - since < FORGET:
-                    there[name] = EngineNode(name, host.devices, host.labels, False, "gone")
+                    listed[name] = EngineNode(name, host.devices, host.labels, False, "gone")
             else:
                 self._gone.pop(name, None)
-        if there != self.ledger.hosts:
-            rows = [(n.name, n.devices, n.labels, n.up, n.reason) for n in there.values()]
+        if listed != self.ledger.hosts:
+            rows = [(n.name, n.devices, n.labels, n.up, n.reason) for n in listed.values()]
             self._apply("nodes", now, _plain(rows))
 
     def _take_in_new(self, row: Status, now: float) -> None:
@@ -527,21 +527,21 @@ class Service:
             self._apply("ended", now, name, row.phase, row.attempt, [], *times)
 
     def _take_in_event(self, event: EngineEvent, now: float) -> None:
-        known = self.ledger.jobs.get(event.job)
-        if known is None:
+        active = self.ledger.jobs.get(event.job)
+        if active is None:
             return
         self.counts["events"] += 1
         name, attempt = event.job, event.attempt
         if event.kind == "started":
-            if known.phase == "waiting":
+            if active.phase == "waiting":
                 return  # the table says where it runs
             self._apply("started", now, name, attempt)
             self._state("started", name, attempt)
         elif event.kind == "measured":
             self._apply("measured", now, name, attempt, _plain(event.ranks))
         elif event.kind == "preempted":
-            if known.phase != "waiting" and attempt >= known.attempt:
-                self._taken_off(known, attempt, event.detail, event.cause, now)
+            if active.phase != "waiting" and attempt >= active.attempt:
+                self._taken_off(active, attempt, event.detail, event.cause, now)
         elif event.kind in ENDED:
             self._apply("ended", now, name, event.kind, attempt, _plain(event.ranks))
             self._state("ended", name, attempt, f"{event.kind} {event.detail}".strip())
@@ -570,11 +570,11 @@ class Service:
             odd[key] = self._differences.get(key, now)
             return now - odd[key] >= self.grace
 
-        def one(known: ActiveJob, row: Status | None) -> None:
-            name, attempt = known.asked.id, known.attempt
+        def one(active: ActiveJob, row: Status | None) -> None:
+            name, attempt = active.asked.id, active.attempt
             if row is None:
                 if lasting(name, "missing", attempt):
-                    outcome = "cancelled" if known.phase == "waiting" else "failed"
+                    outcome = "cancelled" if active.phase == "waiting" else "failed"
                     self._apply("ended", now, name, outcome, attempt, [])
                     self._state("ended", name, attempt, "the cluster no longer knows it")
             elif row.phase in ENDED:
@@ -583,16 +583,16 @@ class Service:
                     self._apply("ended", now, name, row.phase, at, [])
                     self._state("ended", name, at, row.phase)
             elif row.phase == "pending":
-                if self.ledger.act and known.phase == "waiting":
-                    alone = known.until == math.inf  # held by hand, say, or left to the cluster
+                if self.ledger.act and active.phase == "waiting":
+                    alone = active.until == math.inf  # held by hand, say, or left to the cluster
                     if row.foreign != alone:
                         until = math.inf if row.foreign else now
                         self._apply("aside", now, name, until, row.detail)
-                waits = known.phase == "waiting" or ("place", name, attempt) in self._todo
+                waits = active.phase == "waiting" or ("place", name, attempt) in self._todo
                 if not waits and lasting(name, "not placed", row.attempt):
-                    why = row.detail or "the cluster let it go"
-                    self._taken_off(known, attempt, why, row.cause, now)
-            elif known.phase == "waiting":
+                    reason = row.detail or "the cluster let it go"
+                    self._taken_off(active, attempt, reason, row.cause, now)
+            elif active.phase == "waiting":
                 if lasting(name, "placed", row.attempt) or not self.ledger.act or row.foreign:
                     self._apply("found", now, name, row.attempt, _plain(row.placed))
                     if self.ledger.act and not row.foreign:  # another leader's: may never start
@@ -600,16 +600,16 @@ class Service:
                     if row.phase == "running":
                         self._apply("started", now, name, row.attempt)
             elif row.attempt == attempt:
-                if known.phase == "placed" and row.phase == "running":
+                if active.phase == "placed" and row.phase == "running":
                     self._apply("started", now, name, attempt)
                     self._state("started", name, attempt)
                 split = tasks_by_node(row.placed)
-                if split and row.phase == "running" and split != tasks_by_node(known.placed):
+                if split and row.phase == "running" and split != tasks_by_node(active.placed):
                     self._apply("moved", now, name, attempt, _plain(row.placed))
 
-        for known in list(self.ledger.jobs.values()):
-            name = known.asked.id
-            self._take_in_one("row of job", name, one, known, table.get(name))
+        for active in list(self.ledger.jobs.values()):
+            name = active.asked.id
+            self._take_in_one("row of job", name, one, active, table.get(name))
         self._differences = odd
 
     # Deciding
@@ -625,9 +625,9 @@ class Service:
             # Jobs that are new to a scheduler that failed are set aside, and come back one by one.
             self.ledger.mend()
             self._trouble("scheduler", error)
-            why = clean_text(f"the scheduler failed when it was offered: {_named(error)}")
+            reason = clean_text(f"the scheduler failed when it was offered: {_named(error)}")
             for turn, name in enumerate(sorted(offered - self._sure), 1):
-                self._apply("aside", now, name, now + min(PAUSE * turn, 60 * PAUSE), why)
+                self._apply("aside", now, name, now + min(PAUSE * turn, 60 * PAUSE), reason)
             return
         self.seq += 1
         self._sure = offered
@@ -672,13 +672,13 @@ class Service:
         """Tell the cluster what is intended, all of which is on the disk."""
         due = []
         for key, intent in list(self._todo.items()):
-            known = self.ledger.jobs.get(intent.job)
-            if known is None or known.attempt != intent.attempt or known.phase == "waiting":
+            active = self.ledger.jobs.get(intent.job)
+            if active is None or active.attempt != intent.attempt or active.phase == "waiting":
                 del self._todo[key]
             else:
                 due.append(intent)
-        each = map if self._placers is None else self._placers.map
-        for intent, refusal in zip(due, each(self._carry_out, due), strict=True):
+        apply = map if self._placers is None else self._placers.map
+        for intent, refusal in zip(due, apply(self._carry_out, due), strict=True):
             if isinstance(refusal, Rejected) and intent.kind == "preempt":  # it runs on
                 self._state("rejected", intent.job, intent.attempt, str(refusal), "preempt")
             elif isinstance(refusal, Rejected):
@@ -692,11 +692,11 @@ class Service:
                     return
                 continue
             else:
-                now = self.clock.now()
+                at = self.clock.now()
                 if intent.kind == "place":
-                    self._accepted[intent.job, intent.attempt] = now
+                    self._accepted[intent.job, intent.attempt] = at
                     self.counts["placed"] += 1
-                self._states.append(("accepted", now, intent.kind, intent.job, intent.attempt, ""))
+                self._states.append(("accepted", at, intent.kind, intent.job, intent.attempt, ""))
             del self._todo[intent.kind, intent.job, intent.attempt]
         if self._failed is None:
             self._take_back_late()
@@ -716,16 +716,16 @@ class Service:
 
     def _take_back_late(self) -> None:
         """Take back placements that were accepted and did not start in time."""
-        now = self.clock.now()
+        instant = self.clock.now()
         for (job, attempt), since in list(self._accepted.items()):
-            known = self.ledger.jobs.get(job)
-            if known is None or known.attempt != attempt or known.phase != "placed":
+            active = self.ledger.jobs.get(job)
+            if active is None or active.attempt != attempt or active.phase != "placed":
                 del self._accepted[job, attempt]
-            elif now - since > self.start_timeout:
+            elif instant - since > self.start_timeout:
                 try:
                     self._late.add((job, attempt))
                     self.engine.preempt(job)
-                    self._accepted[job, attempt] = now
+                    self._accepted[job, attempt] = instant
                 except EngineError as error:
                     self._failed = error
                     return
@@ -745,8 +745,8 @@ class Service:
     def _recovered(self, what: str) -> None:
         if what in self.troubles:
             since, message = self.troubles.pop(what)
-            gone = self.clock.now() - since
-            self._note(f"{what}: {message}; recovered after {gone:.0f} s")
+            elapsed = self.clock.now() - since
+            self._note(f"{what}: {message}; recovered after {elapsed:.0f} s")
 
     def _note(self, what: str) -> None:
         self.notes = [*self.notes[-20:], clean_text(what)]
@@ -760,8 +760,8 @@ class Service:
             if not os.path.samestat(os.stat(self.folder / "lock"), os.fstat(self._lock)):
                 raise FileNotFoundError
         except OSError:
-            gone = f"{self.folder} is not the folder that it was: moved, deleted or unmounted"
-            self._trouble("folder", StoreError(f"{gone}; nothing is placed until it is back"))
+            message = f"{self.folder} is not the folder that it was: moved, deleted or unmounted"
+            self._trouble("folder", StoreError(f"{message}; nothing is placed until it is back"))
             return False
         try:
             if not self.store.in_place():
@@ -777,25 +777,25 @@ class Service:
 
     def _poll_helpers(self, now: float) -> None:
         """Take in what processes of their own have counted or verified, and start them anew."""
-        if (found := self._accountant.found()) is not None:
-            self._put_view("account", now, found)
+        if (answer := self._accountant.found()) is not None:
+            self._put_view("account", now, answer)
         elif self._accountant.due(now) and self.ledger.outcomes:
             self._keep()
             self._accountant.start(now)
-        if (found := self._forecaster.found()) is not None:
-            self._put_view("forecast", now, found)
+        if (answer := self._forecaster.found()) is not None:
+            self._put_view("forecast", now, answer)
             self._starts = {
-                row["job"]: {name: found["now"] + row[name] for name in ("p50", "p90")}
-                for row in found["jobs"]
+                row["job"]: {name: answer["now"] + row[name] for name in ("p50", "p90")}
+                for row in answer["jobs"]
                 if row["p90"] is not None  # who starts in too few of the futures has none
             }
         elif self._forecaster.due(now) and any(
-            known.phase == "waiting" for known in self.ledger.jobs.values()
+            active.phase == "waiting" for active in self.ledger.jobs.values()
         ):
             self._keep()
             self._forecaster.start(now)
-        if (found := self._verifier.found()) is not None:
-            if damaged := found["damaged"]:
+        if (answer := self._verifier.found()) is not None:
+            if damaged := answer["damaged"]:
                 how = "; it is made whole again when the service is started anew"
                 self._trouble("state", StoreError(", ".join(damaged[:5]) + how))
         elif self._verifier.due(now):
@@ -806,11 +806,11 @@ class Service:
             self.store.commit(views=[(name, now, view)])
 
     def _publish(self) -> None:
-        now = self.clock.now()
-        if now < self._shown + 1.0 or not self._is_there():
+        instant = self.clock.now()
+        if instant < self._shown + 1.0 or not self._is_there():
             return
-        self._poll_helpers(now)
-        self._shown = now
+        self._poll_helpers(instant)
+        self._shown = instant
         with contextlib.suppress(OSError):
             heartbeat = Tree(self.folder).open(
                 HEARTBEAT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
@@ -825,8 +825,8 @@ class Service:
             "held": self.held_now,
             "unreadable": self.unreadable_now,
         }
-        if now >= self._rated + 10.0:
-            self._rated = now
+        if instant >= self._rated + 10.0:
+            self._rated = instant
             shown["rates"] = self.rates_now
         views: dict[str, Any] = {}
         for name, view in shown.items():
@@ -836,7 +836,7 @@ class Service:
             except Exception as error:
                 self._trouble(f"view of {name}", error)
         views["health"] = self.health()
-        changed = [(n, now, _plain(v)) for n, v in views.items() if self.views.get(n) != v]
+        changed = [(n, instant, _plain(v)) for n, v in views.items() if self.views.get(n) != v]
         try:
             self.store.commit(views=changed)
             self.views = views
@@ -846,8 +846,8 @@ class Service:
             self._trouble("database", error)
 
     def health(self) -> dict[str, Any]:
-        now = self.clock.now()
-        phases = [known.phase for known in self.ledger.jobs.values()]
+        instant = self.clock.now()
+        phases = [active.phase for active in self.ledger.jobs.values()]
         loops = getattr(self.engine, "loops", ())
         return {
             "version": __version__,
@@ -856,7 +856,7 @@ class Service:
             "scheduler": self.scheduler,
             "well": self.troubles.keys() <= {"leader"},  # another acts, and that is well
             "troubles": {
-                k: {"since": since, "what": what} for k, (since, what) in self.troubles.items()
+                k: {"since": since, "what": text} for k, (since, text) in self.troubles.items()
             },
             "notes": list(self.notes),
             "paused": self.ledger.paused,
@@ -864,13 +864,13 @@ class Service:
             **{phase: phases.count(phase) for phase in ("waiting", "placed", "running")},
             "counts": {**self.counts, "loop_failures": sum(loop.failures for loop in loops)},
             "heard": list(moment()),
-            "now": now,
+            "now": instant,
             "round_ms": round(1000 * self.round_seconds, 1),
             "left_out": self.ledger.implausible,
             "unreadable": self.engine.quarantine.total + self.quarantine.total,
             "clock_ahead": round(ahead, 1) if abs(ahead := self.clock.ahead()) > 2 else 0.0,
             "records": self.seq,
-            "since": round(now - self.ledger.now, 0),
+            "since": round(instant - self.ledger.now, 0),
         }
 
     def nodes_now(self) -> list[dict[str, Any]]:
@@ -880,15 +880,15 @@ class Service:
             return []
         rates, factors = self.ledger.learned, dict[str, dict[str, float]]()
         if hasattr(rates, "node_factors") and rates.state is not None:
-            means, sds = (each.tolist() for each in rates.node_factors())
+            means, sds = (column.tolist() for column in rates.node_factors())
             for name, m, s in zip(rates.nodes, means, sds, strict=True):
                 bounds = {"factor": m, "low": m - 1.96 * s, "high": m + 1.96 * s}
                 factors[name] = {k: math.exp(v) for k, v in bounds.items()}
-        found = []
+        rows = []
         for n, name in enumerate(books.nodes.names):
             host = self.ledger.hosts[name]
             free = dict(zip(books.nodes.devices, (books.free[n] / 1000).tolist(), strict=True))
-            found.append(
+            rows.append(
                 {
                     "name": name,
                     "up": host.up,
@@ -900,13 +900,13 @@ class Service:
                     **factors.get(name, {}),
                 }
             )
-        return found
+        return rows
 
     def held_now(self) -> list[dict[str, str]]:
         """Jobs that the cluster has and does not offer yet, such as gangs that are not whole."""
-        held = dict(getattr(self.engine, "held", dict)())
-        held |= {row["name"]: row["why"] for row in self.unreadable_now() if row["kind"] == "job"}
-        return [{"job": job, "why": clean_text(why)} for job, why in list(held.items())[:SHOWN]]
+        alone = dict(getattr(self.engine, "held", dict)())
+        alone |= {row["name"]: row["why"] for row in self.unreadable_now() if row["kind"] == "job"}
+        return [{"job": job, "why": clean_text(text)} for job, text in list(alone.items())[:SHOWN]]
 
     def unreadable_now(self) -> list[dict[str, str]]:
         """Rows of the cluster, of users and of the journal that are left alone, and why."""
@@ -917,61 +917,61 @@ class Service:
         rates = self.ledger.learned
         if getattr(rates, "state", None) is None or not hasattr(rates, "estimate"):
             return {}
-        found: dict[str, Any] = {"nodes": list(rates.nodes), "types": []}
+        shown: dict[str, Any] = {"nodes": list(rates.nodes), "types": []}
         for job_type in rates.types[: max(1, RATES // max(len(rates.nodes), 1))]:
             mean, sd = rates.estimate(job_type, self.ledger.now)
             bounds = {"rate": mean, "low": mean - 1.96 * sd, "high": mean + 1.96 * sd}
             values = {k: np.exp(v).round(4).tolist() for k, v in bounds.items()}
-            found["types"].append({"job_type": job_type, **values})
-        return found
+            shown["types"].append({"job_type": job_type, **values})
+        return shown
 
     def explanation(self, job: str, reasons: bool = True) -> dict[str, Any]:
         """Why a job waits, or where it runs; without ``reasons``, those found last time.
 
         Raises UnknownName for a job that is not there.
         """
-        known = self.ledger.jobs.get(job)
-        if known is None:
+        active = self.ledger.jobs.get(job)
+        if active is None:
             if job in self.ledger.outcomes:
                 return {"job": job, "phase": self.ledger.outcomes[job]}
             raise UnknownName("job", job, list(self.ledger.jobs))
-        a = known.asked
-        about: dict[str, Any] = {"job": job, "phase": known.phase, "attempt": known.attempt}
-        same = ("job_type", "user", "tasks", "submitted", "limit", "priority")
-        about |= {name: getattr(a, name) for name in same}
+        a = active.asked
+        about: dict[str, Any] = {"job": job, "phase": active.phase, "attempt": active.attempt}
+        fields = ("job_type", "user", "tasks", "submitted", "limit", "priority")
+        about |= {name: getattr(a, name) for name in fields}
         about["demand"] = {k: v / 1000 for k, v in a.demand.items()}
-        if known.phase != "waiting":
+        if active.phase != "waiting":
             rate = self.ledger.latest_rates.get(job)
-            where = [[p.node, p.tasks] for p in known.placed]
-            about |= {"nodes": where, "since": known.begun, "by": known.by, "rate": rate}
+            nodes = [[p.node, p.tasks] for p in active.placed]
+            about |= {"nodes": nodes, "since": active.begun, "by": active.by, "rate": rate}
             return about
         about |= self._starts.get(job, {"p50": None, "p90": None})
         if not reasons:
             late = Explanation(job, "not looked into lately", (), a.submitted, math.inf)
             return about | self._reasons.get(job, _as_row(late))
         try:
-            found = self.ledger.explain(job)
+            explained = self.ledger.explain(job)
         except UnknownName:  # its scheduler says nothing of it
-            why = "submitted since the last round" if self.ledger.act else "the cluster decides"
-            found = Explanation(job, why, (), a.submitted, math.inf)
-        self._reasons[job] = _as_row(found)
+            reason = "submitted since the last round" if self.ledger.act else "the cluster decides"
+            explained = Explanation(job, reason, (), a.submitted, math.inf)
+        self._reasons[job] = _as_row(explained)
         return about | self._reasons[job]
 
     def queue_now(self) -> list[dict[str, Any]]:
-        names = [name for name, known in self.ledger.jobs.items() if known.phase == "waiting"]
+        names = [name for name, active in self.ledger.jobs.items() if active.phase == "waiting"]
         would = {} if self.ledger.act else self.ledger.would()
-        found = []
+        rows = []
         until = time.perf_counter() + EXPLAINING
         for name in names[:SHOWN]:
             about = self.explanation(name, reasons=time.perf_counter() < until)
             if name in would:
                 about["would"] = [[p.node, p.tasks] for p in would[name]]
-            found.append(about)
-        self._reasons = {n: why for n, why in self._reasons.items() if n in self.ledger.jobs}
-        return found
+            rows.append(about)
+        self._reasons = {n: reason for n, reason in self._reasons.items() if n in self.ledger.jobs}
+        return rows
 
     def running_now(self) -> list[dict[str, Any]]:
-        names = (name for name, known in self.ledger.jobs.items() if known.phase != "waiting")
+        names = (name for name, active in self.ledger.jobs.items() if active.phase != "waiting")
         return [self.explanation(name) for name in islice(names, 10 * SHOWN)]
 
 

@@ -71,11 +71,11 @@ def examine(folder: Path | str) -> Report:
     report = Report(Path(folder))
     stored, failed = _stored(report.folder / FILE)
     lines = read_file(report.folder / LINES)
-    known = {str(line): line for line in lines if line is not None}
-    inside = [known.get(row[3]) or ChainLine.of(row[3]) for row in stored.get("commits", ())]
+    by_text = {str(line): line for line in lines if line is not None}
+    inside = [by_text.get(row[3]) or ChainLine.of(row[3]) for row in stored.get("commits", ())]
     chain, gaps = merged(lines, inside)
     report.commits, report._chain = len(chain), chain
-    report.lost = [f"commits {first} to {last}" for first, last in gaps]
+    report.lost = [f"commits {low} to {high}" for low, high in gaps]
     _check_lines(report, lines)
     _check_tables(report, stored, failed, inside)
     for name in CHECKPOINTS:
@@ -90,27 +90,27 @@ def examine(folder: Path | str) -> Report:
 
 def _stored(path: Path) -> tuple[dict[str, list[Any]], str]:
     """Rows of the tables as they are at one moment, and what could not be read."""
-    found: dict[str, list[Any]] = {}
+    tables: dict[str, list[Any]] = {}
     if not path.exists():
-        return found, "it is missing"
+        return tables, "it is missing"
     try:
         with open(path, "rb") as raw:
             if (head := raw.read(24)) and head != HEAD:
-                return found, "its header is not SQLite's"
+                return tables, "its header is not SQLite's"
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as file:
             file.execute("BEGIN")
             if ("version", "1") in (about := file.execute("SELECT * FROM about").fetchall()):
                 raise StoreError(f"{path} is of version {dict(about)['version']}; move it away")
             for table in TABLES:
-                found[table] = _rows(file, table)
-            found["views"] = file.execute("SELECT name, body FROM views").fetchall()
+                tables[table] = _rows(file, table)
+            tables["views"] = file.execute("SELECT name, body FROM views").fetchall()
             checks = [row[0] for row in file.execute("PRAGMA integrity_check")]
-            return found, "" if checks == ["ok"] else str(checks[0])
+            return tables, "" if checks == ["ok"] else str(checks[0])
     except StoreError:
         raise
     except (OSError, *FAULTS) as error:
-        return found, str(error) or type(error).__name__
+        return tables, str(error) or type(error).__name__
 
 
 def _rows(file: sqlite3.Connection, table: str) -> list[Any]:
@@ -125,20 +125,20 @@ def _check_lines(report: Report, lines: list[ChainLine | None]) -> None:
         if any(line is None for line in lines):
             report.wrong(LINES, "no line is as it was written")
         return
-    first = chain[0].number
-    there = [line for line in lines if line is not None]
+    number = chain[0].number
+    intact = [line for line in lines if line is not None]
     if not lines:
         report.wrong(LINES, "it is missing, or empty")
     elif None in lines:
         report.wrong(LINES, f"{lines.count(None)} lines were changed")
-        over = len(lines) - 1 - max((i for i, one in enumerate(lines) if one), default=-1)
-        if over and there and there[-1].number == chain[-1].number:
-            after = chain[-1].number
-            report.lost.append(f"commits {after + 1} to {after + over}")
+        over = len(lines) - 1 - max((i for i, line in enumerate(lines) if line), default=-1)
+        if over and intact and intact[-1].number == chain[-1].number:
+            newest = chain[-1].number
+            report.lost.append(f"commits {newest + 1} to {newest + over}")
     elif (
-        any(b.after != a.link for a, b in pairwise(there))
-        or [line for line in there if line.number > first] != chain[1:]
-        or all(line.number != first for line in there)
+        any(b.after != a.link for a, b in pairwise(intact))
+        or [line for line in intact if line.number > number] != chain[1:]
+        or all(line.number != number for line in intact)
     ):
         report.wrong(LINES, "lines are missing")
 
@@ -155,17 +155,17 @@ def _check_tables(
             report.lost.append("every commit")
         return
     newest = max((line.number for line in inside if line), default=0)
-    has = sum(line.number <= newest for line in chain)
-    again = ServiceStore(":memory:")
+    stored_count = sum(line.number <= newest for line in chain)
+    rebuilt = ServiceStore(":memory:")
     try:
-        again.roll_forward(chain[:has])
+        rebuilt.roll_forward(chain[:stored_count])
         for table in TABLES:
-            if stored[table] != _rows(again._db, table):
+            if stored[table] != _rows(rebuilt._db, table):
                 report.wrong(FILE, f"the table {table} is not what the journal says")
                 return
     finally:
-        again.close()
-    report.behind = len(chain) - has
+        rebuilt.close()
+    report.behind = len(chain) - stored_count
     for name, body in stored["views"]:
         if (unsealed(str(body).encode(errors="replace")) or {}).get("name") != name:
             report.wrong(FILE, f"the view of {name}")
@@ -180,8 +180,8 @@ def _check_wishes(report: Report) -> None:
                 wrong = file.damaged()
             except (StoreError, TypeError, *FAULTS) as error:
                 wrong = [str(error)]
-            for what in wrong:
-                report.wrong(WISHES_FILE, what)
+            for fault in wrong:
+                report.wrong(WISHES_FILE, fault)
             if wrong:
                 report.lost += file.lost()
     except (StoreError, TypeError, *FAULTS) as error:
@@ -194,41 +194,41 @@ def repair(report: Report) -> list[str]:
 
     What was damaged is kept beside its place, as ``.damaged``.
     """
-    folder, done = report.folder, []
+    folder, actions = report.folder, []
     chain = report._chain
     if report.lost:  # what is left becomes a chain of its own
-        whole: list[ChainLine] = []
+        rebuilt: list[ChainLine] = []
         for line in chain:
-            number, after = (whole[-1].number + 1, whole[-1].link) if whole else (1, START)
-            first = not whole and line.anchor is not None
-            whole.append(line if first else ChainLine(number, after, line.body))
-        chain = whole
+            number, link = (rebuilt[-1].number + 1, rebuilt[-1].link) if rebuilt else (1, START)
+            is_anchor = not rebuilt and line.anchor is not None
+            rebuilt.append(line if is_anchor else ChainLine(number, link, line.body))
+        chain = rebuilt
     if LINES in report._files or chain != report._chain:
         _set_aside(folder / LINES)
         write_file(folder / LINES, chain)
-        done.append(f"{LINES} is written again, {len(chain)} commits")
+        actions.append(f"{LINES} is written again, {len(chain)} commits")
     if FILE in report._files or chain != report._chain:
         _set_aside(folder / FILE)
         with closing(ServiceStore(folder / FILE)) as store:
             store.roll_forward(chain)
-        done.append(f"{FILE} is made again from {len(chain)} commits")
+        actions.append(f"{FILE} is made again from {len(chain)} commits")
     elif report.behind:
         with closing(ServiceStore(folder / FILE)) as store:
             store.roll_forward(chain[len(chain) - report.behind :])
-        done.append(f"{FILE} had not heard of the last {report.behind} commits, and now has")
+        actions.append(f"{FILE} had not heard of the last {report.behind} commits, and now has")
     if WISHES_FILE in report._files:
-        kept = []
+        intact = []
         with suppress(StoreError), closing(Wishes(folder)) as file:
-            kept = file.whole()
+            intact = file.whole()
         _set_aside(folder / WISHES_FILE)
         with closing(Wishes(folder)) as file:
-            file.restore(kept)
-        done.append(f"{WISHES_FILE} is made again with {len(kept)} wishes")
+            file.restore(intact)
+        actions.append(f"{WISHES_FILE} is made again with {len(intact)} wishes")
     for name in CHECKPOINTS:
         if name in report._files:
             _set_aside(folder / name)
-            done.append(f"{name} is set aside: an earlier one serves, or the journal")
-    return done
+            actions.append(f"{name} is set aside: an earlier one serves, or the journal")
+    return actions
 
 
 def _set_aside(path: Path) -> None:

@@ -44,8 +44,8 @@ class ServiceState:
 
     def view(self, name: str) -> Any:
         with self._lock:
-            found = self._store.view(name)
-        return None if found is None else found[1]
+            stored = self._store.view(name)
+        return None if stored is None else stored[1]
 
     def age(self) -> float:
         """Seconds since the service last said anything; inf where it never did, or not since the
@@ -160,14 +160,14 @@ class Wishes:
 
     def add(self, what: What, value: Any) -> int:
         """Write a wish to the disk and return its number."""
-        now = time.time()
+        instant = time.time()
         if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= OPEN_WISHES:
             raise StoreError(f"{OPEN_WISHES} wishes wait for their answer; does the service run?")
-        kept = "state = 'accepted' OR id > (SELECT MAX(id) FROM wishes) - ?"  # no gaps
-        self._all(f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {kept})", KEPT)
+        keep = "state = 'accepted' OR id > (SELECT MAX(id) FROM wishes) - ?"  # no gaps
+        self._all(f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {keep})", KEPT)
         with self._change():
-            new = "INSERT INTO wishes(state, sealed) VALUES('accepted', '') RETURNING id"
-            wish = Wish(int(self._all(new)[0][0]), what, value, "accepted", now, None, "")
+            insert = "INSERT INTO wishes(state, sealed) VALUES('accepted', '') RETURNING id"
+            wish = Wish(int(self._all(insert)[0][0]), what, value, "accepted", instant, None, "")
             self._put(wish)
         return wish.id
 
@@ -175,8 +175,8 @@ class Wishes:
         return self._wishes("state = 'accepted' ORDER BY id")
 
     def get(self, number: int) -> Wish | None:
-        found = self._wishes("id = ?", number)
-        return found[0] if found else None
+        requests = self._wishes("id = ?", number)
+        return requests[0] if requests else None
 
     def answer(self, answers: Iterable[tuple[int, str, str]]) -> None:
         with self._change():
@@ -187,11 +187,11 @@ class Wishes:
     def damaged(self) -> list[str]:
         """What is not as it was written: wishes by number, or the count of them."""
         rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
-        last = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
-        there = {row[0] for row in rows}
-        if last is not None and not len(there) <= last < OPEN_WISHES + max(there, default=0):
+        top = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
+        ids = {row[0] for row in rows}
+        if top is not None and not len(ids) <= top < OPEN_WISHES + max(ids, default=0):
             return ["its count of wishes"]
-        gaps = set(range(min(there), last + 1)) - there if there else {last} - {None}
+        gaps = set(range(min(ids), top + 1)) - ids if ids else {top} - {None}
         wrong = [
             row[0]
             for row in rows
@@ -203,20 +203,20 @@ class Wishes:
     def lost(self) -> list[str]:
         """Wishes of which no whole row is left; a row's seal says its number, too."""
         rows = self._all("SELECT rowid, sealed FROM wishes")
-        last = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
-        if rows and last is None:
+        newest = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
+        if rows and newest is None:
             raise StoreError(f"{self.path}: its count of wishes is gone")
-        kept = {wish.id for _, sealed in rows if (wish := _unsealed(sealed))}
+        intact = {wish.id for _, sealed in rows if (wish := _unsealed(sealed))}
         unread = {number for number, sealed in rows if _unsealed(sealed) is None}
-        first = min(kept | unread, default=last or 1)
-        return [f"wish {n}" for n in sorted({*range(max(first, 1), (last or 0) + 1)} - kept)]
+        oldest = min(intact | unread, default=newest or 1)
+        return [f"wish {n}" for n in sorted({*range(max(oldest, 1), (newest or 0) + 1)} - intact)]
 
     def whole(self) -> list[Wish]:
         """Wishes that are as they were written, however much of the file can still be read."""
-        found = []
+        requests = []
         with suppress(*FAULTS), closing(self._db.execute("SELECT sealed FROM wishes")) as rows:
-            found += [wish for (sealed,) in rows if (wish := _unsealed(sealed)) is not None]
-        return found
+            requests += [wish for (sealed,) in rows if (wish := _unsealed(sealed)) is not None]
+        return requests
 
     def restore(self, wishes: Iterable[Wish]) -> None:
         with self._change():
@@ -240,12 +240,12 @@ class Wishes:
                 self._db.rollback()
 
     def _wishes(self, where: str, *values: Any) -> list[Wish]:
-        found = []
+        requests = []
         for number, sealed in self._all(f"SELECT id, sealed FROM wishes WHERE {where}", *values):
             if (wish := _unsealed(sealed)) is None:
                 raise StoreError(f"{self.path}: wish {number} is damaged; gangwise verify")
-            found.append(wish)
-        return found
+            requests.append(wish)
+        return requests
 
     def _all(self, query: str, *values: Any) -> list[Any]:
         with as_store_error(self.path), closing(self._db.execute(query, values)) as cursor:
@@ -253,8 +253,8 @@ class Wishes:
 
 
 def _unsealed(text: object) -> Wish | None:
-    found = unsealed(text.encode(errors="replace")) if isinstance(text, str) else None
-    return None if found is None else Wish(**found)
+    fields = unsealed(text.encode(errors="replace")) if isinstance(text, str) else None
+    return None if fields is None else Wish(**fields)
 
 
 # Who may ask: tokens of two roles, and clients on this host
@@ -275,7 +275,7 @@ def read_tokens(file: Path | str) -> dict[str, Role]:
         raise ScenarioError(f"{path}: tokens cannot be read: {error}") from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ScenarioError(f"{path}: others may read these tokens; chmod 600 {path}")
-    found: dict[str, Role] = {}
+    roles: dict[str, Role] = {}
     for row, line in enumerate(lines, 1):
         words = line.split("#")[0].split()
         if not words:
@@ -286,8 +286,8 @@ def read_tokens(file: Path | str) -> dict[str, Role]:
                 f"{path}, row {row}: write 'reader TOKEN' or 'operator TOKEN', with at least 16 "
                 "characters in a token"
             )
-        found[digest(words[1])] = "reader" if role == "reader" else "operator"
-    return found
+        roles[digest(words[1])] = "reader" if role == "reader" else "operator"
+    return roles
 
 
 def digest(token: str) -> str:
@@ -342,7 +342,7 @@ def present(health: Mapping[str, Any]) -> float:
 def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
     """Lines and tables of ``gangwise top``."""
     health = views.get("health") or {}
-    now = present(health)
+    at = present(health)
     mode = "acts on" if health.get("mode") == "act" else "watches"
     yield (
         f"gangwise {mode} {health.get('engine', '?')} with {health.get('scheduler', '?')}: "
@@ -351,8 +351,8 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
     )
     if health and (silent := silence(health)) > STALE:
         yield f"the service has said nothing for {roughly(silent)}"
-    for what, trouble in (health.get("troubles") or {}).items():
-        yield f"{what} has been failing for {roughly(now - trouble['since'])}: {trouble['what']}"
+    for part, trouble in (health.get("troubles") or {}).items():
+        yield f"{part} has been failing for {roughly(at - trouble['since'])}: {trouble['what']}"
     if account := views.get("account"):
         yield account["told"]
     if slow := views.get("slow"):
@@ -374,11 +374,11 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
     table = Table("job", "user", "asks", "waits", "why", "starts in", title="Waiting")
     for row in (views.get("queue") or [])[:30]:
         asks = f"{row['tasks']} × {devices(row['demand'])}"
-        why = row["why"]
+        reason = row["why"]
         if row.get("would"):
-            why = "would start on " + ", ".join(node for node, _ in row["would"])
-        waited = roughly(now - row["submitted"])
-        table.add_row(row["job"], row["user"], asks, waited, why, expected(row, now))
+            reason = "would start on " + ", ".join(node for node, _ in row["would"])
+        waited = roughly(at - row["submitted"])
+        table.add_row(row["job"], row["user"], asks, waited, reason, expected(row, at))
     yield table
     for row in (views.get("held") or [])[:10]:
         yield explained(row)
@@ -389,34 +389,34 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
 
 def explained(row: Mapping[str, Any]) -> str:
     """Why a job waits, or where it runs or ran."""
-    now = time.time()
+    instant = time.time()
     if "phase" not in row and "outcome" not in row:
         return f"job {row['job']} is held: {row['why']}"
     if "outcome" in row:
         began = row["started"]
-        where = ", ".join(f"{p[0]} ({p[1]})" for p in row["body"]["placed"])
-        ran = f" on {where} for {roughly(row['ended'] - began)}" if began else ""
+        nodes = ", ".join(f"{p[0]} ({p[1]})" for p in row["body"]["placed"])
+        ran = f" on {nodes} for {roughly(row['ended'] - began)}" if began else ""
         waited = (
             f", after waiting {roughly(row['first'] - row['submitted'])}" if row["first"] else ""
         )
         return f"job {row['job']} has {row['outcome']}{ran}{waited}"
     asks = f"{row['tasks']} tasks of {devices(row['demand'])}"
     if row["phase"] != "waiting":
-        where = ", ".join(f"{node} ({tasks})" for node, tasks in row["nodes"])
+        nodes = ", ".join(f"{node} ({tasks})" for node, tasks in row["nodes"])
         verb = "runs" if row["phase"] == "running" else "was placed and has not started"
         speed = f", at {row['rate']:.2f} of a node of rate 1" if row.get("rate") else ""
-        line = f"job {row['job']} ({asks}) {verb} on {where} for {roughly(now - row['since'])}"
+        line = f"job {row['job']} ({asks}) {verb} on {nodes} for {roughly(instant - row['since'])}"
         return f"{line}{speed}; placed by {row['by']}, attempt {row['attempt']}"
     lines = [
-        f"job {row['job']} ({asks}) waits for {roughly(now - row['submitted'])}",
-        f"  because   {row['why']}, for {roughly(now - row['since'])}",
+        f"job {row['job']} ({asks}) waits for {roughly(instant - row['submitted'])}",
+        f"  because   {row['why']}, for {roughly(instant - row['since'])}",
     ]
     if row["where"]:
         lines.append(f"  room on   {', '.join(row['where'])}")
     if row.get("frees"):
         lines.append(f"  frees it  the end of {', '.join(row['frees'][:5])}")
     if row.get("p50") is not None:
-        lines.append(f"  starts    in {expected(row, now)}")
+        lines.append(f"  starts    in {expected(row, instant)}")
     if row.get("would"):
         lines.append("  it would start now on " + ", ".join(node for node, _ in row["would"]))
     return "\n".join(lines)

@@ -78,8 +78,8 @@ class ChainLine:
     def anchor(self) -> dict[str, Any] | None:
         if not self.body.startswith('{"anchor"'):
             return None
-        found: dict[str, Any] = json.loads(self.body)["anchor"]
-        return found
+        anchor: dict[str, Any] = json.loads(self.body)["anchor"]
+        return anchor
 
     def __str__(self) -> str:
         return f"{self.digest} {self.number} {self.after} {self.body}"
@@ -108,8 +108,8 @@ class ChainFile:
         os.ftruncate(self._file, self._end)
         at = self._end
         while data:
-            written = os.pwrite(self._file, data, at)
-            at, data = at + written, data[written:]
+            count = os.pwrite(self._file, data, at)
+            at, data = at + count, data[count:]
         os.fdatasync(self._file)
         self._was, self._end = self._end, at
 
@@ -153,22 +153,22 @@ def merged(*copies: Iterable[ChainLine | None]) -> tuple[list[ChainLine], list[t
     >>> merged([first, None, third], [first])[1]
     [(2, 2)]
     """
-    there: dict[int, list[ChainLine]] = {}
+    by_number: dict[int, list[ChainLine]] = {}
     for copy in copies:
         for line in copy:
-            if line is not None and line not in there.setdefault(line.number, []):
-                there[line.number].append(line)
-    if not there:
+            if line is not None and line not in by_number.setdefault(line.number, []):
+                by_number[line.number].append(line)
+    if not by_number:
         return [], []
-    anchors = [n for n, lines in there.items() if any(line.anchor for line in lines)]
+    anchors = [n for n, lines in by_number.items() if any(line.anchor for line in lines)]
     number = max(anchors, default=1)
     chain: list[ChainLine] = []
     lost: list[tuple[int, int]] = []
-    for at in sorted(n for n in there if n >= number):
+    for at in sorted(n for n in by_number if n >= number):
         if at > number:
             lost.append((number, at - 1))
-        after = chain[-1].link if chain else START
-        lines = sorted(there[at], key=lambda one: (one.anchor is None, one.after != after))
+        link = chain[-1].link if chain else START
+        lines = sorted(by_number[at], key=lambda one: (one.anchor is None, one.after != link))
         chain.append(lines[0])
         number = at + 1
     return chain, lost
@@ -203,11 +203,11 @@ def own_folder(folder: Path) -> list[str]:
         mode = stat.S_IMODE(about.st_mode)
         if not mode & stat.S_IWOTH:
             return []
-        others = sorted(
+        foreign = sorted(
             name.name for name in folder.iterdir() if name.lstat().st_uid != about.st_uid
         )
-        if about.st_uid != os.getuid() or others:
-            whose = f"holds {others[0]} of another user" if others else "is another user's"
+        if about.st_uid != os.getuid() or foreign:
+            whose = f"holds {foreign[0]} of another user" if foreign else "is another user's"
             raise StoreError(
                 f"{folder} can be written by everybody (mode {mode:04o}) and {whose}: name a "
                 "folder of your own with --state, such as one below it"
@@ -261,14 +261,14 @@ class ServiceStore:
             )
         with as_store_error(self.path):
             if str(path) == ":memory:":
-                where = "file::memory:"
+                uri = "file::memory:"
             else:
                 check_files(self.path.parent)
                 if not read_only:
                     os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-                where = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+                uri = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
             self._db = sqlite3.connect(
-                where, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
+                uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
             )
             if not read_only:
                 self._db.execute("PRAGMA journal_mode=WAL")
@@ -278,7 +278,7 @@ class ServiceStore:
             version = self.about("version")
             if version == VERSION:
                 self._read_end()
-                if not read_only and where != "file::memory:":
+                if not read_only and uri != "file::memory:":
                     self._lines = ChainFile(self.path.with_name(LINES))
                     self._opened = os.stat(self.path)
         if version != VERSION:
@@ -287,20 +287,20 @@ class ServiceStore:
     def _read_end(self) -> None:
         """Number, digest, last record and time of the last commit."""
         self._end = (0, START, 0, 0.0)
-        found = self._db.execute(
+        row = self._db.execute(
             "SELECT number, line, last, time FROM commits ORDER BY number DESC LIMIT 1"
         ).fetchone()
-        if found is not None:
-            if (line := ChainLine.of(found[1])) is None:
+        if row is not None:
+            if (line := ChainLine.of(row[1])) is None:
                 raise StoreError(f"{self.path}: the last commit is damaged; gangwise verify")
-            self._end = (line.number, line.link, found[2], found[3])
+            self._end = (line.number, line.link, row[2], row[3])
 
     def in_place(self) -> bool:
         """Whether both files are those that were opened, and were not emptied since."""
         try:
             about = os.stat(self.path)
-            same = os.path.samestat(about, self._opened) and about.st_size > 0
-            return same and (self._lines is None or self._lines.in_place())
+            intact = os.path.samestat(about, self._opened) and about.st_size > 0
+            return intact and (self._lines is None or self._lines.in_place())
         except OSError:
             return False
 
@@ -332,7 +332,7 @@ class ServiceStore:
         with as_store_error(self.path):
             body = {
                 "records": [[seq, r[1], r[0], list(r[2:])] for seq, r in records],
-                "intents": [[i.job, i.attempt, i.kind, i.placed, i.by, now] for now, i in intents],
+                "intents": [[i.job, i.attempt, i.kind, i.placed, i.by, at] for at, i in intents],
                 "states": list(states),
                 "ended": [_history(e) for e in ended],
                 "about": list(about),
@@ -347,8 +347,8 @@ class ServiceStore:
             self._commit([line] if text != "{}" else [], shown)
 
     def _commit(self, lines: Iterable[ChainLine], views: Iterable[tuple[str, str]] = ()) -> None:
-        was = self._end
-        written = False
+        old_end = self._end
+        appended = False
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for line in lines:
@@ -357,12 +357,12 @@ class ServiceStore:
                 # that is missing would be lost with the power.
                 if self._lines is not None:
                     self._lines.append(line)
-                    written = True
+                    appended = True
             self._db.executemany("INSERT OR REPLACE INTO views VALUES(?, ?)", views)
             self._db.execute("COMMIT")
         except BaseException:
-            self._end = was
-            if self._lines is not None and written:
+            self._end = old_end
+            if self._lines is not None and appended:
                 self._lines.take_back()
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -370,23 +370,23 @@ class ServiceStore:
 
     def _take_in(self, line: ChainLine) -> None:
         body = json.loads(line.body)
-        _, _, last, time = self._end
+        _, _, last_record, time = self._end
         if (anchor := body.get("anchor")) is not None:
-            last, time = anchor["last"], anchor["time"]
+            last_record, time = anchor["last"], anchor["time"]
             self._db.executemany(f"INSERT INTO intents VALUES({_MARKS})", anchor["intents"])
             body["know"], body["about"] = anchor["known"], anchor["about"]
         records = body.get("records", ())
         if records:
-            last, time = records[-1][:2]
+            last_record, time = records[-1][:2]
         self._db.execute(
-            "INSERT INTO commits VALUES(?, ?, ?, ?)", (line.number, last, time, str(line))
+            "INSERT INTO commits VALUES(?, ?, ?, ?)", (line.number, last_record, time, str(line))
         )
         self._db.executemany(
             "INSERT INTO intents(seq, job, attempt, kind, placed, by, state, decided) "
             "VALUES(?, ?, ?, ?, ?, ?, 'intended', ?)",
             (
-                (line.number * ROWS + n, job, attempt, kind, json.dumps(placed), by, now)
-                for n, (job, attempt, kind, placed, by, now) in enumerate(body.get("intents", ()))
+                (line.number * ROWS + n, job, attempt, kind, json.dumps(placed), by, t)
+                for n, (job, attempt, kind, placed, by, t) in enumerate(body.get("intents", ()))
             ),
         )
         for state, at, kind, job, attempt, detail in body.get("states", ()):
@@ -397,9 +397,9 @@ class ServiceStore:
                 "WHERE job = ? AND attempt = ? AND kind = ? AND ended IS NULL",
                 (state, at, detail, detail, job, attempt, kind),
             )
-        ends = [(kind, rest[0]) for _, _, kind, rest in records if kind in ("ended", "again")]
+        ends = [(kind, args[0]) for _, _, kind, args in records if kind in ("ended", "again")]
         latest = {what if kind == "ended" else what["id"]: kind for kind, what in ends}
-        again = [(job,) for job, kind in latest.items() if kind == "again"]
+        resumed = [(job,) for job, kind in latest.items() if kind == "again"]
         ended = body.get("ended", ())
         self._db.executemany(
             f"INSERT OR REPLACE INTO history VALUES({_MARKS}, ?)",
@@ -408,22 +408,22 @@ class ServiceStore:
         if (know := body.get("know")) is not None:
             self._db.execute("DELETE FROM known")
             self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", ((k,) for k in know))
-        new = [(r[3][0]["id"],) for r in records if r[2] == "job"]
-        self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", new)
+        submitted = [(r[3][0]["id"],) for r in records if r[2] == "job"]
+        self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", submitted)
         self._db.executemany("DELETE FROM known WHERE job = ?", ((row[0],) for row in ended))
-        self._db.executemany("DELETE FROM history WHERE job = ?", again)
-        self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", again)
+        self._db.executemany("DELETE FROM history WHERE job = ?", resumed)
+        self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", resumed)
         self._db.executemany("INSERT OR REPLACE INTO about VALUES(?, ?)", body.get("about", ()))
-        self._end = line.number, line.link, last, time
+        self._end = line.number, line.link, last_record, time
 
     def roll_forward(self, lines: Sequence[ChainLine]) -> None:
         """Take in lines that the file of lines has already."""
-        held, self._lines = self._lines, None
+        lines_file, self._lines = self._lines, None
         try:
             with as_store_error(self.path):
                 self._commit(lines)
         finally:
-            self._lines = held
+            self._lines = lines_file
 
     def lines(self, after: int = 0) -> Iterator[object]:
         """Lines with records after number ``after``, as they stand in SQLite."""
@@ -451,16 +451,16 @@ class ServiceStore:
         for text in self.lines(after):
             line = ChainLine.of(text)
             if line is None or link not in (None, line.after):
-                where = f"after commit {number}" if number else "at its beginning"
+                place = f"after commit {number}" if number else "at its beginning"
                 raise StoreError(
-                    f"{self.path} is damaged {where}; gangwise verify {self.path.parent} --repair"
+                    f"{self.path} is damaged {place}; gangwise verify {self.path.parent} --repair"
                 )
             link, number = line.link, line.number
-            for seq, time, kind, rest in json.loads(line.body).get("records", ()):
+            for seq, time, kind, arguments in json.loads(line.body).get("records", ()):
                 if seq <= after:
                     continue
                 try:
-                    record = (kind, time, *rest)
+                    record = (kind, time, *arguments)
                 except TypeError as error:
                     if skip is None:
                         raise StoreError(f"{self.path}: record {seq}: {error}") from None
@@ -498,7 +498,7 @@ class ServiceStore:
     def _drop(self, cut: int, before: float) -> None:
         run = self._db.execute
         upto = (cut + 1) * ROWS
-        last, time, text = run(
+        last_record, time, text = run(
             "SELECT last, time, line FROM commits WHERE number = ?", (cut,)
         ).fetchone()
         if (line := ChainLine.of(text)) is None:
@@ -508,15 +508,15 @@ class ServiceStore:
         run("DELETE FROM commits WHERE number <= ?", (cut,))
         anchor = {
             "after": line.link,
-            "last": last,
+            "last": last_record,
             "time": time,
             "known": [name for (name,) in run("SELECT job FROM known ORDER BY rowid")],
             "intents": run("SELECT * FROM intents WHERE seq < ? ORDER BY seq", (upto,)).fetchall(),
             "about": run("SELECT * FROM about ORDER BY rowid").fetchall(),
         }
         body = json.dumps({"anchor": anchor})
-        new = (cut, last, time, str(ChainLine(cut, line.link, body)))
-        run("INSERT INTO commits VALUES(?, ?, ?, ?)", new)
+        row = (cut, last_record, time, str(ChainLine(cut, line.link, body)))
+        run("INSERT INTO commits VALUES(?, ?, ?, ?)", row)
 
     def open_intents(self) -> list[dict[str, Any]]:
         return self.rows(
@@ -528,27 +528,27 @@ class ServiceStore:
         rows = self.rows("SELECT body AS sealed FROM views WHERE name = ?", name)
         if not rows:
             return None
-        found = unsealed(str(rows[0]["sealed"]).encode(errors="replace"))
-        if found is None or found["name"] != name:
+        content = unsealed(str(rows[0]["sealed"]).encode(errors="replace"))
+        if content is None or content["name"] != name:
             raise StoreError(f"{self.path}: the view of {name} is damaged; it is made anew")
-        return float(found["time"]), found["view"]
+        return float(content["time"]), content["view"]
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Rows of a query as dictionaries; JSON columns are decoded."""
         try:
             cursor = self._db.execute(query, values)
             names = [c[0] for c in cursor.description]
-            found = [dict(zip(names, row, strict=True)) for row in cursor]
-            for row in found:
+            rows = [dict(zip(names, row, strict=True)) for row in cursor]
+            for row in rows:
                 for column in ("placed", "body"):
                     if column in row:
                         row[column] = json.loads(row[column])
         except json.JSONDecodeError as error:
-            which = f"row {row.get('seq', '?')} of intents or history, {column}"
-            raise StoreError(f"{self.path}: {which}: {error}") from error
+            place = f"row {row.get('seq', '?')} of intents or history, {column}"
+            raise StoreError(f"{self.path}: {place}: {error}") from error
         except (TypeError, *FAULTS) as error:
             raise StoreError(f"{self.path}: {error}") from error
-        return found
+        return rows
 
 
 _MARKS = ", ".join("?" * 12)
