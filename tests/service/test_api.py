@@ -26,7 +26,7 @@ from gangwise.engines.engine import Placed
 from gangwise.service.api import create_app
 from gangwise.service.ledger import Intent
 from gangwise.service.listening import server
-from gangwise.service.state import ServiceState, Wish, in_terminal, present, read_tokens
+from gangwise.service.state import OperatorRequest, ServiceState, in_terminal, present, read_tokens
 from gangwise.service.store import FILE, ServiceStore
 
 LEFT = "left alone: unreadable, because"
@@ -103,14 +103,14 @@ class Made:
     def knows(self, job: str) -> bool:
         return job in self.jobs
 
-    def wish(self, what: str, value: Any) -> int:
+    def add_request(self, what: str, value: Any) -> int:
         self.asked.append((what, value))
         return len(self.asked)
 
-    def wished(self, number: int) -> Wish | None:
+    def get_request(self, number: int) -> OperatorRequest | None:
         if number > len(self.asked):
             return None
-        return Wish(number, *self.asked[number - 1], "accepted", 1.0, None, "")
+        return OperatorRequest(number, *self.asked[number - 1], "accepted", 1.0, None, "")
 
 
 class Listening:

@@ -22,7 +22,7 @@ from gangwise.engines.engine import EngineNode
 from gangwise.service.api import _health
 from gangwise.service.loop import Service
 from gangwise.service.sound import examine, mend, repair
-from gangwise.service.state import ServiceState, Wishes
+from gangwise.service.state import OperatorRequests, ServiceState
 from gangwise.service.store import FILE, LINES, ServiceStore
 from tests.service.pretend import Pretend
 from tests.service.test_faults import Time, ticks
@@ -51,7 +51,7 @@ def killed(service: Service) -> None:
 
 
 def busy(engine: Pretend, time: Time, folder: Path) -> Service:
-    """A service that has lived: jobs ended and wait, old commits are dropped, wishes answered."""
+    """A service that has lived: jobs ended and wait, old commits are dropped, requests answered."""
     service = opened(engine, time, folder, keep=30.0)
     rng = random.Random(1)
     for i in range(40):
@@ -60,11 +60,11 @@ def busy(engine: Pretend, time: Time, folder: Path) -> Service:
         for job in [job for job, row in engine.table.items() if row.phase == "running"][2:]:
             engine.end(job)
         if i in (20, 30):
-            service.wishes.add("every", 0)
+            service.requests.add("every", 0)
             service._forgot = -1e9
             service._keep()
     ticks(service, time, 3)
-    service.wishes.add("pause", True)
+    service.requests.add("pause", True)
     return service
 
 
@@ -134,7 +134,7 @@ def test_no_flipped_bit_goes_unnoticed(state: Path, tmp_path: Path, seed: int, f
             kept = content(copy)
             left = set(kept.pop("wishes"))
             assert left <= set(before["wishes"]), where
-            numbers = {f"wish {n}" for n, _, _ in set(before["wishes"]) - left}
+            numbers = {f"request {n}" for n, _, _ in set(before["wishes"]) - left}
             assert numbers <= set(report.lost) or "perhaps" in report.lost[0], where
             assert kept == {k: v for k, v in before.items() if k != "wishes"}, where
             continue
@@ -348,7 +348,7 @@ def test_repair_waits_for_the_service_to_end(engine, time, tmp_path: Path):
 
 
 def test_wishes_keep_their_numbers_without_gaps(tmp_path: Path, monkeypatch):
-    with closing(Wishes(tmp_path)) as wishes:
+    with closing(OperatorRequests(tmp_path)) as wishes:
         for i in range(5):
             wishes.add("cancel", str(i))
         wishes.answer([(1, "done", ""), (2, "done", ""), (4, "done", "")])

@@ -476,10 +476,10 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
 
     @app.get("/api/wishes/{id}", **_READ_ONE)
     def wished(id: Annotated[int, Path(ge=1, le=2**53)]) -> WishShown:
-        """State of a wish, and why it was refused."""
-        if (beliefs := state.wished(id)) is None:
-            raise HTTPException(404, f"there is no wish {id}")
-        return WishShown.model_validate(finite(beliefs._asdict()))
+        """State of a request, and why it was refused."""
+        if (request := state.get_request(id)) is None:
+            raise HTTPException(404, f"there is no request {id}")
+        return WishShown.model_validate(finite(request._asdict()))
 
     @app.get("/metrics", response_class=Response, **_READ)
     def metrics() -> Response:
@@ -490,12 +490,12 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
 
 
 def _add_operating(app: FastAPI, state: ServiceState) -> None:
-    def wish(what: What, value: Any) -> WishShown:
+    def accept(what: What, value: Any) -> WishShown:
         mode = (state.view("health") or {}).get("mode")
         if mode != "act":
             reason = "only watches (--shadow)" if mode else "has not said anything yet"
             raise HTTPException(409, f"the service {reason}: nothing is changed")
-        request = state.wished(state.wish(what, value))
+        request = state.get_request(state.add_request(what, value))
         assert request is not None
         return WishShown.model_validate(request._asdict())
 
@@ -504,17 +504,17 @@ def _add_operating(app: FastAPI, state: ServiceState) -> None:
         """End a job for good; one that waits or runs."""
         if not state.knows(asked.job):
             raise HTTPException(404, f"no job {asked.job!r} waits or runs")
-        return wish("cancel", asked.job)
+        return accept("cancel", asked.job)
 
     @app.post("/api/pause", **_OPERATE)
     def pause(asked: Pause) -> WishShown:
         """Place nothing, or go on; what runs is left alone."""
-        return wish("pause", asked.paused)
+        return accept("pause", asked.paused)
 
     @app.post("/api/baseline", **_OPERATE)
     def baseline(asked: Share) -> WishShown:
         """Set the share of jobs that go where the baseline has them."""
-        return wish("every", asked.every)
+        return accept("every", asked.every)
 
 
 # What is shown

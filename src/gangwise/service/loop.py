@@ -5,7 +5,7 @@ on them. Killed at any line, the service restarts from checkpoint and journal, t
 again what it had not heard (placing an attempt twice starts it once), and holds its books against
 the cluster's table.
 
-A row, an event, a record or a wish that cannot be read is left alone and listed, and the others
+A row, an event, a record or a request that cannot be read is left alone and listed, and the others
 count: nothing that users write ends the loop. ``health`` lists what goes wrong. A cluster that does
 not answer is asked again, and nothing is decided meanwhile. What the cluster lists again has not
 ended, whatever was written before. While the file is locked or the disk is
@@ -61,7 +61,7 @@ from gangwise.engines.intake import Quarantine, clean_text
 from gangwise.jobs.books import Explanation
 from gangwise.service.ledger import ActiveJob, Intent, Ledger, Record
 from gangwise.service.sound import CHECKPOINTS, mend
-from gangwise.service.state import Wish, Wishes
+from gangwise.service.state import OperatorRequest, OperatorRequests
 from gangwise.service.store import FILE, ServiceStore, as_store_error, own_folder
 
 CHECKPOINT, BEFORE = CHECKPOINTS
@@ -208,7 +208,7 @@ class Service:
         except BaseException:
             os.close(self._lock)
             raise
-        self.wishes = Wishes(self.folder)
+        self.requests = OperatorRequests(self.folder)
         self._answers: list[tuple[int, str, str]] = []
         self.quarantine = Quarantine()
         self._refused: set[str] = set()  # jobs that the books would not take
@@ -274,7 +274,7 @@ class Service:
         reachable = self._take_in(timeout)
         instant = self.clock.now()
         may_act, self._failed = reachable and instant >= self._acts_again, None
-        self._fulfil_wishes(instant, may_act)
+        self._fulfil_requests(instant, may_act)
         due = self.ledger.changed or self.ledger.due() <= instant
         if reachable and due and self._is_there() and "database" not in self.troubles:
             self._decide(instant)
@@ -309,45 +309,45 @@ class Service:
         else:
             self._recovered("background")
 
-    def _fulfil_wishes(self, now: float, may_act: bool) -> None:
-        """Do what operators wish; most wishes are records, so that a restart keeps them."""
+    def _fulfil_requests(self, now: float, may_act: bool) -> None:
+        """Do what operators ask for; most requests are records, so that a restart keeps them."""
         try:
             answered = {number for number, _, _ in self._answers}
-            open_now = [wish for wish in self.wishes.open() if wish.id not in answered]
+            open_now = [request for request in self.requests.open() if request.id not in answered]
         except StoreError as error:
             return self._trouble("wishes", error)
-        for wish in open_now:
-            if wish.what == "cancel" and not may_act and self.ledger.act:
+        for request in open_now:
+            if request.what == "cancel" and not may_act and self.ledger.act:
                 continue
             try:
-                self._fulfil(wish, now)
-                answer = (wish.id, "done", "")
+                self._fulfil(request, now)
+                answer = (request.id, "done", "")
             except (Rejected, UnknownName) as error:
-                answer = (wish.id, "refused", str(error))
+                answer = (request.id, "refused", str(error))
             except EngineError as error:
                 self._failed = error  # it stays to be done
                 continue
             except Exception as error:
-                answer = (wish.id, "refused", _named(error))
+                answer = (request.id, "refused", _named(error))
             self._answers.append(answer)
             outcome = " ".join(filter(None, answer[1:]))
-            self._note(f"an operator: {wish.what} {wish.value}: {outcome}")
+            self._note(f"an operator: {request.what} {request.value}: {outcome}")
         return None
 
-    def _fulfil(self, wish: Wish, now: float) -> None:
+    def _fulfil(self, request: OperatorRequest, now: float) -> None:
         if not self.ledger.act:
             raise Rejected("the service only watches (--shadow)")
-        if wish.what == "cancel":
-            if wish.value not in self.ledger.jobs:
-                raise UnknownName("job", str(wish.value), [])
-            self.engine.cancel(wish.value)
-        elif not self._apply(wish.what, now, wish.value):
-            raise Rejected(f"there is no {wish.what} {wish.value}")
+        if request.what == "cancel":
+            if request.value not in self.ledger.jobs:
+                raise UnknownName("job", str(request.value), [])
+            self.engine.cancel(request.value)
+        elif not self._apply(request.what, now, request.value):
+            raise Rejected(f"there is no {request.what} {request.value}")
 
     def _answer(self) -> None:
-        """Record what came of wishes whose effects are on the disk."""
+        """Record what came of requests whose effects are on the disk."""
         try:
-            self.wishes.answer(self._answers)
+            self.requests.answer(self._answers)
             self._answers = []
             self._recovered("wishes")
         except StoreError as error:
@@ -363,7 +363,7 @@ class Service:
             if self._placers is not None:
                 self._placers.shutdown(cancel_futures=True)
             self.store.close()
-            self.wishes.close()
+            self.requests.close()
             self.engine.close()
             os.close(self._lock)
 

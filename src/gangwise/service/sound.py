@@ -1,10 +1,10 @@
 """Whether a service's folder is as it was written, and how it becomes so again.
 
 The lines in ``journal.log`` and in SQLite are the same chain, and all else that SQLite has follows
-from them: it is worked out again and compared. What one of the two has lost, the other has. Wishes
-and views carry seals of their own, checkpoints are signed, and where one is damaged an earlier one
-and the journal since serve. What is lost of both, the cluster's table fills in when the service
-starts: who waits and who runs, though not who has ended.
+from them: it is worked out again and compared. What one of the two has lost, the other has.
+Operators' requests and views carry seals of their own, checkpoints are signed, and where one is
+damaged an earlier one and the journal since serve. What is lost of both, the cluster's table fills
+in when the service starts: which jobs wait and run, though not which have ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from gangwise.core.errors import StoreError
 from gangwise.core.files import unsealed
 from gangwise.core.simulation import check_checkpoint
-from gangwise.service.state import WISHES_FILE, Wishes
+from gangwise.service.state import REQUESTS_FILE, OperatorRequests
 from gangwise.service.store import (
     FAULTS,
     FILE,
@@ -84,7 +84,7 @@ def examine(folder: Path | str) -> Report:
                 check_checkpoint(report.folder / name)
             except StoreError as error:
                 report.wrong(name, error)
-    _check_wishes(report)
+    _check_requests(report)
     return report
 
 
@@ -171,21 +171,21 @@ def _check_tables(
             report.wrong(FILE, f"the view of {name}")
 
 
-def _check_wishes(report: Report) -> None:
-    if not (report.folder / WISHES_FILE).exists():
+def _check_requests(report: Report) -> None:
+    if not (report.folder / REQUESTS_FILE).exists():
         return
     try:
-        with closing(Wishes(report.folder)) as file:
+        with closing(OperatorRequests(report.folder)) as file:
             try:
                 wrong = file.damaged()
             except (StoreError, TypeError, *FAULTS) as error:
                 wrong = [str(error)]
             for fault in wrong:
-                report.wrong(WISHES_FILE, fault)
+                report.wrong(REQUESTS_FILE, fault)
             if wrong:
                 report.lost += file.lost()
     except (StoreError, TypeError, *FAULTS) as error:
-        report.wrong(WISHES_FILE, error)
+        report.wrong(REQUESTS_FILE, error)
         report.lost.append("what operators asked for, perhaps")
 
 
@@ -216,14 +216,14 @@ def repair(report: Report) -> list[str]:
         with closing(ServiceStore(folder / FILE)) as store:
             store.roll_forward(chain[len(chain) - report.behind :])
         actions.append(f"{FILE} had not heard of the last {report.behind} commits, and now has")
-    if WISHES_FILE in report._files:
+    if REQUESTS_FILE in report._files:
         intact = []
-        with suppress(StoreError), closing(Wishes(folder)) as file:
+        with suppress(StoreError), closing(OperatorRequests(folder)) as file:
             intact = file.whole()
-        _set_aside(folder / WISHES_FILE)
-        with closing(Wishes(folder)) as file:
+        _set_aside(folder / REQUESTS_FILE)
+        with closing(OperatorRequests(folder)) as file:
             file.restore(intact)
-        actions.append(f"{WISHES_FILE} is made again with {len(intact)} wishes")
+        actions.append(f"{REQUESTS_FILE} is made again with {len(intact)} requests")
     for name in CHECKPOINTS:
         if name in report._files:
             _set_aside(folder / name)

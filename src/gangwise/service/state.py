@@ -1,9 +1,10 @@
 """What a service shows, also in words for the terminal; what operators may ask of it, and who may.
 
-What operators wish is on the disk before it is promised, and answered after it is done. The process
-of the API writes a wish, the service's loop reads it, does it, commits, and only then answers.
-Killed anywhere between, it finds the wish again; doing one twice changes nothing. Wishes have a
-file of their own, so that neither process waits for what the other writes elsewhere.
+What operators ask for is on the disk before it is promised, and answered after it is done. The
+process of the API writes a request, the service's loop reads it, does it, commits, and only then
+answers. Killed anywhere between, it finds the request again; doing one twice changes nothing.
+Requests have a file of their own, so that neither process waits for what the other writes
+elsewhere.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ServiceState:
 
     def __init__(self, folder: Path | str):
         self._store = ServiceStore(Path(folder) / FILE, read_only=True)
-        self._wishes = Wishes(folder)
+        self._requests = OperatorRequests(folder)
         self._lock = threading.Lock()
 
     def view(self, name: str) -> Any:
@@ -90,17 +91,17 @@ class ServiceState:
         with self._lock:
             return self._store.knows(job)
 
-    def wish(self, what: What, value: Any) -> int:
+    def add_request(self, what: What, value: Any) -> int:
         with self._lock:
-            return self._wishes.add(what, value)
+            return self._requests.add(what, value)
 
-    def wished(self, number: int) -> Wish | None:
+    def get_request(self, number: int) -> OperatorRequest | None:
         with self._lock:
-            return self._wishes.get(number)
+            return self._requests.get(number)
 
     def close(self) -> None:
         self._store.close()
-        self._wishes.close()
+        self._requests.close()
 
     def _rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         with self._lock:
@@ -112,19 +113,19 @@ def silence(health: Mapping[str, Any] | None) -> float:
     return age((health or {}).get("heard") or ())
 
 
-WISHES_FILE = "wishes.sqlite"
+REQUESTS_FILE = "wishes.sqlite"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS wishes(
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, told REAL, sealed TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS wishes_by_state ON wishes(state);
 """
-OPEN_WISHES = 1000  # so many may wait for their answer
-KEPT = 10_000  # wishes that are kept, counted from the latest; by no clock
+OPEN_REQUESTS = 1000  # so many may wait for their answer
+KEPT = 10_000  # requests that are kept, counted from the latest; by no clock
 
 What = Literal["cancel", "pause", "every"]
 
 
-class Wish(NamedTuple):
+class OperatorRequest(NamedTuple):
     """What an operator asked for; times are in seconds since 1970."""
 
     id: int
@@ -136,14 +137,14 @@ class Wish(NamedTuple):
     detail: str  # why it was refused
 
 
-class Wishes:
-    """The file of wishes of a service's folder, for any of its processes.
+class OperatorRequests:
+    """The file of operators' requests of a service's folder, for any of its processes.
 
     Every method raises StoreError when the file cannot be opened, read or written.
     """
 
     def __init__(self, folder: Path | str):
-        self.path = Path(folder) / WISHES_FILE
+        self.path = Path(folder) / REQUESTS_FILE
         with as_store_error(self.path):
             check_files(folder)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -159,38 +160,42 @@ class Wishes:
         self._db.close()
 
     def add(self, what: What, value: Any) -> int:
-        """Write a wish to the disk and return its number."""
+        """Write a request to the disk and return its number."""
         instant = time.time()
-        if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= OPEN_WISHES:
-            raise StoreError(f"{OPEN_WISHES} wishes wait for their answer; does the service run?")
+        if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= OPEN_REQUESTS:
+            raise StoreError(
+                f"{OPEN_REQUESTS} requests wait for their answer; does the service run?"
+            )
         keep = "state = 'accepted' OR id > (SELECT MAX(id) FROM wishes) - ?"  # no gaps
         self._all(f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {keep})", KEPT)
         with self._change():
             insert = "INSERT INTO wishes(state, sealed) VALUES('accepted', '') RETURNING id"
-            wish = Wish(int(self._all(insert)[0][0]), what, value, "accepted", instant, None, "")
-            self._put(wish)
-        return wish.id
+            request = OperatorRequest(
+                int(self._all(insert)[0][0]), what, value, "accepted", instant, None, ""
+            )
+            self._put(request)
+        return request.id
 
-    def open(self) -> list[Wish]:
-        return self._wishes("state = 'accepted' ORDER BY id")
+    def open(self) -> list[OperatorRequest]:
+        return self._read("state = 'accepted' ORDER BY id")
 
-    def get(self, number: int) -> Wish | None:
-        requests = self._wishes("id = ?", number)
+    def get(self, number: int) -> OperatorRequest | None:
+        requests = self._read("id = ?", number)
         return requests[0] if requests else None
 
     def answer(self, answers: Iterable[tuple[int, str, str]]) -> None:
         with self._change():
             for number, state, detail in answers:
-                for wish in self._wishes("id = ?", number):
-                    self._put(wish._replace(state=state, told=time.time(), detail=detail))
+                for request in self._read("id = ?", number):
+                    self._put(request._replace(state=state, told=time.time(), detail=detail))
 
     def damaged(self) -> list[str]:
-        """What is not as it was written: wishes by number, or the count of them."""
+        """What is not as it was written: requests by number, or the count of them."""
         rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
         top = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         ids = {row[0] for row in rows}
-        if top is not None and not len(ids) <= top < OPEN_WISHES + max(ids, default=0):
-            return ["its count of wishes"]
+        if top is not None and not len(ids) <= top < OPEN_REQUESTS + max(ids, default=0):
+            return ["its count of requests"]
         gaps = set(range(min(ids), top + 1)) - ids if ids else {top} - {None}
         wrong = [
             row[0]
@@ -198,36 +203,40 @@ class Wishes:
             if (w := _unsealed(row[3])) is None or (w.id, w.state, w.told) != row[:3]
         ]
         checks = [row[0] for row in self._all("PRAGMA integrity_check") if row[0] != "ok"]
-        return [f"wish {number}" for number in sorted(gaps | set(wrong))] + checks
+        return [f"request {number}" for number in sorted(gaps | set(wrong))] + checks
 
     def lost(self) -> list[str]:
-        """Wishes of which no whole row is left; a row's seal says its number, too."""
+        """OperatorRequests of which no whole row is left; a row's seal says its number, too."""
         rows = self._all("SELECT rowid, sealed FROM wishes")
         newest = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         if rows and newest is None:
-            raise StoreError(f"{self.path}: its count of wishes is gone")
-        intact = {wish.id for _, sealed in rows if (wish := _unsealed(sealed))}
+            raise StoreError(f"{self.path}: its count of requests is gone")
+        intact = {request.id for _, sealed in rows if (request := _unsealed(sealed))}
         unread = {number for number, sealed in rows if _unsealed(sealed) is None}
         oldest = min(intact | unread, default=newest or 1)
-        return [f"wish {n}" for n in sorted({*range(max(oldest, 1), (newest or 0) + 1)} - intact)]
+        return [
+            f"request {n}" for n in sorted({*range(max(oldest, 1), (newest or 0) + 1)} - intact)
+        ]
 
-    def whole(self) -> list[Wish]:
-        """Wishes that are as they were written, however much of the file can still be read."""
+    def whole(self) -> list[OperatorRequest]:
+        """Requests that are as they were written, however much of the file can still be read."""
         requests = []
         with suppress(*FAULTS), closing(self._db.execute("SELECT sealed FROM wishes")) as rows:
-            requests += [wish for (sealed,) in rows if (wish := _unsealed(sealed)) is not None]
+            requests += [
+                request for (sealed,) in rows if (request := _unsealed(sealed)) is not None
+            ]
         return requests
 
-    def restore(self, wishes: Iterable[Wish]) -> None:
+    def restore(self, requests: Iterable[OperatorRequest]) -> None:
         with self._change():
-            for wish in wishes:
-                self._all("INSERT INTO wishes(id, state, sealed) VALUES(?, '', '')", wish.id)
-                self._put(wish)
+            for request in requests:
+                self._all("INSERT INTO wishes(id, state, sealed) VALUES(?, '', '')", request.id)
+                self._put(request)
 
-    def _put(self, wish: Wish) -> None:
+    def _put(self, request: OperatorRequest) -> None:
         query = "UPDATE wishes SET state = ?, told = ?, sealed = ? WHERE id = ?"
-        sealed = sealed_line(wish._asdict()).decode()
-        self._all(query, wish.state, wish.told, sealed, wish.id)
+        sealed = sealed_line(request._asdict()).decode()
+        self._all(query, request.state, request.told, sealed, request.id)
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -239,12 +248,12 @@ class Wishes:
             if self._db.in_transaction:
                 self._db.rollback()
 
-    def _wishes(self, where: str, *values: Any) -> list[Wish]:
+    def _read(self, where: str, *values: Any) -> list[OperatorRequest]:
         requests = []
         for number, sealed in self._all(f"SELECT id, sealed FROM wishes WHERE {where}", *values):
-            if (wish := _unsealed(sealed)) is None:
-                raise StoreError(f"{self.path}: wish {number} is damaged; gangwise verify")
-            requests.append(wish)
+            if (request := _unsealed(sealed)) is None:
+                raise StoreError(f"{self.path}: request {number} is damaged; gangwise verify")
+            requests.append(request)
         return requests
 
     def _all(self, query: str, *values: Any) -> list[Any]:
@@ -252,9 +261,9 @@ class Wishes:
             return cursor.fetchall()
 
 
-def _unsealed(text: object) -> Wish | None:
+def _unsealed(text: object) -> OperatorRequest | None:
     fields = unsealed(text.encode(errors="replace")) if isinstance(text, str) else None
-    return None if fields is None else Wish(**fields)
+    return None if fields is None else OperatorRequest(**fields)
 
 
 # Who may ask: tokens of two roles, and clients on this host
