@@ -19,33 +19,8 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
-from gangwise.cli import folders
-from gangwise.cli.experiments import (
-    compare_command,
-    leaderboard_command,
-    report_command,
-    reproduce_command,
-    run_command,
-    sweep_command,
-    tune_command,
-)
+from gangwise.cli import experiments, folders, replay, serve, trace
 from gangwise.cli.options import add_command, echo, say
-from gangwise.cli.replay import (
-    calibrate_command,
-    demo_command,
-    forecast_command,
-    replay_command,
-    what_if_command,
-)
-from gangwise.cli.serve import (
-    account_command,
-    detach_command,
-    doctor_command,
-    rank_command,
-    serve_command,
-    top_command,
-)
-from gangwise.cli.trace import jobs_command, nodes_command, trace_app
 from gangwise.core.errors import GangwiseError, papers_wing
 from gangwise.core.stopping import exit_code, stop_at_once, stops_kept
 
@@ -89,33 +64,35 @@ def _root(
         return
     from gangwise.core.settings import json_text
 
-    found = {"gangwise": gangwise.__version__, "python": platform.python_version()}
-    found["platform"] = platform.platform()
+    versions = {"gangwise": gangwise.__version__, "python": platform.python_version()}
+    versions["platform"] = platform.platform()
     for needed in requires("gangwise") or () if as_json else ():
         if "extra ==" not in needed:
             name = re.split(r"[^A-Za-z0-9._-]", needed)[0]
-            found[name] = version_of(name)
-    echo(json_text(found) if as_json else gangwise.__version__)
+            versions[name] = version_of(name)
+    echo(json_text(versions) if as_json else gangwise.__version__)
     raise typer.Exit
 
 
-for _command in (
-    *(demo_command, jobs_command, nodes_command, calibrate_command),
-    *(replay_command, what_if_command, forecast_command, leaderboard_command),
-    *(serve_command, top_command, account_command, detach_command, doctor_command),
-    *(compare_command, run_command, sweep_command, tune_command, reproduce_command),
-    *(report_command, folders.explain_command, folders.verify_command, folders.clean_command),
-    *(folders.list_command, folders.show_command, folders.new_command, folders.check_command),
+for _module, _names in (  # in the order of the help
+    (replay, "demo"),
+    (trace, "jobs nodes"),
+    (replay, "calibrate replay what_if forecast"),
+    (experiments, "leaderboard"),
+    (serve, "serve top account detach doctor"),
+    (experiments, "compare run sweep tune reproduce report"),
+    (folders, "explain verify clean list show new check"),
 ):
-    add_command(app, _command)
+    for _name in _names.split():
+        add_command(app, getattr(_module, f"{_name}_command"))
 app.command(
     "rank",
     rich_help_panel="A live cluster",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     add_help_option=False,
     epilog="Example: gangwise rank -- python train.py",
-)(rank_command)
-app.add_typer(trace_app, name="trace", rich_help_panel="Jobs of a cluster")
+)(serve.rank_command)
+app.add_typer(trace.trace_app, name="trace", rich_help_panel="Jobs of a cluster")
 
 
 def main() -> None:

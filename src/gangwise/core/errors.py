@@ -47,8 +47,8 @@ class TraceError(GangwiseError, ValueError):
     def __init__(self, message: str, file: Path | str | None = None, row: int | None = None):
         self.file = None if file is None else Path(file)
         self.row = row
-        where = "" if file is None else f"{file}: " if row is None else f"{file}, row {row}: "
-        super().__init__(where + message)
+        place = "" if file is None else f"{file}: " if row is None else f"{file}, row {row}: "
+        super().__init__(place + message)
 
 
 class InfeasibleDecision(GangwiseError):  # noqa: N818 - the name says what it is

@@ -112,8 +112,8 @@ def register_catalogue(package: str) -> None:
     for kind, families in catalogue.items():
         for family, rows in families.items():
             for name, row in rows.items():
-                more = (family, row.get("preset", {}), row.get("revision", 1))
-                entry = Entry(name, f"gangwise.{row['target']}", row["summary"], *more)
+                about = (family, row.get("preset", {}), row.get("revision", 1))
+                entry = Entry(name, f"gangwise.{row['target']}", row["summary"], *about)
                 enter(cast(Kind, kind), name, entry)
 
 
@@ -144,22 +144,22 @@ def comparators(family: str) -> dict[str, Entry]:
     >>> comparators("gain_overhead")["per_slot_optimum"].summary
     'the best feasible decision of every single slot'
     """
-    known = sorted(entries("comparator").values(), key=lambda entry: not entry.family)
-    found: dict[str, Entry] = {}
-    for entry in known:
+    ordered = sorted(entries("comparator").values(), key=lambda entry: not entry.family)
+    chosen: dict[str, Entry] = {}
+    for entry in ordered:
         if entry.family in (family, ""):
-            found.setdefault(entry.name, entry)
-    return found
+            chosen.setdefault(entry.name, entry)
+    return chosen
 
 
 def first_entry(kind: Kind, target: str) -> Entry | None:
     """The first entry for ``module:attribute``; its name stays with it."""
     _read_plugins()
     for entry in _entries[kind].values():
-        found = entry.target
-        if not isinstance(found, str):
-            found = f"{found.__module__}:{getattr(found, '__qualname__', '')}"
-        if found == target:
+        target_class = entry.target
+        if not isinstance(target_class, str):
+            target_class = f"{target_class.__module__}:{getattr(target_class, '__qualname__', '')}"
+        if target_class == target:
             return entry
     return None
 
@@ -220,8 +220,8 @@ def label_of(specification: str) -> str:
     >>> label_of("policies/mine.py:EqualShares:share=0.5"), label_of("drf")
     ('EqualShares:share=0.5', 'drf')
     """
-    found = _OUTSIDE.fullmatch(specification.strip())
-    return specification if found is None else found["what"] + (found["given"] or "")
+    match = _OUTSIDE.fullmatch(specification.strip())
+    return specification if match is None else match["what"] + (match["given"] or "")
 
 
 def from_outside(kind: Kind, specification: str) -> Entry | None:
@@ -231,24 +231,24 @@ def from_outside(kind: Kind, specification: str) -> Entry | None:
     find the class as well. Raises ScenarioError when the file or class is not there or cannot be
     imported.
     """
-    found = _OUTSIDE.fullmatch(specification.strip())
-    if found is None:
+    match = _OUTSIDE.fullmatch(specification.strip())
+    if match is None:
         return None
-    where, what = found["where"], found["what"]
-    module = _module_of(Path(where)) if where.endswith(".py") else where
+    source, what = match["where"], match["what"]
+    module = _module_of(Path(source)) if source.endswith(".py") else source
     try:
         imported = importlib.import_module(module)
     except Exception as error:  # whatever the file does
-        raise ScenarioError(f"{where}: {type(error).__name__}: {error}") from error
+        raise ScenarioError(f"{source}: {type(error).__name__}: {error}") from error
     factory = getattr(imported, what, None)
     if not callable(factory):
-        there = [
+        classes = [
             name
             for name, value in vars(imported).items()
             if isinstance(value, type) and value.__module__ == module
         ]
-        raise ScenarioError(f"{where} has no {what}; it has {', '.join(there) or 'no class'}")
-    return Entry(f"{where}:{what}", factory, f"{kind} of {where}")
+        raise ScenarioError(f"{source} has no {what}; it has {', '.join(classes) or 'no class'}")
+    return Entry(f"{source}:{what}", factory, f"{kind} of {source}")
 
 
 def _module_of(file: Path) -> str:
@@ -259,17 +259,17 @@ def _module_of(file: Path) -> str:
         raise ScenarioError(f"{file}: call it by a name that Python can import, such as mine.py")
     if name not in sys.modules and folder not in sys.path:
         sys.path.insert(0, folder)
-    there = source_file(name)
-    if there is None or there.resolve() != file.resolve():
+    imported = source_file(name)
+    if imported is None or imported.resolve() != file.resolve():
         raise ScenarioError(f"{file}: Python has a module called {name} already; rename the file")
     return name
 
 
 def source_file(module: str) -> Path | None:
     """The file of a module, imported or not; None where it has none."""
-    known = sys.modules.get(module)
-    origin = getattr(known, "__file__", None)
-    if known is None:
+    loaded = sys.modules.get(module)
+    origin = getattr(loaded, "__file__", None)
+    if loaded is None:
         try:
             spec = importlib.util.find_spec(module)
         except (ImportError, ValueError, AttributeError):
@@ -285,7 +285,7 @@ ANY = "*"  # the entry whose class builds, by named, every name that no other en
 def belongs_elsewhere(kind: Kind, name: str) -> str:
     """What to type for a policy's name among schedulers, and the other way round."""
     if kind == "scheduler" and any(
-        known.split("-")[0] == name or known == name for known in entries("policy")
+        policy.split("-")[0] == name or policy == name for policy in entries("policy")
     ):
         return "it is a policy of slots, which gangwise compare plays"
     if kind == "policy" and ANY in entries("scheduler"):
@@ -312,34 +312,34 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     Traceback (most recent call last):
     gangwise.core.errors.UnknownName: there is no policy named 'fairnes'; did you mean fairness...
     """
-    known = entries(kind)
+    registered = entries(kind)
     entry = from_outside(kind, specification)
     if entry is not None:
-        rest = specification.strip().removeprefix(entry.name).removeprefix(":")
-        name, given = entry.name, parse(f"x:{rest}")[1]
+        tail = specification.strip().removeprefix(entry.name).removeprefix(":")
+        name, values = entry.name, parse(f"x:{tail}")[1]
     else:
-        name, given = parse(specification)
-        if name not in known and ANY in known:
-            return known[ANY].load().named(specification, **arguments)  # type: ignore[attr-defined]  # ANY has it
-        if name not in known:
+        name, values = parse(specification)
+        if name not in registered and ANY in registered:
+            return registered[ANY].load().named(specification, **arguments)  # type: ignore[attr-defined]  # ANY has it
+        if name not in registered:
             if kind in ("policy", "scenario", "family"):
                 with papers_wing():
                     importlib.import_module("gangwise.papers")
-            raise UnknownName(kind, name, list(known), belongs_elsewhere(kind, name))
-        entry = known[name]
+            raise UnknownName(kind, name, list(registered), belongs_elsewhere(kind, name))
+        entry = registered[name]
     factory = entry.load()
     lists = {k: _value(v) for k, v in arguments.items() if isinstance(v, str) and v[:1] in "(["}
-    given = {**entry.preset, **given, **arguments, **lists}
-    _check_given(f"{kind} {name!r}", inspect.signature(factory).parameters, given)
+    values = {**entry.preset, **values, **arguments, **lists}
+    _check_given(f"{kind} {name!r}", inspect.signature(factory).parameters, values)
     try:
-        made = factory(**given)
+        thing = factory(**values)
         if kind == "policy":
-            check_arguments(made)
-        return made
+            check_arguments(thing)
+        return thing
     except GangwiseError:
         raise
     except (TypeError, ValueError) as error:  # such as a word where a list of numbers belongs
-        raise ScenarioError(f"{kind} {name!r} with {given}: {error}") from error
+        raise ScenarioError(f"{kind} {name!r} with {values}: {error}") from error
 
 
 NUMBERS = (int, float, "int", "float", "int | None", "float | None")
@@ -373,12 +373,12 @@ def check_arguments(policy: object) -> None:
     """
     if not dataclasses.is_dataclass(policy):
         return
-    for each in dataclasses.fields(policy):
-        value = getattr(policy, each.name, None)
-        if not each.init or each.type not in (int, "int", "int | None") or value is None:
+    for f in dataclasses.fields(policy):
+        value = getattr(policy, f.name, None)
+        if not f.init or f.type not in (int, "int", "int | None") or value is None:
             continue
-        where = f"{each.name} of {type(policy).__name__}"
+        place = f"{f.name} of {type(policy).__name__}"
         if not hasattr(value, "__index__") or isinstance(value, bool):
-            raise ScenarioError(f"{where} is {value!r}; it must be a whole number")
+            raise ScenarioError(f"{place} is {value!r}; it must be a whole number")
         if abs(int(value)) > LARGEST:
-            raise ScenarioError(f"{where} is {value}; it must be at most {LARGEST}")
+            raise ScenarioError(f"{place} is {value}; it must be at most {LARGEST}")

@@ -39,15 +39,15 @@ _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_
 
 def machine_memory() -> int | None:
     """Bytes of memory that machine and control group allow this process; None where unknown."""
-    found = []
+    limits = []
     with suppress(AttributeError, ValueError, OSError):  # not on this system
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for name in _CGROUPS:
         try:
-            found.append(int(Path(name).read_text()))
+            limits.append(int(Path(name).read_text()))
         except (OSError, ValueError):  # there is none, or it says "max"
             continue
-    return min(found, default=None)
+    return min(limits, default=None)
 
 
 def require_memory(needed: float, what: str, remedy: str) -> None:
@@ -60,11 +60,11 @@ def require_memory(needed: float, what: str, remedy: str) -> None:
     Traceback (most recent call last):
     gangwise.core.errors.ScenarioError: a run of 10**28 slots needs ... GiB of memory, ...
     """
-    there = machine_memory()
-    if there is not None and needed > there:
+    available = machine_memory()
+    if available is not None and needed > available:
         raise ScenarioError(
             f"{what} needs {needed / GIB:,.0f} GiB of memory, this machine has "
-            f"{there / GIB:,.0f}; ask for {remedy}"
+            f"{available / GIB:,.0f}; ask for {remedy}"
         )
 
 
@@ -75,8 +75,8 @@ def require_count(name: str, value: object, most: int = LARGEST_COUNT, least: in
     Traceback (most recent call last):
     gangwise.core.errors.ScenarioError: steps is 1.5; it must be a whole number from 1 to 1000000
     """
-    whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not (whole and least <= int(value) <= most):  # type: ignore[call-overload]  # has __index__
+    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not (is_whole and least <= int(value) <= most):  # type: ignore[call-overload]  # has __index__
         raise ScenarioError(f"{name} is {value}; it must be a whole number from {least} to {most}")
 
 
@@ -94,13 +94,13 @@ def require_seeds(seeds: object) -> tuple[int, ...]:
         seeds = range(int(seeds))
     if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
         raise ScenarioError(f"seeds are {seeds!r}; {how}")
-    found = list(islice(seeds, MOST_SEEDS + 1))
-    if len(found) > MOST_SEEDS:
+    listed = list(islice(seeds, MOST_SEEDS + 1))
+    if len(listed) > MOST_SEEDS:
         raise ScenarioError(f"at most {MOST_SEEDS} seeds")
-    for seed in found:
+    for seed in listed:
         if not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0:
             raise ScenarioError(f"seed {seed!r} is not a whole number of 0 or more; {how}")
-    return tuple(dict.fromkeys(int(seed) for seed in found))
+    return tuple(dict.fromkeys(int(seed) for seed in listed))
 
 
 class StrictSettings(BaseModel):
@@ -154,13 +154,13 @@ def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
         )
         return settings
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = list(model.model_fields)
-            raise UnknownName(f"setting of scenario {name!r}", where, known) from error
-        at = f"{where}: " if where else ""
-        message = first["msg"].removeprefix("Value error, ")
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            names = list(model.model_fields)
+            raise UnknownName(f"setting of scenario {name!r}", place, names) from error
+        at = f"{place}: " if place else ""
+        message = fault["msg"].removeprefix("Value error, ")
         raise ScenarioError(f"scenario {name!r}: {at}{message}") from error
 
 
@@ -212,12 +212,12 @@ def toml_text(document: Mapping[str, Any]) -> str:
     plain, blocks = [], []
     for key, value in document.items():
         tables = list(value) if isinstance(value, list | tuple) else [value]
-        if not tables or not all(isinstance(each, Mapping) for each in tables):
+        if not tables or not all(isinstance(table, Mapping) for table in tables):
             plain.append(f"{toml_key(key)} = {toml_value(value)}")
             continue
         heading = f"[{toml_key(key)}]" if isinstance(value, Mapping) else f"[[{toml_key(key)}]]"
-        for each in tables:
-            lines = [f"{toml_key(name)} = {toml_value(of)}" for name, of in each.items()]
+        for table in tables:
+            lines = [f"{toml_key(name)} = {toml_value(item)}" for name, item in table.items()]
             blocks.append("\n".join([heading, *lines]))
     return "\n\n".join(["\n".join(plain)] * bool(plain) + blocks)
 
@@ -230,7 +230,7 @@ def toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(toml_value(each) for each in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -243,9 +243,9 @@ def finite(value: Any) -> Any:
     {'low': None, 'ends': [1.5, None]}
     """
     if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -293,15 +293,15 @@ class Clock:
 
     def ahead(self, times: Floats) -> Floats:
         """Seconds by which local clocks are ahead of where they were at the log's time 0."""
-        hours, of = np.unique(times // 3600, return_inverse=True)
+        hours, hour_of = np.unique(times // 3600, return_inverse=True)
         zones = [self.date(at).utcoffset() or timedelta(0) for at in (0.0, *(3600 * hours))]
-        return np.array([(zone - zones[0]).total_seconds() for zone in zones[1:]])[of]
+        return np.array([(zone - zones[0]).total_seconds() for zone in zones[1:]])[hour_of]
 
     @property
     def monday(self) -> float:
         """Seconds from a Monday, 0:00 local time as it was then, to the log's time 0."""
-        then = self.date(0.0)
-        return then.weekday() * DAY + (then.hour * 60 + then.minute) * 60 + then.second
+        date = self.date(0.0)
+        return date.weekday() * DAY + (date.hour * 60 + date.minute) * 60 + date.second
 
     @classmethod
     def of(cls, clock: Clock | None, first: float) -> Clock | None:

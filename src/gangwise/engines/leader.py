@@ -110,6 +110,32 @@ class Leader(ABC):
         return self.duration / 5
 
 
+class Led:
+    """An engine that changes its cluster only while its service leads."""
+
+    _leader: Leader | None = None  # None: no other service acts here
+
+    @property
+    def loops(self) -> list[BackgroundLoop]:
+        """Loops in the background, for whoever watches them."""
+        return [] if self._leader is None else [self._leader.loop]
+
+    def close(self) -> None:
+        if self._leader is not None:
+            self._leader.release()
+
+    def _check_lead(self) -> None:
+        """Raise where another service leads."""
+        if self._leader is not None:
+            self._leader.check()
+
+    def _wait_for_lead(self, seconds: float) -> None:
+        """Where another service leads, wait, and raise if it still does."""
+        if self._leader is not None and not self._leader.held:
+            time.sleep(seconds)
+            self._leader.check()
+
+
 class FolderLeader(Leader):
     """The lead of a cluster of local processes: a folder in it whose name has the leader's number.
 

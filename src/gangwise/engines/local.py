@@ -43,7 +43,6 @@ import numpy as np
 from gangwise.core.errors import EngineError, GangwiseError, Rejected
 from gangwise.core.handles import Tree
 from gangwise.engines import intake, launch, rank
-from gangwise.engines.background import BackgroundLoop
 from gangwise.engines.engine import (
     ENDED,
     Capabilities,
@@ -59,7 +58,7 @@ from gangwise.engines.engine import (
     read_reports,
     tasks_by_node,
 )
-from gangwise.engines.leader import FolderLeader
+from gangwise.engines.leader import FolderLeader, Led
 from gangwise.service.loop import Service
 
 _NUMBER = re.compile("[0-9]{1,18}").fullmatch
@@ -81,7 +80,7 @@ RACY = 2.0  # seconds for which a change may leave the time of a file as it was
 FILE_BYTES = 1 << 20  # largest file that describes a job
 
 
-class LocalEngine:
+class LocalEngine(Led):
     """Ranks are processes of this machine; how fast a node works is simulated.
 
     ``folder`` is that of the cluster, see :meth:`create`. Jobs that ended stay in the table for
@@ -90,6 +89,7 @@ class LocalEngine:
 
     name = "local"
     capabilities = Capabilities(start_latency=0.1)
+    _leader: FolderLeader | None = None
 
     def __init__(self, folder: Path | str, keep: float = 600.0):
         self.folder = Path(folder).absolute()
@@ -99,7 +99,6 @@ class LocalEngine:
         self._table: dict[str, Status] = {}
         self._looked = -math.inf
         self._untouched: dict[str, tuple[tuple[float, float], Status]] = {}  # by times of files
-        self._leader: FolderLeader | None = None
         self.quarantine = intake.Quarantine()
         for below in ("jobs", "down", "ended"):
             Tree(self.folder).check_folder(below)
@@ -108,11 +107,6 @@ class LocalEngine:
     def lead(self, identity: str) -> None:
         """Place and take off only while this is the one leader of the cluster."""
         self._leader = FolderLeader(self.folder, identity)
-
-    @property
-    def loops(self) -> list[BackgroundLoop]:
-        """Loops in the background, for whoever watches them."""
-        return [] if self._leader is None else [self._leader.loop]
 
     # Making a cluster, submitting jobs
 
@@ -205,8 +199,7 @@ class LocalEngine:
         return table
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
-        if self._leader is not None:
-            self._leader.check()
+        self._check_lead()
         # Many placements share a look: never an older one than whoever decided has seen, or a
         # job whose end was just reported would still hold its devices.
         if time.monotonic() > self._looked + POLL:
@@ -248,9 +241,7 @@ class LocalEngine:
             self._end_processes(self.folder / "jobs" / job / str(row.attempt))
 
     def events(self, timeout: float) -> list[EngineEvent]:
-        if self._leader is not None and not self._leader.held:
-            time.sleep(min(timeout, POLL))
-            self._leader.check()
+        self._wait_for_lead(min(timeout, POLL))
         until = time.monotonic() + timeout
         while True:
             events = self._look()
@@ -258,10 +249,6 @@ class LocalEngine:
             if events or wait <= 0:
                 return events
             time.sleep(min(POLL, wait))
-
-    def close(self) -> None:
-        if self._leader is not None:
-            self._leader.release()
 
     # Inside
 

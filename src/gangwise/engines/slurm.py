@@ -33,8 +33,7 @@ from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
 from gangwise.engines import engine, intake
-from gangwise.engines.background import BackgroundLoop
-from gangwise.engines.leader import ReservationLeader
+from gangwise.engines.leader import Led, ReservationLeader
 from gangwise.engines.slurm_answers import DENIED, PHASES, Refused, ends_of, run
 from gangwise.engines.slurm_requests import (
     LATER,
@@ -70,7 +69,7 @@ TAKES_TASKS = ("idle", "mixed", "allocated", "completing", "planned")
 
 
 @dataclass(eq=False, repr=False)
-class SlurmEngine:
+class SlurmEngine(Led):
     """A Slurm cluster, by its commands; raises EngineError when these are not there."""
 
     name = "slurm"
@@ -94,7 +93,6 @@ class SlurmEngine:
     def __post_init__(self, environment: Mapping[str, str] | None) -> None:
         self._values = {v: label for label, vs in labels_of(self.labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
-        self._leader: ReservationLeader | None = None  # None: nobody else acts here
         self._nodes_listed: Any = None
         self._changes = engine.Changes(self._ranks)
         self._details: dict[str, JobDetails] = {}
@@ -126,11 +124,6 @@ class SlurmEngine:
         choose other nodes for a job that waits.
         """
         self._leader = ReservationLeader(self._run)
-
-    @property
-    def loops(self) -> list[BackgroundLoop]:
-        """Loops in the background, for whoever watches them."""
-        return [] if self._leader is None else [self._leader.loop]
 
     # The engine
 
@@ -357,9 +350,7 @@ class SlurmEngine:
         return SlurmRequest.of(row, mark).why or waits_for(row, time.time())
 
     def events(self, timeout: float) -> list[engine.EngineEvent]:
-        if self._leader is not None and not self._leader.held:
-            time.sleep(min(timeout, self.poll))
-            self._leader.check()
+        self._wait_for_lead(min(timeout, self.poll))
         until = time.monotonic() + timeout
         while True:
             due = self._looked + self._pace - time.monotonic()
@@ -371,10 +362,6 @@ class SlurmEngine:
             events = self._look()
             if events or time.monotonic() >= until:
                 return events
-
-    def close(self) -> None:
-        if self._leader is not None:
-            self._leader.release()
 
     # Inside
 
@@ -684,8 +671,7 @@ class SlurmEngine:
         """
         if self.watch:
             raise Rejected(f"scontrol {words[0]} changes the cluster, which is only watched")
-        if self._leader is not None:
-            self._leader.check()
+        self._check_lead()
         self._to_recheck.add(words[1].removeprefix("jobid="))
         try:
             self._run("scontrol", "--", *words)
