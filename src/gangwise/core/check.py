@@ -73,12 +73,15 @@ def check_policy(
         trial = _Trial(checked, (seed, index), slots, place)
         run = trial.play(clone(original))
         used = clone(original)
+        # A policy that keeps something from one run to the next decides otherwise in the second.
         Simulation(trial.instance, used, slots, seed=987).run()
         why_again = f"a second run with the same seed differs: {CHANCE}"
         why_used = "a run of a policy that has run before differs; start() must forget everything"
         for reason, repeat in ((why_again, clone(original)), (why_used, used)):
             if not np.array_equal(run.rewards, trial.play(repeat).rewards):
                 raise PolicyCheckFailed(f"{place}: {reason}")
+        # What it reads beyond its arguments is the world around it: it decides again where there is
+        # none.
         trial.check_unseen(clone(original), run)
         trial.check_resume(original, run.rewards)
         if not getattr(original, "randomised", False):
@@ -215,6 +218,7 @@ class _Trial:
         relabelled = self.play(clone(policy), renamed).decisions
         for t in range(self.slots):
             expected = self.family.relabel_decision(self.instance, order, decisions[t])
+            # Sums over servers in another order differ in their last bits.
             scale = 1.0 + float(np.abs(expected).max(initial=0.0))
             if not np.allclose(expected, relabelled[t], rtol=0, atol=1e-6 * scale):
                 raise PolicyCheckFailed(

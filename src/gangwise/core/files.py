@@ -402,9 +402,13 @@ class Folder:
             sides, seals, stale = plan
             waiting = {n: side for n, side in sides.items() if self._fits(seals[n], side)}
             in_place = {name for name in seals if self._fits(seals[name], name)}
+            # Every file is there, in its place or beside it: the publication is completed.
+            # Otherwise the disk lost some before any was renamed, and the old files stay.
             if waiting.keys() | in_place == seals.keys():
                 for name in waiting.keys() - in_place:
                     self.refuse_to_replace(name)
+                # The seals are written first: a file that is in place and has no seal would be a
+                # stranger's.
                 self._enter(seals.items())
                 self._complete(waiting, in_place, [name for name in stale if name in self.own()])
             self.tree.unlink(ANNOUNCED)  # else the disk lost some, and nothing was replaced yet
@@ -494,6 +498,7 @@ def find_folders(path: Path) -> list[Folder]:
     """
     if not path.is_dir():
         raise StoreError(f"{path} is not a folder")
+    # Links are not followed by os.walk, so that no folder is found twice.
     states = sorted(Path(base) for base, folders, _ in os.walk(path) if STATE in folders)
     if not states:
         reason = f"is not a folder of results: it has no {STATE}"
@@ -561,6 +566,7 @@ class _Registry:
 
     def follow(self, file: IO[bytes]) -> None:
         about = os.fstat(file.fileno())
+        # The registry only grows; one that is shorter, or another file, is read from its beginning.
         if about.st_ino != self._file or about.st_size < self._read:
             self.seals, self._file, self._read = {}, about.st_ino, 0  # another file
         if about.st_size == self._read:
@@ -568,6 +574,8 @@ class _Registry:
         file.seek(self._read)
         data = file.read()
         end = data.rfind(b"\n") + 1
+        # What follows the last line break is being written by another process, and is read next
+        # time.
         self._read += end
         for line in data[:end].split(b"\n"):
             entry = _entry(line)
@@ -638,6 +646,7 @@ def _closed(handle: int) -> Iterator[None]:
 def _orphaned(name: str) -> bool:
     """Whether a file is unfinished and its writer, on this machine, is dead."""
     match = ORPHAN.fullmatch(name)
+    # Only a process of this machine can be asked for by its number.
     if match is None or match[1] != _host():
         return False
     try:

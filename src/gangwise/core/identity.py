@@ -72,6 +72,7 @@ def identify(thing: Any, kind: Kind | None = None) -> str:
     lasting = module != "__main__" and _found(module, name) is thing
     if module in ("builtins", ""):
         return name
+    # Built-in code is identified by its revision, which changes when its behaviour does.
     if lasting and _top(module) == BUILT_IN:
         entry = first_entry(kind, f"{module}:{name}") if kind else None
         called = name if entry is None or entry.name == ANY else entry.name
@@ -142,6 +143,7 @@ def _parts_of_modules(module: str, only: str) -> Iterator[bytes]:
         parts[name] = file.read_bytes()
         if file.suffix == ".py":
             waiting += _imports(name, file.name == "__init__.py", parts[name])
+    # The order in which modules were found depends on imports; sorted by name it does not.
     for name in sorted(parts):
         yield name.encode()
         yield parts[name]

@@ -311,6 +311,8 @@ def warm_up(instance: Instance, policy: Policy[Any, Any, Any], slots: int, seed:
     if key in _warm:
         return
     _warm.add(key)
+    # A clone draws and learns apart from the run, which therefore begins as if nothing had been
+    # played.
     thrown_away = Simulation(instance, clone(policy), min(slots, WARM_SLOTS), seed)
     until = time.monotonic() + WARM_SECONDS
     while thrown_away.slot < thrown_away.slots:
@@ -449,6 +451,7 @@ def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:
         theirs, code = str(seal["key"]), str(seal["hmac"])
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is not a whole gangwise checkpoint; {AFRESH}") from error
+    # The seal is checked before the pickle is opened: opening one runs code.
     if not hmac.compare_digest(
         code.encode(), hmac.new(key, body, hashlib.sha256).hexdigest().encode()
     ):

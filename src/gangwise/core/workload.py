@@ -150,6 +150,7 @@ class Channels:
                 raise ScenarioError(
                     f"a channel names {kind} {index[e]}; there are {size}, counted from 0"
                 )
+        # Kernels walk over servers: the channels of one lie next to each other.
         order = np.lexsort((job_type, server))
         job_type, server = job_type[order], server[order]
         e = first((np.diff(job_type) == 0) & (np.diff(server) == 0))
@@ -333,6 +334,7 @@ class OnOffArrivals:
         return np.ones(self.probability.size, dtype=np.int64)
 
     def stream(self, rng: np.random.Generator) -> ArrivalStream:
+        # The stationary share of slots that are on.
         on = rng.random(self.probability.size) < self.mean_on / (self.mean_on + self.mean_off)
         return _OnOffStream(self, rng, on)
 
@@ -349,6 +351,7 @@ class _OnOffStream:
         arrivals = np.empty((slots, w.probability.size), dtype=np.int64)
         for t in range(slots):
             arrivals[t] = self.on & (u[t, 0] < w.probability)
+            # A period of mean length m ends with probability 1/m in each slot (geometric).
             switch = u[t, 1] < np.where(self.on, 1 / w.mean_on, 1 / w.mean_off)
             self.on = self.on ^ switch
         return arrivals

@@ -76,6 +76,7 @@ class Backoff:
         at = clock()
         if at > self._failed + STEADY:
             self._next = self.first
+        # The random part keeps clients that failed together from coming back together.
         base = self._next
         self._next, self._failed = min(2.0 * base, self.longest), at
         pause = error.seconds if isinstance(error, TryLater) else 0.0
@@ -187,6 +188,8 @@ class BackgroundLoop:
         until = clock() + seconds
         while (wait := until - clock()) > 0 and not self._over.wait(min(wait, PROBE)):
             self._beat = clock()
+            # A probe that comes through ends the wait once; where the call fails all the same, the
+            # fault lies elsewhere and the whole pause is kept.
             works = self._works()
             if works and not self._in_vain:
                 self._in_vain = True

@@ -272,6 +272,7 @@ def check_placement(
         raise Rejected(f"job {job.id} has {job.tasks} tasks, {total} are placed; all or none")
     names = {p.node for p in placed}
     by_name = {node.name: node for node in nodes if node.name in names}
+    # Free devices are counted afresh from the cluster's table: the scheduler's books may be behind.
     free = {name: Counter(node.devices) for name, node in by_name.items()}
     for holder in table:
         if holder.phase not in ("placed", "running") or holder.job.id == job.id:
@@ -317,6 +318,7 @@ def events_between(
         old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
     if old.phase in ENDED:
         return events
+    # A job may be placed, fail and wait again between two looks: its attempt tells.
     was_placed = old.phase in ("placed", "running")
     off: int | None = None
     if was_placed and (row.phase == "pending" or row.attempt != old.attempt):

@@ -159,6 +159,7 @@ class Connection:
                 reason = follower.loop.trouble
                 raise EngineError(f"{follower.what} of {self.server} cannot be followed: {reason}")
         at = time.monotonic()
+        # A quiet cluster sends no events, so silence alone is no fault: then it is asked.
         fresh = at - self.heard <= _QUIET and at - self._answered <= _UNASKED
         if fresh and not self._answer:
             return
@@ -241,6 +242,8 @@ class Connection:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         key, reason = (pod.name, pod.namespace), ""
+        # A Binding may be made though its answer is lost: after each failure the pod itself is
+        # read.
         for pause in (0.0, 0.2, 1.0):
             self.closing.wait(max(pause, self.pause()))
             try:
@@ -252,6 +255,7 @@ class Connection:
                 reason = message_of(error)
                 if error.status == 404:
                     return Binding("it is gone")
+                # The server has understood and refused; nothing was bound.
                 if error.status < 500 and error.status not in (409, 429):
                     return Binding(reason)
                 lost = False

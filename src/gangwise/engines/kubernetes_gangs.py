@@ -460,6 +460,7 @@ class ClusterCache:
         past = gang.status
         if past is not None and past.phase in ENDED:
             return past
+        # A pod and its successor are both there: whoever took the gang off was killed half-way.
         replaced = {objects.own_value(p.manifest, "replaces") for p in gang.pods.values()}
         if replaced & gang.pods.keys() and gang.removal_reason is None and not self.watch:
             gang.removal_reason = "half taken off by an earlier run"
@@ -488,6 +489,7 @@ class ClusterCache:
             gang.cause = "node_failed"
             self.wake_up.set()
         counts = Counter(map(gang.where, bound))
+        # The plan counts while Bindings are under way; a gang that others placed has none.
         placed = tuple(Placed(n, c) for n, c in sorted((gang.plan or counts).items()))
         job = past.job if past is not None and past.phase != "pending" else None
         job = job or replace(self._job(gang, bound), tasks=sum(gang.plan.values()) or len(bound))
@@ -534,6 +536,7 @@ class ClusterCache:
                     f"it needs a PodGroup, or the annotation {OURS}tasks"
                 )
             need = gang.tasks or size
+            # A gang is offered whole or not at all.
             if len(pods) < need:
                 raise EngineError(f"{len(pods)} of its {need} pods are there")
             job = self._job(gang, pods)
@@ -580,6 +583,8 @@ class ClusterCache:
                 self._terms[short], self._described = terms, None
             wanted[f"{MATCHES}{short}"] = "true"
         for taint in self.taints:
+            # A gang may go where all its pods tolerate the taints: nodes without a taint carry a
+            # label for it.
             if not all(taint.tolerated(m) for m in manifests):
                 wanted[f"{WITHOUT}{taint}"] = "true"
         by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
@@ -617,6 +622,7 @@ class ClusterCache:
         for uid in gang.pods:
             self._gang_of.pop(uid, None)
         self.gangs.pop(gang.id, None)
+        # Pods of the same group that come now begin a new job.
         if self._open.get(gang.belongs) == gang.id:
             del self._open[gang.belongs]
 

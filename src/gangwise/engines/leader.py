@@ -97,6 +97,8 @@ class Leader(ABC):
             if record is None or not record.holder:  # a lease is not lost by one reply without it
                 record = self.read()
             if record is not None and record.holder and not record.mine:
+                # Clocks of two machines differ: another's lease runs from when we first saw this
+                # renewal, by our clock.
                 if self._seen[0] != record.renewal:
                     self._seen = record.renewal, began
                 if began < self._seen[1] + record.duration:
@@ -206,6 +208,8 @@ class FolderLeader(Leader):
     def write(self, path: Path, content: Any) -> None:
         """Write a file if we lead at that moment; raises Rejected where there is one already."""
         self.check()
+        # Our own folder is not found where another service has renamed it: this write comes too
+        # late.
         side = self._folder(self.number) / secrets.token_hex(8)
         try:
             side.write_text(json.dumps(content), encoding="utf-8")

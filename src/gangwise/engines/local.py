@@ -313,6 +313,8 @@ class LocalEngine(Led):
         latest = max(attempts, default=0)
         cancelled = self._read(folder / "cancelled")
         if not latest and cancelled is None:
+            # Nothing but the request is there, and it is older than the clock of the file system
+            # can miss: it need not be read again.
             if inside == ["job.json"] and max(stamp) < time.time() - RACY:
                 self._untouched[name] = stamp, Status(job, "pending")
             return Status(job, "pending")
@@ -396,6 +398,8 @@ class LocalEngine(Led):
             return
         started = self._read(here / "started.json") or {"ranks": []}
         leader = launched["pid"]
+        # A process number may have been given to another since: the time of its birth tells, or its
+        # group.
         if launch.birth(leader) == launched["birth"] or leader in map(_group, started["ranks"]):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)

@@ -143,6 +143,8 @@ class SlurmEngine(Led):
                 listed.setdefault(like, set()).update(expand(names) or (names,))
             self._reserved = {} if self.watch else self._reservations()
         self._nodes_looked = at
+        # The short listing is cheap; the JSON is read only where it shows a change, or after a
+        # while.
         if (listed, self._reserved) == self._nodes_listed and at < self._nodes_read + WHOLE:
             return list(self._nodes)
         rows = self._json("sinfo", "nodes")
@@ -244,6 +246,8 @@ class SlurmEngine(Led):
         if run.restarts:  # it was given a time two minutes ahead
             change.append("starttime=now")
         try:
+            # First the mark and the nodes, then the release: killed between the two, the job is
+            # held and its mark tells.
             self._change("update", f"jobid={job}", *change)
             self._change("release", job)
         except Rejected:
@@ -526,6 +530,8 @@ class SlurmEngine(Led):
                 return None if waits else engine.Status(job, "pending", attempt, detail=detail)
             if foreign:
                 return engine.Status(job, "pending", attempt, detail=detail, foreign=True)
+            # A job that slurmctld holds after a failed launch keeps our mark, but counts one
+            # restart more.
             placed_here = is_held and attempt and not (mark.state or mark.by_hand)
             if placed_here and restarts > mark.restarts and _was_not_launched(row):
                 with contextlib.suppress(Rejected):
@@ -538,6 +544,8 @@ class SlurmEngine(Led):
             self._left_alone.pop(name, None)
             if is_held:
                 return engine.Status(job, "pending", attempt, detail=detail)
+            # As many restarts as when it was placed: it has not started since, so it is still
+            # placed.
             if restarts == mark.restarts:
                 return engine.Status(job, "placed", attempt, _where(mark), detail=detail)
             with contextlib.suppress(Rejected):
@@ -629,6 +637,7 @@ class SlurmEngine(Led):
         kind = row.get(fields[self.job_type])
         deadline = number(row.get("deadline"), 0)
         submitted, eligible = (number(row.get(f"{w}_time"), 0) for w in ("submit", "eligible"))
+        # Time in which it was held, or was not to begin, is no waiting.
         if submitted < eligible <= time.time():  # held, or not to begin: no waiting
             submitted = eligible
         constraint: dict[str, str] = {}

@@ -101,6 +101,7 @@ class SlurmRequest:
         why += [
             f"its flag {f}" for f in notation.json_words(row.get("flags")) if f.upper() in FLAGS
         ]
+        # Tasks of squeue are ranks, and its cpus are those of the whole job.
         ranks = max(number(row.get("tasks"), 1), 1)
         least, most = number(row.get("node_count"), 1), number(row.get("max_nodes"), 0)
         per_node = number(row.get("tasks_per_node"), 0)
@@ -122,6 +123,8 @@ class SlurmRequest:
         memory = row.get("memory_per_node")
         if memory is not None and row.get("memory_per_cpu") is None and number(memory, 1) == 0:
             why.append("it asks for all memory of its nodes")
+        # A share is what one node gets. A fixed number of nodes, or devices by node, makes shares
+        # the unit that is placed.
         shares = fixed or (1 if by_node else 0)
         if not fixed and per_node and (by_node or number(memory, 0)) and ranks > 1:
             shares = -(-ranks // per_node)
@@ -129,6 +132,7 @@ class SlurmRequest:
             why.append(f"{ranks} tasks do not divide evenly among {shares} nodes")
         size = -(-ranks // shares) if shares else 1
         demand = {k: v * size for k, v in gres(by_task).items()} or dict(gres(by_node))
+        # Devices of the whole job divide among its ranks; a remainder would make ranks unlike.
         for kind, amount in gres(by_job).items():
             demand[kind] = -(-amount * size // ranks)
             if amount * size % ranks:

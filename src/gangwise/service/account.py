@@ -127,6 +127,8 @@ def _simulated(
     times: dict[str, list[Floats]] = {side: [] for side in sides}
     for number in range(rounds):
         for side, decides in sides.items():
+            # Common random numbers: both schedulers meet the same draw, so that their difference
+            # scatters less.
             rng = np.random.default_rng(number)  # the same draws on both sides
             # Every start holds its devices for the mean of a sample. A job whose room comes later
             # is decided on late, too, by the least that this takes.
@@ -153,6 +155,7 @@ def _saving(
     blocks = np.array_split(np.arange(happened.size), min(8, happened.size // FEWEST))
     off = [float(own[:, 1, b].mean() - happened[b].mean()) for b in blocks]
     scatter = np.std(off, ddof=1) / math.sqrt(len(off)) if len(off) > 1 else 0.0
+    # The model's error is its bias, or what blocks of time scatter by where that is more.
     errors = [max(abs(float(np.mean(off))), 1.96 * float(scatter)) / float(happened.mean())]
     calibrated = None
     rival = np.array([placer == "baseline" for placer in by])
@@ -168,6 +171,8 @@ def _saving(
         model = float(ratio[rival].mean())
         calibrated = {"jobs": int(rival.sum()), "slower": real, "within": within, "model": model}
         errors.append(max(abs(real - model) - within, 0.0))
+    # Independent errors add in squares: the scatter over rounds, the model's, and that of the
+    # baseline's runs.
     half = math.hypot(1.96 * float(s.std(ddof=1)) if s.size > 1 else 0.0, *errors)
     return {"saving": float(s.mean()), "within": half, "calibrated": calibrated}
 
@@ -326,6 +331,8 @@ def drawn(
             continue
         run = row["ended"] - row["started"]
         on = _nodes(ledger, row)
+        # A gang is as fast as its slowest node: work is run time times that rate, where none was
+        # measured.
         slowest = math.exp(min(rates[names.index(name)][on])) if on else 1.0
         work.append(run * (row["rate"] or slowest))
         if limit < NO_LIMIT:
@@ -346,6 +353,7 @@ def drawn(
         priority=[b["priority"] for b in bodies],
     )
     order = [names.index(name) for name in jobs.types]
+    # A node has its earlier factor from the beginning and 1 from its change on.
     factors = [(0.0, c.node, c.factor) for c in before] + [(c.time, c.node, 1.0) for c in before]
     return jobs, Conditions(np.exp(rates[order]), factors=factors)
 
@@ -412,6 +420,7 @@ def speed_changes(
     on, b = np.full((J, K), -1), np.full((J, K), np.inf)
     for j, (places, logs) in enumerate(zip(nodes, believed, strict=True)):
         on[j, : len(places)], b[j, : len(places)] = places, logs
+    # Prefix sums over time need the jobs in the order of the middles of their runs.
     by_time = np.argsort(middles, kind="stable")
     rates, middles, on, b = rates[by_time], middles[by_time], on[by_time], b[by_time]
     owners, slots = np.nonzero(on >= 0)

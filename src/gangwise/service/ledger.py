@@ -300,6 +300,8 @@ class Ledger:
         self.wake_times.pop(name, None)
         self.latest_rates.pop(name, None)
         self.outcomes[name] = outcome
+        # Late events of jobs that ended long ago are not recognised; they fit no job, and change
+        # nothing.
         while len(self.outcomes) > REMEMBERED:
             self.outcomes.popitem(last=False)
         start = active.begun if active.phase == "running" else math.nan
@@ -332,6 +334,8 @@ class Ledger:
             return
         self.rounds += 1
         wanted = [Intent(k, j, a, _placed(p), by) for k, j, a, p, by in decided]
+        # A recorded round is what the cluster heard. Where this scheduler (edited since, say)
+        # decides otherwise, its decisions are taken back and the recorded ones are applied.
         if self.intents[count:] == wanted:
             return
         self.diverged += 1
@@ -384,6 +388,7 @@ class Ledger:
         freeing = False
         for i, action in enumerate(actions):
             if isinstance(action, Place) and freeing:
+                # A preempted job holds its devices until the cluster lets it go.
                 self._undone(action)  # its nodes may not be free before the cluster says so
                 continue
             if isinstance(action, Ask):
@@ -401,6 +406,8 @@ class Ledger:
                 continue
             tasks = self.baseline.choice.place(self._as_job(active), self.open_books, self.now)
             self._place(active, action.tasks if tasks is None else tasks, "baseline")
+            # The scheduler planned the rest of the round around nodes that the baseline did not
+            # take, so the round begins anew.
             for later in actions[i + 1 :]:  # planned around nodes that were then not taken
                 if isinstance(later, Place):
                     self._undone(later)
@@ -457,6 +464,7 @@ class Ledger:
         if self.books is None or not (waiting := self._waiting()):
             return {}
         self._bind()
+        # A copy decides on a copy of the books, so that the scheduler itself hears of nothing.
         actions = copy_of(self.scheduler).place(Queue(waiting), self.books.copy(), self.now)
         names = self.books.nodes.names
         return {
@@ -490,6 +498,8 @@ class Ledger:
         if not self.hosts:
             return
         old_books = self.books
+        # Books are made anew for other nodes or device types; what refers to places in the old ones
+        # goes.
         self.unscaled.clear()  # they name nodes by their place
         amounts = {k: 0.0 for active in self.jobs.values() for k in active.asked.demand}
         nodes = Nodes.of(
@@ -574,6 +584,8 @@ class Ledger:
     def _set_up(self, n: int, up: bool) -> None:
         books = self.open_books
         books.up[n] = up
+        # A node that is down has nothing free; when it comes back, what runs there is taken off
+        # again.
         books.free[n] = books.capacity[n] if up else 0
         if up:
             for running in books.running.values():
@@ -634,6 +646,8 @@ class Ledger:
             if work > 0 and seconds > 0:
                 by_node.setdefault(str(node), []).append(work / seconds)
         declared = known.asked.work
+        # Without reports, the declared work over the run time is the rate of a job on one node; on
+        # several, nobody knows which was the slowest.
         if not by_node and ended and declared > 0 and len({p.node for p in known.placed}) == 1:
             elapsed = self.now - known.begun  # not wrapped: only what all of it took
             if elapsed > 0:
@@ -661,6 +675,7 @@ class Ledger:
         logs = [math.log(r) - self._label(n) for n, r in zip(rate.nodes, rate.rates)]
         unscaled = self.unscaled.setdefault(kind, [])
         unscaled.append((median(logs), rate))
+        # The median gang sets the scale, so that one slow node among the first does not.
         if len({r.job.id for _, r in unscaled}) < FIRST:
             return math.nan
         scale = self.scales[kind] = math.exp(median(log for log, _ in unscaled))
@@ -675,6 +690,7 @@ class Ledger:
         pairs = [
             (n, r / scale)
             for n, r in zip(rate.nodes, rate.rates)
+            # A rate that is off its label by more than this is no speed but a wrong report.
             if n < N and abs(math.log(r / scale) - self._label(n)) < IMPLAUSIBLE
         ]
         self.implausible += len(rate.nodes) - len(pairs)

@@ -271,6 +271,8 @@ class Service:
             time.sleep(min(timeout, 1.0))
             return self._publish()
         self._recovered("clock")
+        # First what happened, then what operators ask for: a request is judged by the present
+        # state.
         reachable = self._take_in(timeout)
         instant = self.clock.now()
         may_act, self._failed = reachable and instant >= self._acts_again, None
@@ -278,6 +280,7 @@ class Service:
         due = self.ledger.changed or self.ledger.due() <= instant
         if reachable and due and self._is_there() and "database" not in self.troubles:
             self._decide(instant)
+        # Nothing is told to the cluster before it is on the disk.
         if self._save(instant):
             self._answer()
             if may_act:
@@ -432,9 +435,11 @@ class Service:
             fresh = any(e.kind == "submitted" and not self._is_known(e.job) for e in events)
             nodes = any(e.node for e in events)
             compare = instant >= self._compared + self.reconcile
+            # After an outage events may be lost: the whole table is read at once.
             compare = compare or not self.troubles.keys().isdisjoint(("engine", "leader"))
             if nodes or compare:
                 self._take_in_nodes(self.engine.nodes(), instant)
+            # Without a node there are no books, and jobs could not even be taken in.
             if self.ledger.books is None:
                 raise EngineError("the cluster lists no nodes")
             table = {row.job.id: row for row in self.engine.jobs()} if fresh or compare else {}
@@ -493,6 +498,8 @@ class Service:
         for name, host in self.ledger.hosts.items():
             if name not in listed:
                 since = self._gone.setdefault(name, (now, host))[0]
+                # A node that is no longer listed stays, as down, while a job holds it, and for a
+                # while after.
                 used = any(p.node == name for k in self.ledger.jobs.values() for p in k.placed)
                 if used or now - since < FORGET:
                     listed[name] = EngineNode(name, host.devices, host.labels, False, "gone")
@@ -620,12 +627,16 @@ class Service:
             n for n, k in self.ledger.jobs.items() if k.phase == "waiting" and k.until <= now
         }
         try:
+            # The round itself is a record: a restart decides again, and compares with what was
+            # recorded.
             self.ledger.apply(("round", now))
         except Exception as error:
             # Jobs that are new to a scheduler that failed are set aside, and come back one by one.
             self.ledger.mend()
             self._trouble("scheduler", error)
             reason = clean_text(f"the scheduler failed when it was offered: {_named(error)}")
+            # Which of them makes the scheduler fail is not known, so that they come back one at a
+            # time.
             for turn, name in enumerate(sorted(offered - self._sure), 1):
                 self._apply("aside", now, name, now + min(PAUSE * turn, 60 * PAUSE), reason)
             return
@@ -677,6 +688,7 @@ class Service:
                 del self._todo[key]
             else:
                 due.append(intent)
+        # Placements of an engine that can take several at once are made in parallel.
         apply = map if self._placers is None else self._placers.map
         for intent, refusal in zip(due, apply(self._carry_out, due), strict=True):
             if isinstance(refusal, Rejected) and intent.kind == "preempt":  # it runs on

@@ -73,6 +73,7 @@ def examine(folder: Path | str) -> Report:
     lines = read_file(report.folder / LINES)
     by_text = {str(line): line for line in lines if line is not None}
     inside = [by_text.get(row[3]) or ChainLine.of(row[3]) for row in stored.get("commits", ())]
+    # The two copies mend each other; a gap is what neither has.
     chain, gaps = merged(lines, inside)
     report.commits, report._chain = len(chain), chain
     report.lost = [f"commits {low} to {high}" for low, high in gaps]
@@ -95,6 +96,7 @@ def _stored(path: Path) -> tuple[dict[str, list[Any]], str]:
         return tables, "it is missing"
     try:
         with open(path, "rb") as raw:
+            # A damaged header changes how SQLite reads the rest, so it is compared first.
             if (head := raw.read(24)) and head != HEAD:
                 return tables, "its header is not SQLite's"
         uri = f"{path.absolute().as_uri()}?mode=ro"
@@ -131,6 +133,7 @@ def _check_lines(report: Report, lines: list[ChainLine | None]) -> None:
         report.wrong(LINES, "it is missing, or empty")
     elif None in lines:
         report.wrong(LINES, f"{lines.count(None)} lines were changed")
+        # Lines behind the last intact one were written after it, and neither copy has them.
         over = len(lines) - 1 - max((i for i, line in enumerate(lines) if line), default=-1)
         if over and intact and intact[-1].number == chain[-1].number:
             newest = chain[-1].number
@@ -158,6 +161,7 @@ def _check_tables(
     stored_count = sum(line.number <= newest for line in chain)
     rebuilt = ServiceStore(":memory:")
     try:
+        # Play the lines into an empty database: all other tables must come out as they are stored.
         rebuilt.roll_forward(chain[:stored_count])
         for table in TABLES:
             if stored[table] != _rows(rebuilt._db, table):
@@ -196,6 +200,7 @@ def repair(report: Report) -> list[str]:
     """
     folder, actions = report.folder, []
     chain = report._chain
+    # Numbers and links are made anew, so that what is left is a chain without gaps.
     if report.lost:  # what is left becomes a chain of its own
         rebuilt: list[ChainLine] = []
         for line in chain:

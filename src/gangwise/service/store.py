@@ -160,6 +160,7 @@ def merged(*copies: Iterable[ChainLine | None]) -> tuple[list[ChainLine], list[t
                 by_number[line.number].append(line)
     if not by_number:
         return [], []
+    # The newest anchor stands for all lines before it; what a copy still has of those is dropped.
     anchors = [n for n, lines in by_number.items() if any(line.anchor for line in lines)]
     number = max(anchors, default=1)
     chain: list[ChainLine] = []
@@ -168,6 +169,7 @@ def merged(*copies: Iterable[ChainLine | None]) -> tuple[list[ChainLine], list[t
         if at > number:
             lost.append((number, at - 1))
         link = chain[-1].link if chain else START
+        # Of two whole lines of one number the anchor counts, then the one that continues the chain.
         lines = sorted(by_number[at], key=lambda one: (one.anchor is None, one.after != link))
         chain.append(lines[0])
         number = at + 1
@@ -201,6 +203,7 @@ def own_folder(folder: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         about = folder.stat()
         mode = stat.S_IMODE(about.st_mode)
+        # Whoever may write into the folder could make a chain that fits, so others may not.
         if not mode & stat.S_IWOTH:
             return []
         foreign = sorted(
@@ -272,6 +275,8 @@ class ServiceStore:
             )
             if not read_only:
                 self._db.execute("PRAGMA journal_mode=WAL")
+                # SQLite need not flush each commit: the line of the other file is on the disk
+                # already.
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.executescript(SCHEMA)
                 self._db.execute("INSERT OR IGNORE INTO about VALUES('version', ?)", (VERSION,))
@@ -385,10 +390,13 @@ class ServiceStore:
             "INSERT INTO intents(seq, job, attempt, kind, placed, by, state, decided) "
             "VALUES(?, ?, ?, ?, ?, ?, 'intended', ?)",
             (
+                # An intent's number is that of its commit times ROWS, so that it is the same when
+                # SQLite is made again from the lines.
                 (line.number * ROWS + n, job, attempt, kind, json.dumps(placed), by, t)
                 for n, (job, attempt, kind, placed, by, t) in enumerate(body.get("intents", ()))
             ),
         )
+        # Only an intent that has not ended comes to another state.
         for state, at, kind, job, attempt, detail in body.get("states", ()):
             column = state if state in ("accepted", "started") else "ended"
             self._db.execute(
@@ -398,6 +406,7 @@ class ServiceStore:
                 (state, at, detail, detail, job, attempt, kind),
             )
         ends = [(kind, args[0]) for _, _, kind, args in records if kind in ("ended", "again")]
+        # A job may end and come back within one commit: only the latest of both counts.
         latest = {what if kind == "ended" else what["id"]: kind for kind, what in ends}
         resumed = [(job,) for job, kind in latest.items() if kind == "again"]
         ended = body.get("ended", ())
@@ -480,6 +489,7 @@ class ServiceStore:
             (cut,) = self._db.execute(
                 "SELECT MAX(number) FROM commits WHERE last <= ? AND time < ?", (seq, before)
             ).fetchone()
+            # The last line stays: the next one names it.
             if cut is None or cut == self._end[0]:
                 return
             self._db.execute("BEGIN IMMEDIATE")
@@ -487,6 +497,8 @@ class ServiceStore:
             self._db.execute("COMMIT")
             if self._lines is not None:
                 self._lines.close()
+                # SQLite is first: where the process dies between the two, the file of lines has
+                # more, which the chain shows at the next start.
                 write_file(self._lines.path, self.lines(-1))
                 self._lines = ChainFile(self._lines.path)
         except (OSError, *FAULTS) as error:
