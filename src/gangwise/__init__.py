@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from gangwise import catalogue as _catalogue  # noqa: F401 - registers the built-in names
 from gangwise import moved as _moved  # noqa: F401 - old import paths
+from gangwise.core.registry import loaded_on_use
 
 if TYPE_CHECKING:
     from gangwise.core.check import PolicyCheckFailed, check_policy
@@ -54,24 +54,25 @@ if TYPE_CHECKING:
     from gangwise.study.replay import Replayed, replay
     from gangwise.study.results import Results
 
-_WHERE = {
-    "core.check": "PolicyCheckFailed check_policy",
-    "core.contracts": "Comparator Environment Instance Outcome Policy PolicyBase Scenario clone "
-    "configuration",
-    "core.errors": "GangwiseError InfeasibleDecision ScenarioError StoreError TraceError "
-    "UnknownName",
-    "core.registry": "register",
-    "core.simulation": "Interrupted Run Simulation Streams simulate",
-    "core.workload": "BernoulliArrivals BinomialArrivals Channels Cluster JobType OnOffArrivals "
-    "ReplayedArrivals Server Workload",
-    "study.compare": "Comparison compare",
-    "study.replay": "Replayed replay",
-    "study.results": "Results",
-    "jobs": "Scheduler SchedulerCheckFailed check_scheduler create_scheduler",
-    "report.pages": "write_report",
-}
-_HOME = {name: module for module, names in _WHERE.items() for name in names.split()}
-
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        "core.check": "PolicyCheckFailed check_policy",
+        "core.contracts": "Comparator Environment Instance Outcome Policy PolicyBase Scenario "
+        "clone configuration",
+        "core.errors": "GangwiseError InfeasibleDecision ScenarioError StoreError TraceError "
+        "UnknownName",
+        "core.registry": "register",
+        "core.simulation": "Interrupted Run Simulation Streams simulate",
+        "core.workload": "BernoulliArrivals BinomialArrivals Channels Cluster JobType "
+        "OnOffArrivals ReplayedArrivals Server Workload",
+        "study.compare": "Comparison compare",
+        "study.replay": "Replayed replay",
+        "study.results": "Results",
+        "jobs": "Scheduler SchedulerCheckFailed check_scheduler create_scheduler",
+        "report.pages": "write_report",
+    },
+)
 __version__ = "0.3.0"
 
 __all__ = ["BernoulliArrivals", "BinomialArrivals", "Channels", "Cluster", "Comparator"]
@@ -83,15 +84,6 @@ __all__ += ["Simulation", "StoreError", "Streams", "TraceError", "UnknownName", 
 __all__ += ["__version__", "check_policy", "check_scheduler", "clone", "compare", "configuration"]
 __all__ += ["create_policy", "create_scenario", "create_scheduler", "register", "replay"]
 __all__ += ["simulate", "write_report"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import public names on first use, so that ``import gangwise`` stays light."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'gangwise' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"gangwise.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

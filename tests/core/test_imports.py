@@ -28,14 +28,26 @@ def imported(node: ast.AST, modules: dict[str, Path]) -> Iterator[str]:
                 yield whole if whole in modules else child.module
 
 
+def packages_of(module: str) -> set[str]:
+    """The packages around a module, and the module itself, which may be one.
+
+    >>> sorted(packages_of("gangwise.jobs.books"))
+    ['gangwise', 'gangwise.jobs', 'gangwise.jobs.books']
+    """
+    parts = module.split(".")
+    return {".".join(parts[: i + 1]) for i in range(len(parts))}
+
+
 def import_graph(modules: dict[str, Path]) -> dict[str, set[str]]:
     graph = {}
     for name, path in modules.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        if name == "gangwise":  # what the front door names for type checkers, it loads on use
-            tree.body = [each for each in tree.body if not isinstance(each, ast.If)]
-        found = set(imported(tree, modules))
-        graph[name] = found & modules.keys() - {name}
+        if path.name == "__init__.py":  # what a package names for type checkers, it loads on use
+            tree.body = [part for part in tree.body if not isinstance(part, ast.If)]
+        direct = set(imported(tree, modules))
+        # A module of another package comes after all that this package loads by itself.
+        around = {above for module in direct for above in packages_of(module)}
+        graph[name] = ((direct | around - packages_of(name)) & modules.keys()) - {name, "gangwise"}
     return graph
 
 

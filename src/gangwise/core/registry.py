@@ -164,6 +164,23 @@ def first_entry(kind: Kind, target: str) -> Entry | None:
     return None
 
 
+def loaded_on_use(package: str, names_by_module: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's ``__getattr__`` that imports public names on first use: importing it stays light.
+
+    ``names_by_module`` has the names, separated by blanks, of each module below ``gangwise``.
+    """
+    homes = {name: module for module, names in names_by_module.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"gangwise.{homes[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load
+
+
 _WORDS = {"true": True, "false": False, "inf": math.inf}
 _OUTSIDE_BRACKETS = r"(?![^(\[]*[)\]])"  # a list is written (1,2) or [1,2], here as in TOML
 

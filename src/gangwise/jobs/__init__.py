@@ -6,12 +6,41 @@
 array([ 0., 10.,  2.])
 """
 
-from gangwise.jobs.books import Ask, Books, Event, Explanation, Place, Preempt, Queue, Rate, Running
-from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
-from gangwise.jobs.model import Account, Conditions, Group, Job, Jobs, Node, Nodes, Shape
-from gangwise.jobs.schedule import Options, Schedule
-from gangwise.jobs.scheduler import Composed, Scheduler, create_scheduler, parts, register_part
-from gangwise.jobs.simulation import simulate_jobs
+from typing import TYPE_CHECKING
+
+from gangwise.core.registry import loaded_on_use
+
+if TYPE_CHECKING:
+    from gangwise.jobs.books import (
+        Ask,
+        Books,
+        Event,
+        Explanation,
+        Place,
+        Preempt,
+        Queue,
+        Rate,
+        Running,
+    )
+    from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
+    from gangwise.jobs.model import Account, Conditions, Group, Job, Jobs, Node, Nodes, Shape
+    from gangwise.jobs.schedule import Options, Schedule
+    from gangwise.jobs.scheduler import Composed, Scheduler, create_scheduler, parts, register_part
+    from gangwise.jobs.simulation import simulate_jobs
+
+# Rules of sites build on the modules here, and the simulation on them: which of both packages is
+# imported first may not matter.
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        "jobs.books": "Ask Books Event Explanation Place Preempt Queue Rate Running",
+        "jobs.check": "SchedulerCheckFailed check_scheduler",
+        "jobs.model": "Account Conditions Group Job Jobs Node Nodes Shape",
+        "jobs.schedule": "Options Schedule",
+        "jobs.scheduler": "Composed Scheduler create_scheduler parts register_part",
+        "jobs.simulation": "simulate_jobs",
+    },
+)
 
 __all__ = ["Account", "Ask", "Books", "Composed", "Conditions", "Event", "Explanation", "Group"]
 __all__ += ["Job", "Jobs", "Node", "Nodes", "Options", "Place", "Preempt", "Queue", "Rate"]
