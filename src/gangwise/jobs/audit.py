@@ -49,7 +49,7 @@ class Violation(NamedTuple):
 
 @dataclass
 class Audit:
-    """What an auditor looked at, and what it found."""
+    """The findings of an auditor, and how much it looked at."""
 
     starts: int = 0
     instants: int = 0  # at which the rules of the queue were checked …
@@ -130,7 +130,7 @@ class _Auditor:
         self.gone = np.minimum(np.where(np.isnan(outcome.end), np.inf, outcome.end), self.withdrawn)
 
     def name_parts(self, shapes: tuple[Shape, ...]) -> dict[int, list[tuple[int, int]]]:
-        """Of each job shape that has groups: how many tasks of which shape.
+        """Tasks by shape of each job shape that has groups.
 
         Gives all shapes a row of ``shapes`` and ``asked``, those of jobs first, and all pieces
         theirs, ``piece_shape`` [P]. An attempt whose groups are whole had its one task.
@@ -277,7 +277,7 @@ class _Auditor:
         return math.inf if self.closed else at
 
     def hours_hold(self) -> None:
-        """Nobody starts in closed hours, except who moves at that instant."""
+        """No job starts in closed hours, except one that moves at that instant."""
         moves = np.zeros(self.of.size, dtype=bool)
         # A move begins where the attempt before it ended.
         moves[1:] = (np.diff(self.of) == 0) & (self.from_[1:] == self.until[:-1])
@@ -295,7 +295,7 @@ class _Auditor:
         return False
 
     def preemption_holds(self) -> None:
-        """Who was preempted had to give way to one that began there then, and came back as told."""
+        """A preempted job gave way to one that began there then, and came back as the rules say."""
         rules, jobs, pieces = self.options.tenancy.preemption, self.jobs, self.outcome.pieces
         if not rules.by or pieces is None:
             return
@@ -574,7 +574,7 @@ class _Auditor:
         return True
 
     def promise_holds(self, head: int, now: float, up: Bools, holding: Ints, behind: Ints) -> None:
-        """EASY: who starts behind the first in line leaves it what it is promised."""
+        """EASY: jobs that start behind the first in line leave it what it is promised."""
         # The promise: the first instant at which the job fits if all run for their limits.
         ends = np.maximum(self.from_[holding] + self.jobs.limit[self.of[holding]], now)
         promise = math.inf
@@ -597,7 +597,7 @@ class _Auditor:
             self.found("promise", head, np.arange(len(start)), None, start, text)
 
     def free_of(self, attempts: Ints) -> Ints:
-        """What is free on each node beside these attempts."""
+        """Free devices of each node beside these attempts [N, K], in thousandths."""
         free = self.capacity.copy()
         chosen = np.zeros(self.first.size, dtype=bool)
         chosen[attempts] = True

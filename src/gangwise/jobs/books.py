@@ -1,6 +1,6 @@
-"""What a scheduler sees, and what it answers: books, events, rates; place, preempt, ask.
+"""The view of a scheduler (books, events, rates) and its answers (place, preempt, ask).
 
-Books say what is free and who runs where, in whole thousandths of devices.
+Books say what is free and which job runs where, in whole thousandths of devices.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def of_groups(shape: Shape, parts: Iterable[Part]) -> Iterator[tuple[Shape, list
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened; a scheduler learns of it at its next round."""
+    """An event of a job or a node, which a scheduler reads at its next round."""
 
     kind: EventKind
     time: float
@@ -107,7 +107,7 @@ class Queue(tuple[Job, ...]):
 
 @dataclass(slots=True)
 class Books:
-    """Accounts of the cluster: what is free, who runs where.
+    """Accounts of the cluster: free devices and running jobs.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Books:
     hours : Opening, optional
         When some jobs do not start.
     tenancy : Tenancy, optional
-        Who comes first, and who gives way.
+        Priorities and preemption.
     """
 
     nodes: Nodes

@@ -23,7 +23,7 @@ from gangwise.sites.site import CapRule, Pool, Rules, Site
 
 
 class SchedulerCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
-    """A scheduler does not keep to the contract; says which part and on which case."""
+    """A broken contract of a scheduler: which part of it, and on which case."""
 
 
 def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:

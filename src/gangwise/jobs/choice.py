@@ -38,7 +38,7 @@ class SlowNode(NamedTuple):
 
 
 class KnownNode(NamedTuple):
-    """What is known of a node by itself: f given a, and residuals by job type."""
+    """Beliefs about one node: f given a, and residuals by job type."""
 
     generation: str
     f: tuple[float, float, float]  # mean at a = 0, variance, when last seen
@@ -60,7 +60,7 @@ class KnownNode(NamedTuple):
 
 @dataclass
 class Rates:
-    """What learners share: nodes and job types by name, and the compiled state.
+    """Base of learners: nodes and job types by name, and the compiled state.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Rates:
         return state
 
     def _keep(self, new: Beliefs, old: Beliefs, types: tuple[str, ...]) -> None:
-        """Copy what the old state knows of generations, and of job types that are still there."""
+        """Copy beliefs about generations, and about job types that are still there."""
         # Job types have other numbers now; those that are gone are forgotten.
         place = {name: l for l, name in enumerate(types)}
         l_old = [l for l, name in enumerate(self.types) if name in place]
@@ -429,7 +429,7 @@ class FGD:
                     self._seen[shape] = self._seen.get(shape, 0) + tasks
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
-        """Task by task, on a copy of the books."""
+        """Nodes chosen task by task, on a copy of the books."""
         trial = books.copy()
         count: dict[int, int] = {}
         single = job.shape._replace(per_node=0)
@@ -596,7 +596,7 @@ class ByRate(Worth):
             rate_kernels.needed(self.state, l, rate.job.limit, work, not rate.ended)
 
     def take_in(self, books: Books) -> None:
-        """Read what was given back, and submitted, since the last round."""
+        """Read the submissions and the devices given back since the last round."""
         if self.rates == "labels":
             return
         for event in books.events:

@@ -502,7 +502,7 @@ class LeastAttained:
         return int(np.searchsorted(self.thresholds, attained, side="right"))
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
-        """Run whoever has had least service; others make room."""
+        """One round: jobs of the least service start, and others make room."""
         self._account(books, now)
         jobs = [*(r.job for r in books.running.values()), *queue]
         levels = {job.id: self.level(self._attained.get(job.id, 0.0)) for job in jobs}
@@ -542,7 +542,7 @@ class LeastAttained:
         return [*(Preempt(r.job.id) for r in preempted), *actions]
 
     def _account(self, books: Books, now: float) -> None:
-        """Devices × seconds since the last call, of whoever has been running."""
+        """Charge running jobs the devices × seconds since the last call."""
         for name, running in books.running.items():
             since = max(running.begun, self._last)
             if now > since:
@@ -569,7 +569,7 @@ class LeastAttained:
 def with_room(
     job: Job, below: Sequence[Running], books: Books
 ) -> tuple[Books, Sequence[Running], Tasks] | None:
-    """Books after as many of ``below`` went, in order, as a job needs; None if all are too few."""
+    """Books after as many of ``below`` left, in order, as a job needs; None if all are too few."""
     trial = books.copy()
     for count, running in enumerate(below, 1):
         trial.take(running.job.shape, running.pieces, sign=1)

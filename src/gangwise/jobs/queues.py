@@ -7,7 +7,7 @@ then to the earlier row of the log. Backfilling decides who may start past a job
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -111,7 +111,7 @@ def by_formula(name: str) -> ByFormula:
 
 @dataclass
 class FairShare(Order):
-    """Users who have used least come first.
+    """Users of the smallest past use come first.
 
     Use is the integral of a user's share of the cluster (of the dominant device type of each of
     his jobs), halved every ``half_life`` seconds: a week, as in Slurm.
@@ -159,7 +159,8 @@ class FairShare(Order):
 
 @dataclass
 class Multifactor(Order):
-    """Slurm's: tiers of pools first, then age, fair share, size, pool, QOS and devices, weighted.
+    """Slurm's multifactor priority: tiers of pools, then weighted age, fair share, size, pool, QOS
+    and devices.
 
     Weights, accounts and QOS are those of a site file, see :mod:`gangwise.jobs.tenancy`.
     """
@@ -250,7 +251,7 @@ class Reservations:
     def ahead(
         self, jobs: Sequence[Job], books: Books, ends: dict[str, float], now: float
     ) -> list[Change]:
-        """What running jobs will give back, and what reservations will take."""
+        """Changes of what is free: ends of running jobs, and begins and ends of reservations."""
         changes = [(max(ends[r.job.id], now), 0, r.job, r.pieces) for r in books.running.values()]
         for job in jobs:
             slot, pieces = self.slots.get(job.id, (math.inf, ()))
@@ -294,7 +295,7 @@ class Reservations:
 
 
 def kamelot_ends(books: Books, ends: Mapping[str, float], now: float) -> dict[str, float]:
-    """When running jobs end in the plan of Kamelot, OAR's scheduler.
+    """Ends of running jobs in the plan of Kamelot, OAR's scheduler.
 
     Kamelot keeps the time ahead as slots, and enters running jobs into them in the order of their
     starts. Where it looks for the slots of a job, it goes on from the last slot of the job that was
@@ -328,10 +329,10 @@ def kamelot_ends(books: Books, ends: Mapping[str, float], now: float) -> dict[st
 
 
 class Forecast:
-    """When waiting jobs are expected to start, if all take as long as requested and nobody comes.
+    """Expected starts of waiting jobs, if all take as long as requested and no job comes.
 
     Each job in its order gets the earliest start that those before it leave, as in a conservative
-    plan made anew. The plan goes only as far as somebody asks.
+    plan made anew. The plan goes only as far as it is asked for.
     """
 
     DEPTH: ClassVar[int] = 200  # jobs that are planned for; those behind them get no expected start
@@ -345,7 +346,7 @@ class Forecast:
         self._starts: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     def start(self, job: str) -> tuple[float, tuple[str, ...]]:
-        """When a job starts, and the jobs that end then; inf and none where that is not known."""
+        """Expected start of a job, and the jobs that end then; inf and none if unknown."""
         while job not in self._starts and self._order:
             # Each job takes its place in the plan before the next one looks for one.
             next_job = self._order.pop(0)
@@ -363,7 +364,7 @@ class Forecast:
 
 
 def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple[str, float] | None:
-    """What a job lacks to start on what is free, and until when; None where it lacks nothing."""
+    """Reason why a job does not fit on what is free, and until when; None if it fits."""
     if books.has_room(job):
         return None
     labels = ", ".join(f"{k}={v}" for k, v in job.shape.constraint)
@@ -381,13 +382,46 @@ def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple
 
 
 @dataclass
+class Head:
+    """The first job of a pool that cannot start, its promised start, and the books of that time.
+
+    ``kept`` and ``later`` are the same if requests are true.
+    """
+
+    job: Job
+    promised: float = np.inf
+    then: Books | None = None
+    kept: float = np.inf
+    later: Books | None = None
+
+    def overstayed(self, job: Job, end: float, now: float) -> list[tuple[Head, Books]]:
+        """The promises that a job which ends then is past: itself, and the books of each."""
+        # A job that ends by a promised instant is gone by then and takes nothing of what is
+        # promised.
+        requested_end = now + request_of(job)
+        promises = (self.promised, self.then, end), (self.kept, self.later, requested_end)
+        return [(self, at) for time, at, until in promises if at is not None and until > time]
+
+
+def request_of(job: Job) -> float:
+    """Requested limit of a job in seconds, inf for none."""
+    return job.limit if job.requested else np.inf
+
+
+@dataclass
 class Round:
-    """What a round left: its books, when running jobs are expected to end, and its queue."""
+    """The state that a round left, for whoever asks why a job waits.
+
+    That is its books, when running jobs are expected to end, the queue in its order, the first job
+    in line of each pool, and by whose promise others were kept from passing.
+    """
 
     books: Books
     now: float
     ends: dict[str, float]
     order: list[Job]
+    heads: dict[tuple[str, bool], Head] = field(default_factory=dict)  # by pool, and if closed
+    delays: dict[str, Head] = field(default_factory=dict)
     _waiting: dict[str, Job] | None = field(default=None, init=False, repr=False)
     _forecast: Forecast | None = field(default=None, init=False, repr=False)
 
@@ -399,8 +433,34 @@ class Round:
             raise UnknownName("waiting job", name, list(self._waiting))
         return self._waiting[name]
 
+    def in_front(self, job: Job) -> list[Head]:
+        """The first jobs in line whose pools share a node with that of a job."""
+        if not self.heads or not self.books.nodes.pools:
+            return list(self.heads.values())
+        # Pools that share no node do not stand in one another's way.
+        nodes, mine = self.books.nodes, self.books.nodes.of_pool(job.shape.pool)
+        return [h for (pool, _), h in self.heads.items() if (nodes.of_pool(pool) & mine).any()]
+
+    def line(self, job: Job) -> tuple[str, bool]:
+        """The line that a job stands in: its pool, and whether its hours are closed."""
+        return job.shape.pool, self.books.opens(job, self.now) > self.now
+
+    def in_turn(self, shortest: bool) -> Iterator[Job]:
+        """Jobs in their order; with ``shortest``, those behind the first of their pool at the end.
+
+        These come by expected length then.
+        """
+        # The first of each pool keeps its turn; those behind it come last, the shortest first.
+        aside = []
+        for job in self.order:
+            if shortest and self.line(job) in self.heads and not self.line(job)[1]:
+                aside.append(job)
+            else:
+                yield job
+        yield from sorted(aside, key=lambda job: (job.length, job.row))
+
     def capped(self, job: Job) -> tuple[str, float] | None:
-        """The cap at which a job is, what ends first, and when; None for none."""
+        """The cap that a job has reached, and when running jobs make room in it; None for none."""
         tally = self.books.tally()
         if (cap := tally.holds(job)) is None:
             return None
@@ -418,7 +478,7 @@ class Round:
         return text, until
 
     def closed(self, job: Job) -> tuple[str, float] | None:
-        """The closed hours that a job waits for to open, and when they do; None for none."""
+        """The closed hours in which a job waits, and when they are over; None for none."""
         hours, until = self.books.hours, self.books.opens(job, self.now)
         if hours is None or until == self.now:
             return None
@@ -437,7 +497,7 @@ class Round:
 
 @dataclass
 class Waits:
-    """Who waits after a round, and why: for schedulers that look at all jobs at once."""
+    """Waiting jobs after a round, and their reasons: for schedulers of all jobs at once."""
 
     since: dict[str, tuple[str, float]] = field(default_factory=dict)
     _last: Round | None = field(default=None, init=False)
@@ -446,7 +506,7 @@ class Waits:
     def look(
         self, jobs: Iterable[Job], books: Books, now: float, otherwise: str, until: float
     ) -> None:
-        """Jobs still wait, with these books after the round.
+        """Take over the jobs that still wait, and the books, after a round.
 
         ``otherwise`` is why one waits that would have room, and ``until`` when that ends.
         """

@@ -1,4 +1,4 @@
-"""What is played, under which rules, and what came of it."""
+"""The input of a simulation, its rules, and its result."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What happened.
+    """The result of a simulation.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ NO_CAP = 1 << 62
 
 
 class Claims(NamedTuple):
-    """What jobs take of caps; those that take the same of the same have one *claim*.
+    """Use of caps by jobs; jobs that take the same of the same caps have one *claim*.
 
     There is a counter for each user, account or pool of each cap.
     """
@@ -164,7 +164,7 @@ class Claims(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What is played: jobs brought onto nodes, under rules, and what happens to them."""
+    """The input of a simulation: jobs brought onto nodes, rules, and events."""
 
     jobs: Jobs
     nodes: Nodes
@@ -246,13 +246,13 @@ class Tables:
 
     @cached_property
     def sizes(self) -> Ints:
-        """For how many tasks one of each shape stands: those of jobs, then those of groups."""
+        """Tasks for which one task of each shape stands: shapes of jobs, then of groups [S]."""
         sizes = np.ones(len(self.cluster.shapes), dtype=np.int64)
         sizes[: len(self.jobs.shapes)] = [shape.size for shape in self.jobs.shapes]
         return sizes
 
     def describe(self, name: str, decider: str) -> str:
-        """What is played and where it is decided, in one line."""
+        """The input and the place of decisions, in one line."""
         o = self.options
         killed = "killed at" if o.enforced else "not killed at"
         unit = "wall-clock" if o.limits == "wall-clock" else "seconds at rate 1"
@@ -348,7 +348,7 @@ def _set_aside(
     of_caps: list[tuple[Ints, Ints, Bools]],
     without_groups: str,
 ) -> tuple[npt.NDArray[np.bool_], Account]:
-    """Jobs that can never run on the nodes, and why; by what the empty cluster takes."""
+    """Jobs that can never run on the nodes [J], by reason: tried on the empty cluster."""
     books, most = Books.opened(nodes), int(jobs.tasks.max(initial=1))
     missing = sorted({k for k in jobs.devices if k not in nodes.devices})
     no_node = np.asarray(jobs.demand(missing).any(axis=1))  # [S], as the next

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
@@ -110,62 +110,6 @@ def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
 
 
 @dataclass
-class _Head:
-    """The first of a pool that cannot start, what it was promised, and the books of then.
-
-    ``kept`` and ``later`` are the same if requests are true.
-    """
-
-    job: Job
-    promised: float = np.inf
-    then: Books | None = None
-    kept: float = np.inf
-    later: Books | None = None
-
-    def overstayed(self, job: Job, end: float, now: float) -> list[tuple[_Head, Books]]:
-        """Itself with the books of each instant that a job is past, which ends then."""
-        # A job that ends by a promised instant is gone by then and takes nothing of what is
-        # promised.
-        requested_end = now + _request(job)
-        promises = (self.promised, self.then, end), (self.kept, self.later, requested_end)
-        return [(self, at) for time, at, until in promises if at is not None and until > time]
-
-
-@dataclass
-class _Round(queues.Round):
-    """Also who is first in line of each pool, and whom that keeps others from passing."""
-
-    heads: dict[tuple[str, bool], _Head] = field(default_factory=dict)  # by pool, and if closed
-    delays: dict[str, _Head] = field(default_factory=dict)
-
-    def in_front(self, job: Job) -> list[_Head]:
-        """Those first in line whose pools share a node with that of a job."""
-        if not self.heads or not self.books.nodes.pools:
-            return list(self.heads.values())
-        # Pools that share no node do not stand in one another's way.
-        nodes, mine = self.books.nodes, self.books.nodes.of_pool(job.shape.pool)
-        return [h for (pool, _), h in self.heads.items() if (nodes.of_pool(pool) & mine).any()]
-
-    def line(self, job: Job) -> tuple[str, bool]:
-        """The line that a job stands in: of its pool, and of those that are closed or not."""
-        return job.shape.pool, self.books.opens(job, self.now) > self.now
-
-    def in_turn(self, shortest: bool) -> Iterator[Job]:
-        """Jobs in their order; with ``shortest``, those behind the first of their pool at the end.
-
-        These come by expected length then.
-        """
-        # The first of each pool keeps its turn; those behind it come last, the shortest first.
-        aside = []
-        for job in self.order:
-            if shortest and self.line(job) in self.heads and not self.line(job)[1]:
-                aside.append(job)
-            else:
-                yield job
-        yield from sorted(aside, key=lambda job: (job.length, job.row))
-
-
-@dataclass
 class Composed:
     """A scheduler of three parts.
 
@@ -221,7 +165,7 @@ class Composed:
     _names: tuple[str, ...] = field(default=(), init=False, repr=False)
     _plan: queues.Reservations = field(default_factory=queues.Reservations, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
-    _last: _Round | None = field(default=None, init=False, repr=False)
+    _last: queues.Round | None = field(default=None, init=False, repr=False)
     _times: Expectations = field(default_factory=Expectations, init=False, repr=False)
     _begun: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _kept: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -254,7 +198,7 @@ class Composed:
 
     @property
     def expects(self) -> tuple[str, str]:
-        """What ends and passing are, where they were not given."""
+        """The values of ``ends`` and ``passing``, chosen where they were not given."""
         learns = (
             isinstance(self.choice, choices.ByRate)
             and type(self.choice.rates) is choices.SharedFactors
@@ -271,7 +215,7 @@ class Composed:
         return ends, self.passing or ("shortest" if ends != "requested" else "queue")
 
     def run_times(self, tables: Any) -> RunTimes:
-        """What the compiled engine begins with; ``tables`` are :class:`.schedule.Tables`."""
+        """The run-time predictor that a compiled play begins with, from its Tables."""
         ends, _ = self.expects
         if ends == "requested":
             return nothing()
@@ -292,7 +236,7 @@ class Composed:
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Composed:
-        """By the names of its parts: ``fcfs+easy+best-fit:depth=100``."""
+        """A scheduler by the names of its parts, such as ``fcfs+easy+best-fit:depth=100``."""
         words, arguments = parse(name)
         chosen: dict[Part, Any] = {}
         for word in map(str.strip, words.split("+")):
@@ -347,7 +291,7 @@ class Composed:
             self.choice.observe(rate)
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
-        """Start in order until one cannot; then backfill."""
+        """One round: jobs start in order until one cannot, then backfilling."""
         # What happened since the last round is taken in before anything is decided.
         self._take_in(books)
         self._learn(books)
@@ -365,7 +309,7 @@ class Composed:
         ends = self._expected_ends(trial, now)
         # All that follows is tried on a copy: the books are the caller's.
         tested, waiting = 0, len(order)
-        self._last = state = _Round(trial, now, ends, order)
+        self._last = state = queues.Round(trial, now, ends, order)
         tally = trial.tally()
         if self.plans_all:
             return self._conservative(order, trial, ends, now, tally)
@@ -417,9 +361,9 @@ class Composed:
                 room.take(job.shape, pieces, sign=1)
         return actions
 
-    def _first(self, job: Job, books: Books, ends: dict[str, float], now: float) -> _Head:
-        """The first in line, with what it is promised under EASY."""
-        head = _Head(job)
+    def _first(self, job: Job, books: Books, ends: dict[str, float], now: float) -> queues.Head:
+        """The first job in line, with its promised start under EASY."""
+        head = queues.Head(job)
         if self.backfilling == "easy":
             if self.limits == "work":  # of those just started, too
                 ends.update(self._expected_ends(books, now))
@@ -435,7 +379,7 @@ class Composed:
         """
         # By requests, which jobs cannot outlive where limits are enforced: the start that is
         # certain.
-        ends = {name: r.begun + _request(r.job) for name, r in books.running.items()}
+        ends = {name: r.begun + queues.request_of(r.job) for name, r in books.running.items()}
         instant, later = queues.reservation(head, books, ends, now)
         if later is None or instant == np.inf:
             return np.inf, None
@@ -451,7 +395,7 @@ class Composed:
         return max(latest, instant), later
 
     def _learn(self, books: Books) -> None:
-        """Run times: expect those of jobs that came, learn those of jobs that ended."""
+        """Predict run times of submitted jobs, and learn from those that ended."""
         if self.expects[0] != "learned":
             return
         for event in books.events:
@@ -473,14 +417,14 @@ class Composed:
     def _started(
         self, job: Job, chosen: Any, pieces: Any, books: Books, now: float, overhead: float = 0.0
     ) -> Place:
-        """Note in the books of this round that a job starts, or moves."""
+        """Enter a start or a move in the books of this round, and give its action."""
         books.running[job.id] = Running(job, pieces, now, overhead)
         self._seen[job.id] = self._rate(job, chosen, now, seen=True)
         self.queue.started(job, books, now)
         return Place(job.id, tuple(chosen), pieces)
 
     def _take_in(self, books: Books) -> None:
-        """Forget who is gone; what was planned on nodes that came or went is void."""
+        """Forget jobs that are gone, and all reservations when nodes come or go."""
         for event in books.events:
             if event.kind.startswith("node"):
                 self._plan.slots.clear()
@@ -491,7 +435,7 @@ class Composed:
                         notes.pop(event.job.id, None)
 
     def migrations(self, books: Books, now: float) -> list[Action]:
-        """Moves of running jobs that save more than they cost; asked for while nobody waits."""
+        """Moves of running jobs that save more than they cost; asked for while no job waits."""
         choice = self.choice
         if not isinstance(choice, choices.ByRate):
             return []
@@ -529,7 +473,7 @@ class Composed:
         return actions
 
     def _done(self, running: Running, now: float) -> float:
-        """Work that a running job has done: seconds × the rate seen."""
+        """Work done by a running job: seconds × the measured rate."""
         # Seconds of this attempt, without those that its restart cost.
         seconds = max(now - running.begun - running.overhead, 0.0)
         earlier = self._before.get(running.job.id, 0.0)
@@ -538,7 +482,7 @@ class Composed:
     def _conservative(
         self, order: list[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
     ) -> list[Action]:
-        """A reservation for every job; those that are due and find their nodes free start.
+        """A round of conservative backfilling: a reservation for each job, and the starts due now.
 
         Some that are due may stand in each other's way, where jobs outlived their requests. If
         nothing runs then and nothing starts, no end would bring another round: all are void.
@@ -612,8 +556,8 @@ class Composed:
             reason = dataclasses.replace(reason, start=max(self._plan.slots[job][0], state.now))
         return reason
 
-    def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
-        """What keeps a job waiting, and when that is expected to end."""
+    def _held_back(self, job: Job, last: queues.Round) -> tuple[str, float]:
+        """The reason why a job waits, and when that is expected to end."""
         time = last.now
         if (cap := last.capped(job)) is not None:
             return cap
@@ -698,7 +642,7 @@ def name_of(scheduler: Any) -> str:
 
 
 def oar(depth: int = 10_000) -> Composed:
-    """OAR as Grid'5000 had it with Kamelot: first come, first served; the first nodes that fit."""
+    """OAR with Kamelot as on Grid'5000: first come, first served, on the first nodes that fit."""
     return Composed(queues.FirstCome(), "kamelot", choices.FirstFit(), depth)
 
 
@@ -712,8 +656,3 @@ def fresh(value: Any) -> Any:
 def copy_of(scheduler: Any) -> Any:
     """Another scheduler with the same configuration and state."""
     return pickle.loads(pickle.dumps(scheduler))
-
-
-def _request(job: Job) -> float:
-    """Seconds that a job asked for, inf where it asked for none."""
-    return job.limit if job.requested else np.inf

@@ -207,7 +207,7 @@ class JobSimulation:
         self.scheduler.observe(rate)
 
     def _look_around(self, now: float) -> None:
-        """Running jobs are measured again; while nobody waits, some may move."""
+        """Running jobs are measured again; while no job waits, some may move."""
         self._call(kernels.LOOK_AROUND)
         if not self.waiting:
             for action in self._timed(lambda: self.scheduler.migrations(self.books, now)):
@@ -216,7 +216,7 @@ class JobSimulation:
     # What happened
 
     def _call(self, what: int, j: int = 0, count: int = 0, value: float = 0.0) -> int:
-        """One step in compiled code; then what happened in it becomes known."""
+        """One step in compiled code, whose events are then reported."""
         status: int = event_kernels.outside(self.given, self.state, what, j, count, value)
         x, position = self.state, 0
         for kind, item, is_first, ended in x.feed[: x.at.fed].tolist():
@@ -330,7 +330,7 @@ class JobSimulation:
         self.books.events.append(Event("started", instant, job, pieces=pieces))
 
     def _resize(self, j: int, tasks: int) -> None:
-        """Job j has so many tasks from now on, and as much work as before in all."""
+        """Give job j so many tasks, and as much work as before in all."""
         row, t = self.given.jobs[j : j + 1], self.tables
         if row["tasks"] == tasks:
             return
@@ -340,7 +340,7 @@ class JobSimulation:
         row["limit"] = t.jobs.limit[j] * (1.0 if t.jobs.requested[j] else longer)
 
     def _try(self, j: int, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-        """Put pieces where compiled code takes them from; several on a node become one."""
+        """Hand pieces to compiled code; several on a node become one."""
         every: list[Piece] = []
         for shape, mine in of_groups(self.tables.shapes[self.tables.jobs.shape[j]], pieces):
             if not 0 < self.books.of_shared(shape) < 1000:
@@ -356,7 +356,7 @@ class JobSimulation:
         return pieces
 
     def _faults(self, job: Job, action: Place, books: Books) -> Iterator[str]:
-        """Whether the gang is whole and takes only free devices."""
+        """Faults of a start: parts of a gang, closed hours, caps, devices that are in use."""
         # A move in closed hours is no start.
         if self.moved != (job.id, self.now) and books.opens(job, self.now) > self.now:
             yield f"is placed in {self.tables.hours.why(job.row, self.now)}"
@@ -383,7 +383,7 @@ class JobSimulation:
             trial.take(shape, pieces or trial.tell_apart(shape, mine))
 
     def _faults_of(self, job: Job, action: Place, books: Books) -> Iterator[str]:
-        """Whether tasks that are alike may be where they are placed."""
+        """Faults of the places of tasks that are alike."""
         nodes, shape = books.nodes, job.shape
         counts: dict[int, int] = {}
         for n, c in action.tasks:

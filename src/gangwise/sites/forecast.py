@@ -39,7 +39,7 @@ NO_RULES = "fcfs+easy+best-fit"
 
 
 class Moment(NamedTuple):
-    """State of a cluster at a time: who runs where, and who waits."""
+    """State of a cluster at a time: running jobs with their nodes, and waiting jobs."""
 
     now: float
     running: Ints  # rows of the jobs
@@ -150,7 +150,7 @@ def draw(r: RunTimes, rows: Ints, age: Floats, now: float, levels: Floats, known
 
 
 def coming(submit: Floats, now: float, jobs: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
-    """Who comes: rows of past jobs, and when each comes, from stretches of whole days back.
+    """Jobs to come: rows of past jobs, and when each comes, from stretches of whole days back.
 
     A log younger than two days has stretches of any length.
     """
@@ -182,7 +182,7 @@ def coming(submit: Floats, now: float, jobs: int, rng: np.random.Generator) -> t
 
 
 class Forecaster:
-    """Plays what may come of a moment under the rules of a scheduler, ``assumed`` in words.
+    """Futures of a moment under the rules of a scheduler, which ``assumed`` names.
 
     It is given all jobs of the log, and looks at nothing of those submitted later. Nodes count as
     alike: a choice by rates becomes best-fit.
@@ -216,7 +216,7 @@ class Forecaster:
     def starts(
         self, moment: Moment, history: History, draws: int, rng: np.random.Generator
     ) -> Floats:
-        """When each waiting job starts, in every future [draws, W]; inf for not at all."""
+        """Starts of waiting jobs in every future [draws, W], in seconds; inf for never."""
         if not moment.waiting.size:
             return np.zeros((draws, 0))
         from scipy.special import ndtr
@@ -251,7 +251,7 @@ class Forecaster:
         return starts
 
     def promised(self, moment: Moment) -> Floats:
-        """When each waiting job starts if all take as long as requested and nobody comes [W]."""
+        """Starts of waiting jobs if all take as long as requested and no job comes [W]."""
         if not moment.waiting.size:
             return np.zeros(0)
         present = np.concatenate([moment.running, moment.waiting])
@@ -259,7 +259,7 @@ class Forecaster:
         return self._play(moment, present[:0], np.zeros(0), limits)
 
     def _play(self, moment: Moment, rows: Ints, when: Floats, run: Floats) -> Floats:
-        """One future: when each waiting job starts."""
+        """Starts of waiting jobs in one future [W]."""
         R, W = moment.running.size, moment.waiting.size
         row = np.concatenate([moment.running, moment.waiting, rows])
         jobs = self.tables.jobs
@@ -293,7 +293,7 @@ class Forecaster:
 
 
 def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> None:
-    """Bring a fresh state to a moment: its running jobs are the first rows, then who waits."""
+    """Bring a fresh state to a moment: running jobs are the first rows, then those that wait."""
     time, books, R, W = moment.now, moment.books, moment.running.size, moment.waiting.size
     x.room.free[:], x.room.device[:], x.up[:] = books.free, books.device, books.up
     for block in range(len(x.room.top)):
@@ -373,7 +373,7 @@ class StartCalibration:
     def learn(
         self, starts: Floats, made: float, start: float, now: float, rng: np.random.Generator
     ) -> None:
-        """What has come by ``now`` of a job for which ``starts`` were drawn [draws]."""
+        """Enter the start of a job whose ``starts`` were drawn [draws], if it came by ``now``."""
         started = start <= now
         place = _place(starts, made, min(start, now), rng.random() if started else 1.0)
         self.seen.append((float(np.median(starts)) - made, made, place, started))

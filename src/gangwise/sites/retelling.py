@@ -1,4 +1,4 @@
-r"""Retelling: how much of what a log recorded the model explains under the rules in force.
+r"""The fit of a model to a log: how much of what was recorded it explains under the rules.
 
 A counterfactual is worth what the model is worth at the factual. So the recorded schedule is
 compared with one simulated from the same jobs, on the jobs that started and ended in both. With
@@ -89,7 +89,7 @@ class GroupWaits:
 
 @dataclass(frozen=True)
 class ModelFit(GroupWaits):
-    """What the model explains of a log; ``name`` is that of the rules.
+    """The fit of a model to a log; ``name`` is that of the rules.
 
     Groups are by ``partition`` (where the log has several), ``size``, ``user`` (heavy, medium,
     light) and ``week`` or ``day`` of submission.
@@ -107,7 +107,7 @@ class ModelFit(GroupWaits):
 
     @property
     def weakest(self) -> tuple[str, float]:
-        """What of :data:`JUDGED` is explained least, and how much of it is."""
+        """The part of :data:`JUDGED` that is explained least, and its explained share."""
         shares = {worst: getattr(self, field) for worst, field in JUDGED.items()}
         defined = {worst: share for worst, share in shares.items() if math.isfinite(share)}
         worst = min(defined, key=lambda each: defined[each])  # the mean wait at least is known
@@ -143,7 +143,7 @@ def retell(
     partition: npt.NDArray[np.str_] | None = None,
     on: Bools | None = None,
 ) -> ModelFit:
-    """How much of what was recorded a simulation of the same jobs explains.
+    """The fit of a simulation to the record of the same jobs.
 
     ``partition`` [J] is that of each job; only jobs that are ``on`` [J] count, by default all.
     Raises ScenarioError where the jobs differ, or none has a start and an end in both.
@@ -218,7 +218,7 @@ def share_explained(simulated: npt.ArrayLike, recorded: npt.ArrayLike) -> float:
 
 
 def explains(recorded: Outcome, simulated: Outcome) -> tuple[float, float]:
-    """By which of several rules explain most: the greater the more.
+    """A key by which rules are compared: the greater, the more they explain.
 
     The explained share by week or day, in whole per cent, and of equals that of starts near their
     record. It is not the mean wait that chooses, for some rule may have it by chance.
@@ -656,7 +656,7 @@ def _room(k: Kinds, h: JobArrays, x: Now, total: Ints, c: int) -> int:
 
 @inlined_kernel
 def _opens(k: Kinds, r: ConstraintArrays, c: int, at: float) -> float:
-    """When closing hours that are for a kind are over; −1 where none is on."""
+    """End of the closing hours that are on for a kind; −1 for none."""
     week = (at + r.offset) / 3600.0 + 1e-9
     hour = int(np.floor(week)) % 168
     latest = -1.0
@@ -669,7 +669,7 @@ def _opens(k: Kinds, r: ConstraintArrays, c: int, at: float) -> float:
 
 @inlined_kernel
 def _largest(k: Kinds, r: ConstraintArrays, x: Now, c: int) -> int:
-    """The most tasks of a waiting job of a kind that its caps let start; 0 for none."""
+    """Tasks of the largest waiting job of a kind that its caps let start; 0 for none."""
     s = k.first[c + 1] - 1
     # From the largest job of the kind down to the first that its caps allow.
     while s >= k.first[c]:

@@ -30,9 +30,9 @@ from gangwise.jobs.compiled import initial_state, inputs, more_room, outcome, ou
 from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
 from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
 from gangwise.jobs.queue_kernels import copy_of
-from gangwise.jobs.queues import BUILT_IN
+from gangwise.jobs.queues import BUILT_IN, Round
 from gangwise.jobs.schedule import Options, Schedule, Tables
-from gangwise.jobs.scheduler import Action, Composed, _Round, name_of
+from gangwise.jobs.scheduler import Action, Composed, name_of
 from gangwise.jobs.tenancy import NOBODY, Tenancy
 from gangwise.sites import slurm_kernels, slurm_places
 from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
@@ -215,7 +215,7 @@ class SlurmPasses(Composed):
         limits = self._expected_ends(books, now)
         ends = {name: max(end, now) for name, end in limits.items()}
         order = jobs[: len(jobs) - len(books.running)]
-        self._last = last = _Round(books, now, ends, [*order])
+        self._last = last = Round(books, now, ends, [*order])
         actions: list[Action] = []
         for what, j in p.acts[: p.clock.acts].tolist():
             job, pieces = jobs[j], pieces_of(g, x, j)
@@ -256,7 +256,7 @@ class SlurmPasses(Composed):
             of = float(known["end"][j]), float(known["ran"][j])
             self._held[jobs[j].id] = HeldCores(cores, *of)
 
-    def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
+    def _held_back(self, job: Job, last: Round) -> tuple[str, float]:
         other, until, pieces = self._gave_way.get(job.id, ("", -math.inf, ()))
         if pieces:
             mine, every = {n for n, _, _ in pieces}, last.books.running.values()

@@ -54,7 +54,7 @@ int64: Any = np.int64
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """What one policy made of one order of arrivals; curves are per cent of the cluster's GPUs."""
+    """The result of a policy on one order of arrivals; curves are per cent of the GPUs."""
 
     arrived: Floats  # asked for by what has arrived: 0, 1, 2, … and the end
     allocated: Floats
@@ -134,7 +134,7 @@ class Filling:
 
 
 class Board(NamedTuple):
-    """What the kernels know of the cluster, of the workload, and of the gang that is placed."""
+    """State of the kernels: the cluster, the workload, and the gang that is placed."""
 
     cluster: ClusterArrays
     memo: Rows
