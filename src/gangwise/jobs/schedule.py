@@ -315,20 +315,20 @@ def cluster_of(
     on = np.array([nodes.of_pool(name) for name in pools], dtype=bool).reshape(len(pools), N)
     meets = (on[:, None] & on).any(axis=2)
     total = np.maximum(nodes.capacity.sum(axis=0), 1)
-    shapes = np.zeros(S, dtype=kernels.SHAPE)
-    shapes["fraction"] = np.where(of_shared < 1000, of_shared, 0)
-    shapes["whole"] = of_shared // 1000
-    shapes["per_node"] = [s.per_node or largest for s in every]
-    shapes["constraint"] = [constraints[pair] for pair in places]
+    table = np.zeros(S, dtype=kernels.SHAPE)
+    table["fraction"] = np.where(of_shared < 1000, of_shared, 0)
+    table["whole"] = of_shared // 1000
+    table["per_node"] = [s.per_node or largest for s in every]
+    table["constraint"] = [constraints[pair] for pair in places]
     counts = np.array([name != ALONE for name in nodes.devices])
-    shapes["dominant"] = np.argmax(demand / total * counts, axis=1) if S else 0
-    shapes["total"] = total[shapes["dominant"]]
-    shapes["pool"] = [pools[s.pool] for s in every]
-    shapes["groups"] = [len(s.groups) for s in every]
-    shapes["groups_from"] = np.cumsum([0, *shapes["groups"]])[:-1]
+    table["dominant"] = np.argmax(demand / total * counts, axis=1) if S else 0
+    table["total"] = total[table["dominant"]]
+    table["pool"] = [pools[s.pool] for s in every]
+    table["groups"] = [len(s.groups) for s in every]
+    table["groups_from"] = np.cumsum([0, *table["groups"]])[:-1]
     shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
     return kernels.ClusterArrays(
-        shapes,
+        table,
         demand,
         nodes.capacity,
         np.maximum(nodes.capacity.max(axis=0), 1),
