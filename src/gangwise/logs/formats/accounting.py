@@ -116,6 +116,20 @@ def number(value: Any) -> float | None:
     return read if isfinite(read) and read > 0 else None
 
 
+def roles_of(system: str, record: Mapping[Any, Any]) -> dict[str, Any]:
+    """What the fields of a record say, as ``[roles]`` of the system's TOML file names them."""
+    roles: dict[str, Any] = {}
+    for role, fields in declared(system).mapping["roles"].items():
+        read = _text if role in TEXTS else number
+        values = (read(record.get(field)) for field in fields)
+        roles[role] = next((value for value in values if value), None)
+    return roles
+
+
+def _text(value: Any) -> str:
+    return str(value or "")
+
+
 # PBS Professional, OpenPBS, Torque
 
 PBS_RECORD = re.compile(r"(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d);([A-Z]);([^;]+);(.*)")
@@ -172,15 +186,9 @@ def _pbs_job(
     gpus = number(resources.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
     memory = gib(resources.get("mem")) or sum(n * chunk["mem"] for n, chunk in chunks)
     return {
+        **roles_of("pbs", given),
         "name": name,
-        "user": given.get("user"),
-        "partition": given.get("queue"),
-        "account": given.get("account") or given.get("project") or given.get("group"),
-        "application": given.get("jobname"),
         "hosts": "|".join(hosts),
-        "created": number(given.get("ctime")) or number(given.get("qtime")),
-        "started": number(given.get("start")),
-        "deleted": number(given.get("end")),
         "limit": _duration(resources.get("walltime")),
         "tasks": tasks,
         "cpu": cores / tasks,
@@ -255,30 +263,23 @@ def parse_lsf(text: str, jobs: Jobs) -> None:
 def _lsf_job(fields: list[str]) -> dict[str, Any]:
     if len(fields) < 25:
         raise RecordError("the record of JOB_FINISH is cut short", fields[:4])
-    ended, job, _, _, slots, submitted, _, _, started = fields[2:11]
-    user, queue = fields[11:13]
-    asked_hosts = int(fields[22])
-    at = 23 + asked_hosts
+    job, slots = fields[3], fields[6]
+    at = 23 + int(fields[22])  # behind the hosts that it asked for
     hosts = fields[at + 1 : at + 1 + int(fields[at])]
     status, rest = fields[at + 1 + len(hosts)], fields[at + 2 + len(hosts) :]
     cores = number(slots) or len(hosts)
     kept = list(dict.fromkeys(host.rpartition("*")[2] for host in hosts))
-    begun = number(started)
     effective = next((i for i, text in enumerate(rest) if i > 60 and "select[" in text), 0)
     gpus = re.search(r"ngpus_physical=(\d+)", rest[effective] if effective else fields[13])
     title = rest[1] if len(rest) > 1 else ""
     element = re.search(r"\[\d+\]$", title)  # of an array, whose elements share a number
     return {
+        **roles_of("lsf", dict(enumerate(fields))),
         "name": job + (element[0] if element else ""),
-        "user": user,
-        "partition": queue,
         "tasks": int(cores),
         "cpu": 1.0,
         "gpu": int(gpus[1]) * max(len(kept), 1) / cores if gpus else 0.0,  # of each host
         "limit": number(rest[effective - 3]) if effective else None,
-        "created": number(submitted),
-        "started": begun,
-        "deleted": number(ended),
         "hosts": "|".join(kept),
         "application": re.sub(r"\[.*\]$", "", title),
         "status": {"64": "completed", "32": "failed"}.get(status, ""),
@@ -341,18 +342,13 @@ def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
     gpus = re.search(r"Requested GPU <num=(\d+)", text)
     tasks = sum(slots.values()) or (int(request[1]) if request else 1)
     return {
+        **roles_of("lsf", given | at),
         "name": given.get("Job", "").replace(" ", ""),
-        "user": given.get("User"),
-        "partition": given.get("Queue"),
-        "account": given.get("Project"),
         "application": re.sub(r"\[.*\]$", "", given.get("Job Name", "")),
         "status": {"DONE": "completed", "EXIT": "failed"}.get(given.get("Status", ""), ""),
         "tasks": tasks,
         "cpu": 1.0,
         "gpu": int(gpus[1]) * max(len(slots), 1) / tasks if gpus else 0.0,
-        "created": at.get("Submitted"),
-        "started": at.get("Dispatched"),
-        "deleted": at.get("Completed"),
         "limit": 60.0 * (60 * int(limit[1] or 0) + int(limit[2])) if limit else None,
         "hosts": "|".join(slots),
     }
@@ -361,10 +357,11 @@ def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
 # Moab and Maui: event logs and workload traces
 
 MOAB = re.compile(
-    r"(?:[\d:]+ \d+:\d+ +job )?(\S+) +(?:(?:JOBEND|JOBCANCEL|JOBREJECT) +)?(\d+) +(\d+) +(\S+)"
-    r" +(\S+) +(-?\d+) +(\w+) +(\[[^\]]*\]) +(\d+) +(\d+) +(\d+) +(\d+) +(.*)"
+    r"(?:[\d:]+ \d+:\d+ +job )?(?P<name>\S+) +(?:(?:JOBEND|JOBCANCEL|JOBREJECT) +)?(?P<nodes>\d+)"
+    r" +(?P<tasks>\d+) +(?P<user>\S+) +(?P<group>\S+) +(?P<limit>-?\d+) +(?P<state>\w+)"
+    r" +(?P<queue>\[[^\]]*\]) +(?P<created>\d+) +\d+ +(?P<started>\d+) +(?P<completed>\d+)"
+    r" +(?P<rest>.*)"
 )
-"""Job, nodes, tasks, user, group, limit, state, class, when submitted, sent, started, completed."""
 
 
 def parse_moab(text: str, jobs: Jobs) -> None:
@@ -376,25 +373,19 @@ def parse_moab(text: str, jobs: Jobs) -> None:
             jobs.events += 1
 
 
-def _moab_job(found: re.Match[str]) -> dict[str, Any]:
-    name, nodes, tasks, user, group, limit, state, queue, *times, rest = found.groups()
-    fields = rest.split()
+def _moab_job(line: re.Match[str]) -> dict[str, Any]:
+    job = roles_of("moab", line.groupdict())
+    fields = line["rest"].split()
     cores = number(fields[19]) if len(fields) > 19 else None  # dedicated processors of a task
-    account = fields[13] if len(fields) > 13 and fields[13] not in ("[NONE]", "0") else group
-    created, _, started, ended = map(number, times)
-    status = {"Completed": "completed", "Removed": "cancelled"}.get(state, "")
+    named = len(fields) > 13 and fields[13] not in ("[NONE]", "0")
     return {
-        "name": name,
-        "user": user,
-        "account": account,
-        "partition": queue.strip("[]").partition(":")[0],
-        "status": status,
-        "tasks": int(tasks) or int(nodes),
+        **job,
+        "account": fields[13] if named else line["group"],
+        "partition": line["queue"].strip("[]").partition(":")[0],
+        "status": {"Completed": "completed", "Removed": "cancelled"}.get(line["state"], ""),
+        "tasks": int(line["tasks"]) or int(line["nodes"]),
         "cpu": cores or 1.0,
-        "limit": number(limit),
-        "created": created,
-        "started": started if ended else None,
-        "deleted": ended,
+        "started": job["started"] if job["deleted"] else None,
     }
 
 
@@ -417,28 +408,18 @@ def parse_sge(text: str, jobs: Jobs) -> None:
 def _sge_job(fields: list[str], jobs: Jobs) -> dict[str, Any]:
     if len(fields) < 40:
         raise RecordError("fewer than the 45 fields of accounting(5)", fields[0])
-    queue, host, group, user, program, job = fields[:6]
-    created, started, ended = (number(text) for text in fields[8:11])
-    # Univa writes milliseconds.
-    created, started, ended = (
-        t / 1000 if t is not None and t > 1e11 else t for t in (created, started, ended)
-    )
+    job = roles_of("sge", dict(enumerate(fields)))
+    for role in TIMES:  # Univa writes milliseconds
+        job[role] = job[role] / 1000 if (job[role] or 0.0) > 1e11 else job[role]
     category = fields[39]
     limit = re.search(r"h_rt=([\d:.]+)", category)
     gpus = re.search(r"(?:^|[, ])(?:gpu|gpus|ngpus)=(\d+)", category)
     slots = int(number(fields[34]) or 1)
-    task = fields[35]
     jobs.facts["unplaced"] += slots > 1
     return {
-        "name": job if task in ("0", "") else f"{job}.{task}",
-        "user": user,
-        "account": fields[31] if fields[31] not in ("NONE", "") else group,
-        "partition": queue,
-        "application": program,
-        "hosts": host,
-        "created": created,
-        "started": started,
-        "deleted": ended,
+        **job,
+        "name": fields[5] if fields[35] in ("0", "") else f"{fields[5]}.{fields[35]}",
+        "account": fields[31] if fields[31] not in ("NONE", "") else fields[2],
         "limit": _duration(limit[1]) if limit else None,
         "tasks": slots,
         "cpu": 1.0,
@@ -506,30 +487,21 @@ def parse_condor(found: Any, jobs: Jobs) -> None:
 
 
 def _condor_job(ad: Record) -> dict[str, Any]:
-    started = number(ad.get("JobCurrentStartDate")) or number(ad.get("JobStartDate"))
-    left = number(ad.get("CompletionDate")) or number(ad.get("EnteredCurrentStatus"))
-    ran = number(ad.get("RemoteWallClockTime"))
-    last = left - started if left and started else None
-    machines = int(number(ad.get("MaxHosts")) or 1)  # of the parallel universe
-    host = str(ad.get("LastRemoteHost") or "").rpartition("@")[2]
-    status = {"4": "completed", "3": "cancelled"}.get(str(ad.get("JobStatus")), "")
+    job = roles_of("htcondor", ad)
+    ran, ended = job["elapsed"], job["deleted"] and job["started"]
+    in_last = job["deleted"] - job["started"] if ended else None
+    # Several runs after evictions are longer together than the last of them.
+    lost = ran - in_last if in_last and ran and ran > in_last + 1 else None
     return {
+        **job,
         "name": f"{ad['ClusterId']}.{ad.get('ProcId', 0)}",
-        "user": ad.get("Owner"),
-        "account": ad.get("AccountingGroup") or ad.get("AcctGroup"),
-        "status": status,
-        "created": number(ad.get("QDate")),
-        "started": started,
-        "deleted": left,
-        "tasks": machines,
-        "cpu": number(ad.get("RequestCpus")) or 1.0,
-        "hosts": host,
-        "gpu": number(ad.get("RequestGPUs") or ad.get("RequestGpus")) or 0.0,
-        "mem": (number(ad.get("RequestMemory")) or 0.0) / 1024,  # MiB
-        "elapsed": ran if last and ran and ran < last else None,
-        # Several runs after evictions are longer together than the last of them.
-        "lost": ran - last if last and ran and ran > last + 1 else None,
-        "begun": number(ad.get("JobStartDate")),
+        "status": {"4": "completed", "3": "cancelled"}.get(str(ad.get("JobStatus")), ""),
+        "tasks": int(job["tasks"] or 1),
+        "cpu": job["cpu"] or 1.0,
+        "hosts": str(ad.get("LastRemoteHost") or "").rpartition("@")[2],
+        "mem": (job["mem"] or 0.0) / 1024,
+        "elapsed": ran if in_last and ran and ran < in_last else None,
+        "lost": lost,
     }
 
 
@@ -540,29 +512,21 @@ def parse_flux(found: Any, jobs: Jobs) -> None:
         _try(jobs, row, _flux_job, job)
 
 
-def _flux_job(job: Record) -> dict[str, Any]:
-    started, ran = number(job.get("t_run")), number(job.get("runtime"))
-    ended = number(job.get("t_inactive")) or number(job.get("t_cleanup"))
-    if started is not None and job.get("state") == "INACTIVE":
-        ended = started + (ran or 0.0)
-    nodes = int(number(job.get("nnodes")) or 1)
-    cores = number(job.get("ncores")) or number(job.get("ntasks")) or 1.0
-    gpus = number(job.get("ngpus")) or 0.0
+def _flux_job(record: Record) -> dict[str, Any]:
+    job, over = roles_of("flux", record), record.get("state") == "INACTIVE"
+    if over and job["started"] is not None:
+        job["deleted"] = job["started"] + (number(record.get("runtime")) or 0.0)
+    nodes = int(number(record.get("nnodes")) or 1)
+    cores = number(record.get("ncores")) or number(record.get("ntasks")) or 1.0
     return {
-        "name": str(job.get("id", "")),
-        "user": job.get("username") or job.get("userid"),
-        "account": job.get("bank"),
-        "partition": job.get("queue"),
-        "application": job.get("name"),
-        "status": str(job.get("status") or "").lower(),
-        "created": number(job.get("t_submit")),
-        "started": started,
-        "deleted": ended if job.get("state") == "INACTIVE" else None,
-        "limit": number(job.get("duration")),
+        **job,
+        "name": str(record.get("id", "")),
+        "status": (job["status"] or "").lower(),
+        "deleted": job["deleted"] if over else None,
         "tasks": nodes,
         "cpu": cores / nodes,
-        "gpu": gpus / nodes,
-        "hosts": "|".join(expand_nodes(str(job.get("nodelist") or ""))),
+        "gpu": (number(record.get("ngpus")) or 0.0) / nodes,
+        "hosts": "|".join(expand_nodes(str(record.get("nodelist") or ""))),
     }
 
 
@@ -592,19 +556,14 @@ def _oar_job(job: Record) -> dict[str, Any]:
     gpus = re.search(r"gpu(?:num|_?device)?=(\d+)", text)
     limit = _duration(job.get("walltime")) or (_duration(wanted[1]) if wanted else None)
     addresses = job.get("assigned_network_address") or []
-    status = str(job.get("state") or "").lower()
+    roles = roles_of("oar", job)
+    status = (roles["status"] or "").lower()
     return {
-        "name": str(job.get("job_id") or job.get("id") or ""),
+        **roles,
         "tasks": count,
         "cpu": 1.0,
         "gpu": int(gpus[1]) * int(hosts[1] if hosts else 1) / count if gpus and count else 0.0,
-        "user": job.get("owner") or job.get("job_user"),
-        "account": job.get("project"),
-        "partition": job.get("queue") or job.get("queue_name"),
-        "created": number(job.get("submission_time")),
         "limit": limit,
-        "started": number(job.get("start_time")),
-        "deleted": number(job.get("stop_time")),
         "status": {"terminated": "completed", "error": "failed"}.get(status, status),
         "hosts": "|".join(map(str, addresses)) if isinstance(addresses, list) else "",
     }
@@ -629,19 +588,17 @@ def _batsim_job(job: Record, profiles: Record, jobs: Jobs) -> dict[str, Any]:
     delay = profile.get("delay") if isinstance(profile, dict) else None
     if not isinstance(delay, int | float) or delay < 0:
         raise RecordError("its profile has no delay: it takes as long as a platform makes it", job)
-    limit = number(job.get("walltime"))
-    ran = min(float(delay), limit or float(delay))
+    roles = roles_of("batsim", job)
+    ran = min(float(delay), roles["limit"] or float(delay))
     jobs.facts["walltime"] += ran < delay
     return {
+        **roles,
         "name": str(job.get("id")),
-        "tasks": int(number(job.get("res")) or 0),
+        "tasks": int(roles["tasks"] or 0),
         "cpu": 1.0,
         "created": submitted,
         "deleted": submitted + ran,
-        "limit": limit,
         "elapsed": ran,
-        "application": job.get("profile"),
-        "user": job.get("user"),
         "status": "completed" if ran == delay else "failed",
     }
 
