@@ -42,11 +42,11 @@ def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
         if tables.no_jobs:
             raise TraceError(tables.no_jobs, path)
         return tables
-    found = ready_tables(path, knobs)
+    ready = ready_tables(path, knobs)
     for knob in knobs:
-        known = [] if path.exists() else arguments(path.name)
-        raise UnknownName(f"argument of {kind}", knob, known)
-    return found
+        accepted = [] if path.exists() else arguments(path.name)
+        raise UnknownName(f"argument of {kind}", knob, accepted)
+    return ready
 
 
 def without_reader(path: Path) -> str:
@@ -86,15 +86,15 @@ def reader_arguments(reader: Any) -> list[str]:
 
 def reader_of(path: Path, trace: str = "") -> Any:
     """The class of the reader; arguments and errors as of :func:`open_reader`."""
-    known = entries("trace")
-    if trace and trace not in known:
-        raise UnknownName("trace", trace, list(known))
+    formats = entries("trace")
+    if trace and trace not in formats:
+        raise UnknownName("trace", trace, list(formats))
     if not path.exists():
         raise TraceError("there is no such file or directory", path)
     regular(path)
     if path.is_file() and not path.stat().st_size:
         raise TraceError("the file is empty", path)
-    readers: dict[str, Any] = {name: entry.load() for name, entry in known.items()}
+    readers: dict[str, Any] = {name: entry.load() for name, entry in formats.items()}
     fit = [trace] if trace else [name for name in readers if readers[name].recognise(path)]
     if len(fit) > 1:
         forms = [form for name in fit if (form := getattr(readers[name], "FORMAT", None))]
@@ -104,10 +104,10 @@ def reader_of(path: Path, trace: str = "") -> Any:
         return readers[fit[0]]
     if fit:
         raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
-    what, found = "first line", listed(header_of(path), 12) or "nothing readable"
+    kind, contents = "first line", listed(header_of(path), 12) or "nothing readable"
     if path.is_dir():
         names = sorted(item.name for item in path.iterdir())[:12]
-        what, found = "files", ", ".join(names) or "an empty directory"
+        kind, contents = "files", ", ".join(names) or "an empty directory"
     texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
     people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]
     hint = ""
@@ -117,7 +117,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
         hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
     raise TraceError(
         f"no known trace format{hint}; "
-        f"looked for {', '.join(known) or 'none (none is registered)'}; {what} found: {found}",
+        f"looked for {', '.join(formats) or 'none (none is formats)'}; {kind} found: {contents}",
         path,
     )
 
@@ -132,13 +132,13 @@ class RegisteredTrace(NamedTuple):
 
 
 def registered_traces() -> list[RegisteredTrace]:
-    found = []
+    traces = []
     for name, entry in entries("trace").items():
         reader = entry.load()
         own = Format(name, entry.summary, "nowhere: your own files", "your own", ())
         form = getattr(reader, "FORMAT", own)
-        found.append(RegisteredTrace(name, entry.summary, reader, form))
-    return found
+        traces.append(RegisteredTrace(name, entry.summary, reader, form))
+    return traces
 
 
 def described() -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ def described() -> list[dict[str, Any]]:
     >>> [trace["name"] for trace in described() if trace["sha256"]]
     ['alibaba-v2017', 'alibaba-v2018']
     """
-    found = []
+    descriptions = []
     for name, summary, _, form in registered_traces():
         tables: list[dict[str, Any]] = []
         for table in form.tables:
@@ -156,5 +156,5 @@ def described() -> list[dict[str, Any]]:
         keys = ("title", "published", "licence", "span", "size")
         about = {"name": name, "summary": summary, **{key: getattr(form, key) for key in keys}}
         digests = {"sha256": dict(form.sha256), "checksums": form.checksums}
-        found.append({**about, **digests, "tables": tables})
-    return found
+        descriptions.append({**about, **digests, "tables": tables})
+    return descriptions

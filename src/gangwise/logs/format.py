@@ -48,8 +48,8 @@ class TableFile:
 
     def layout(self, lines: list[str]) -> Schema | None:
         """The layout that lines from the start of a file are of, if they are of one."""
-        each = (schema for schema in (self.schema, *self.also) if schema.columns)
-        return next((schema for schema in each if lines and reads_as(schema, lines)), None)
+        schemas = (schema for schema in (self.schema, *self.also) if schema.columns)
+        return next((schema for schema in schemas if lines and reads_as(schema, lines)), None)
 
     def fits(self, path: Path) -> bool:
         """Whether a file is the table, judged by how it begins."""
@@ -83,8 +83,8 @@ class Format:
         for table in self.tables:
             if table.name == name:
                 return table
-        known = [table.name for table in self.tables]
-        raise UnknownName(f"table of {self.name}", name, known)
+        names = [table.name for table in self.tables]
+        raise UnknownName(f"table of {self.name}", name, names)
 
 
 FORMATS = Path(__file__).parent / "formats"
@@ -123,13 +123,13 @@ def _content(file: Path) -> dict[str, Any]:
 
 def _over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """One mapping over another, entry by entry; ``false`` takes an entry away."""
-    for key, held in own.items():
-        if isinstance(held, dict) and isinstance(base.get(key), dict):
-            _over(base[key], held)
-        elif held is False:
+    for key, value in own.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _over(base[key], value)
+        elif value is False:
             base.pop(key, None)
         else:
-            base[key] = held
+            base[key] = value
     return base
 
 
@@ -144,14 +144,14 @@ def _of_column(given: str | Mapping[str, Any], types: Mapping[str, Any]) -> dict
 
 
 def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(held) if isinstance(held, list) else held for key, held in entry.items()}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
 def _table(name: str, entry: dict[str, Any], types: Mapping[str, Any]) -> TableFile:
-    given = entry.pop("columns", {}).items()
-    columns = [Column(column, **_of_column(kind, types)) for column, kind in given]
+    declared_columns = entry.pop("columns", {}).items()
+    columns = [Column(column, **_of_column(kind, types)) for column, kind in declared_columns]
     among = tuple(column.name for column in columns)
-    checks = tuple(Check(why, sql, among) for why, sql in entry.pop("refuse", {}).items())
+    checks = tuple(Check(reason, sql, among) for reason, sql in entry.pop("refuse", {}).items())
     title, usual = entry.pop("title"), entry.pop("file", "")
     own = {key: entry.pop(key) for key in _OF_TABLE if key in entry}
     schema = Schema(title, tuple(columns), checks=checks, **_tuples(entry))
@@ -171,8 +171,8 @@ def all_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     folders = [path, *(d for d in path.iterdir() if d.is_dir() and not (d / SAVED).is_file())]
-    found = [file for folder in folders for file in folder.iterdir()]
-    return sorted(f for f in found if f.is_file() and not f.name.startswith("."))
+    files = [file for folder in folders for file in folder.iterdir()]
+    return sorted(f for f in files if f.is_file() and not f.name.startswith("."))
 
 
 def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, TableFile]]:
@@ -182,15 +182,16 @@ def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, Table
     read as many things.
     """
     lines, start = first_lines(path), beginning(path)
-    found = [
+    matches = [
         (form, table)
         for form in formats
         for table in form.tables
         if table.is_begun(start) or table.layout(lines) is not None
     ]
-    usual = [(form, table) for form, table in found if has_usual_name(path, table)]
-    sure = [(form, table) for form, table in found if table.schema.header]
-    return usual or sure or found
+    # A usual name decides; then a header, which says more than rows that fit.
+    usual = [(form, table) for form, table in matches if has_usual_name(path, table)]
+    sure = [(form, table) for form, table in matches if table.schema.header]
+    return usual or sure or matches
 
 
 def has_usual_name(path: Path, table: TableFile) -> bool:
@@ -211,17 +212,19 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
     if schema.json:
         rows = []
         for line in lines:
-            texts, why = fields_of_json(line, [*names, *schema.absent])
-            rows.append(None if why or any(texts[len(names) :]) else texts[: len(names)])
+            texts, problem = fields_of_json(line, [*names, *schema.absent])
+            rows.append(None if problem or any(texts[len(names) :]) else texts[: len(names)])
     else:
         rows = [split_line(line, schema.separator) for line in lines]
-        first = [field.strip() for field in rows[0] or []]
+        header = [field.strip() for field in rows[0] or []]
         if schema.header:
-            return schema.matches(first)
-        if schema.matches(first):
+            return schema.matches(header)
+        # A header that is not needed may be there all the same.
+        if schema.matches(header):
             rows = rows[1:]
         elif _names_columns(rows):
             return False
+    # More than half must fit, since single rows of a sound file may be bad.
     good = [
         row is not None
         and len(row) == len(columns)
@@ -277,13 +280,13 @@ def nearest(
     lines: Sequence[str], formats: Iterable[Format]
 ) -> tuple[Format, TableFile, Likeness] | None:
     """The table that lines from the start of a file have most of, if they have half of one."""
-    found = [
+    candidates = [
         (form, table, likeness(table.schema, lines))
         for form in formats
         for table in form.tables
         if table.schema.columns
     ]
-    best = max(found, key=lambda item: item[2].share, default=None)
+    best = max(candidates, key=lambda item: item[2].share, default=None)
     return best if best is not None and best[2].share >= NEAR else None
 
 
@@ -293,30 +296,31 @@ def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
         return Likeness(0.0, "there is no text")
     needed = [column.name for column in schema.columns if column.needed]
     if schema.json:
-        texts, why = fields_of_json(lines[0], needed)
-        if why is not None:
+        texts, problem = fields_of_json(lines[0], needed)
+        if problem is not None:
             return Likeness(0.0, "its lines are JSON objects, these are not")
         absent = [name for name, text in zip(needed, texts) if not text]
         return _missing_columns(absent, needed)
     rows = [[field.strip() for field in split_line(line, schema.separator) or []] for line in lines]
     if not schema.header:
         return _compare_rows(schema, rows)
-    there = schema.place(rows[0])
-    if missing := [name for name in needed if name not in there]:
+    places = schema.place(rows[0])
+    if missing := [name for name in needed if name not in places]:
         return _missing_columns(missing, needed)
     spare = [name for name in schema.absent if name in rows[0]]
     return Likeness(1.0, f"it has no column {', '.join(spare)}, and these have" if spare else "")
 
 
 def _missing_columns(missing: Sequence[str], needed: Sequence[str]) -> Likeness:
-    some = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
-    why = f"no column {some}" if len(missing) == 1 else f"no columns {some}"
-    return Likeness(1 - len(missing) / len(needed), why)
+    listing = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+    text = f"no column {listing}" if len(missing) == 1 else f"no columns {listing}"
+    return Likeness(1 - len(missing) / len(needed), text)
 
 
 def _compare_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
     """The first field that is wrong in most of the rows speaks against it."""
     columns, width = schema.columns, len(rows[0])
+    # Columns whose cells are wrong in half of the rows or more.
     wrong = [
         (place, column)
         for place, column in enumerate(columns)
@@ -441,21 +445,16 @@ class TraceFiles:
             return [self.named[table]]
         wanted = self.form.table(table)
         if wanted.several:  # whatever they are called; those of folders in it may be of another log
-            here = [f for f in all_files(self.path) if self.path in (f, f.parent)]
-            return [f for f in here if wanted.layout(first_lines(f))]
-        found = [f for f in files_of(self.path) if wanted.layout(first_lines(f))]
-        usual = [f for f in found if has_usual_name(f, wanted)]
-        found = usual or found
+            readable = [f for f in all_files(self.path) if self.path in (f, f.parent)]
+            return [f for f in readable if wanted.layout(first_lines(f))]
+        files = [f for f in files_of(self.path) if wanted.layout(first_lines(f))]
+        usual = [f for f in files if has_usual_name(f, wanted)]
+        files = usual or files
         if wanted.parts:
-            return _in_parts(found)
-        if len(found) > 1:
-            raise TraceError(
-                f"{len(found)} files could be the table {table}: "
-                f"{', '.join(f.name for f in found)}; keep one here, or name "
-                f"{self._argument(table)}",
-                self.path,
-            )
-        return found
+            return _in_parts(files)
+        choose = f"keep one here, or name {self._argument(table)}"
+        file = only_file(files, f"the table {table}", self.path, choose)
+        return [file] if file else []
 
     def has(self, table: str) -> bool:
         return bool(self.files(table))
@@ -463,7 +462,7 @@ class TraceFiles:
     def _argument(self, table: str) -> str:
         files = self.form.mapping.get("files", {}).items()
         return next(
-            (f"it with {name}=" for name, each in files if table in each), "the file itself"
+            (f"it with {name}=" for name, tables in files if table in tables), "the file itself"
         )
 
     def read(self, table: str) -> Read:
@@ -484,17 +483,17 @@ class TraceFiles:
 
     def missing(self, *tables: str) -> NoReturn:
         files = files_of(self.path)
-        others = [declared(f.stem) for f in FORMATS.glob("*.toml") if f.stem != self.form.name]
+        formats = [declared(f.stem) for f in FORMATS.glob("*.toml") if f.stem != self.form.name]
         for file in files:
-            for form, table in recognise(file, others)[:1]:
+            for form, table in recognise(file, formats)[:1]:
                 raise TraceError(
                     f"this looks like {table.name} of {form.name}, not like {self.form.name}; read "
                     f"it with trace={form.name!r}",
                     file,
                 )
-        here = ", ".join(f.name for f in files[:12]) or "nothing that can be read"
+        names = ", ".join(f.name for f in files[:12]) or "nothing that can be read"
         raise TraceError(
-            f"no file of the table {' or '.join(tables)} of {self.form.name} here; found {here}; "
+            f"no file of the table {' or '.join(tables)} of {self.form.name} here; found {names}; "
             f"name {self._argument(tables[0])}",
             self.path,
         )
@@ -506,13 +505,24 @@ class TraceFiles:
         needed = sum(column.needed for column in schema.columns)
         near = {file: len(schema.place(header_of(file))) for file in files_of(self.path)}
         most = max(near, key=lambda file: near[file], default=None)
-        known = most and any(t.layout(first_lines(most)) for t in self.form.tables)
-        return [most] if most and not known and 2 * near[most] > needed else []
+        recognised = most and any(t.layout(first_lines(most)) for t in self.form.tables)
+        return [most] if most and not recognised and 2 * near[most] > needed else []
 
     def reading(self, table: str, file: Path) -> TableReader:
         wanted = self.form.table(table)
         schema = wanted.layout(first_lines(file)) or wanted.schema
         return TableReader(file, schema, strict=self.strict)
+
+
+def only_file(files: Sequence[Path], what: str, path: Path, choose: str) -> Path | None:
+    """The one of some files below a path; None of none.
+
+    Raises TraceError, which says how to ``choose``, when there are several.
+    """
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise TraceError(f"{len(files)} files could be {what}: {names}; {choose}", path)
+    return files[0] if files else None
 
 
 def _in_parts(files: list[Path]) -> list[Path]:
@@ -529,11 +539,11 @@ def _in_parts(files: list[Path]) -> list[Path]:
             )
         numbered[number] = file
     order = sorted(numbered)
-    for before, after in pairwise(order):
-        if after != before + 1:
+    for part, following in pairwise(order):
+        if following != part + 1:
             raise TraceError(
-                f"part {before + 1:05d} is missing, before {numbered[after].name}; download it, "
+                f"part {part + 1:05d} is missing, before {numbered[following].name}; download it, "
                 "or keep only the parts before it",
-                numbered[after].parent,
+                numbered[following].parent,
             )
     return [numbered[n] for n in order]

@@ -22,6 +22,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
+from gangwise.core.settings import toml_value
 from gangwise.logs import open_tables, registered_traces
 from gangwise.logs.format import looks_like, recognise
 from gangwise.logs.formats.own_csv import NAME, WHITESPACE, OwnCsv, json_paths
@@ -34,7 +35,6 @@ from gangwise.logs.io.text import (
     read_records,
     split_line,
     start_of,
-    toml_text,
 )
 from gangwise.logs.tables import amount_text, device_hours, period_of
 from gangwise.notation import units
@@ -112,8 +112,8 @@ class Guess:
         lines += [f"# - {note}" for note in self.notes]
         if self.readings:
             lines += ["#", "# What comes out, and what would if it were read otherwise:"]
-        first = self.readings[0] if self.readings else None
-        lines += [f"# - {r.line(None if r is first else first)}" for r in self.readings]
+        drafted = self.readings[0] if self.readings else None
+        lines += [f"# - {r.line(None if r is drafted else drafted)}" for r in self.readings]
         lines.append("")
         mapping = {**self.mapping, "jobs": {**self.mapping["jobs"], "file": file or str(self.path)}}
         return "\n".join([*lines, *_toml(mapping)]) + "\n"
@@ -134,8 +134,8 @@ def guess(path: Path | str) -> Guess:
     if not path.is_file():
         raise TraceError("there is no such file to draft a mapping for", path)
     draft = _Draft(path, _sample(path))
-    known = recognise(path, (trace.form for trace in registered_traces()))
-    for form in sorted({form.name for form, _ in known}):
+    matches = recognise(path, (trace.form for trace in registered_traces()))
+    for form in sorted({form.name for form, _ in matches}):
         note = f"this is a file of {form}: gangwise jobs reads it without a mapping"
         draft.notes.insert(0, note + _as_read(path, form))
     return draft.guess()
@@ -148,8 +148,8 @@ def _as_read(path: Path, form: str) -> str:
     except TraceError:  # one of several files that the format needs
         return ""
     hours = {d: float(device_hours(jobs, d).sum()) for d in DEVICES}
-    given = ", ".join(f"{amount_text(h)} {d}-hours" for d, h in hours.items() if h)
-    return f", as {len(jobs):,} jobs of {given}; where the draft gives others, it is wrong"
+    amounts = ", ".join(f"{amount_text(h)} {d}-hours" for d, h in hours.items() if h)
+    return f", as {len(jobs):,} jobs of {amounts}; where the draft gives others, it is wrong"
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,9 @@ def _sample(path: Path) -> _Sample:
     start = start_of(path).decode("utf-8-sig", errors="replace").lstrip()
     if start.startswith(("{", "[")):
         return _of_json(path, start, lines)
-    if not lines or (what := looks_like(lines)):
+    if not lines or (kind := looks_like(lines)):
         next(iter(Blocks(path)), None)  # raises what is wrong with the packing
-        raise TraceError(f"this is {what if lines else 'an empty file'}: no rows of fields", path)
+        raise TraceError(f"this is {kind if lines else 'an empty file'}: no rows of fields", path)
     mark = next((m for m in ("#", ";", "%") if lines[0].lstrip().startswith(m)), "")
     notes = [f"lines that begin with {mark} are comments"] if mark else []
     rows = [x for x in lines if x.strip() and not (mark and x.lstrip().startswith(mark))]
@@ -182,19 +182,20 @@ def _sample(path: Path) -> _Sample:
         layout["decimal"] = ","
         fields = [split_line(with_points(row.encode()).decode(), separator) or [] for row in rows]
         notes.append("numbers have a decimal comma")
+    # The usual number of fields; rows of another are no rows of the table.
     width = max({len(row) for row in fields}, key=[len(row) for row in fields].count)
     fields = [[f.strip() for f in row] for row in fields if len(row) == width]
-    first, rest = fields[0], fields[1:]
+    header, body = fields[0], fields[1:]
     # pandas writes its index as a first column without a name.
-    named = len(set(first)) == width and not any(map(_is_number, first)) and all(first[1:])
-    if rest and any(_is_number(field) for row in rest for field in row) and not named:
-        first, rest = [f"field_{n}" for n in range(1, width + 1)], fields
-        layout["header"] = first
+    named = len(set(header)) == width and not any(map(_is_number, header)) and all(header[1:])
+    if body and any(_is_number(field) for row in body for field in row) and not named:
+        header, body = [f"field_{n}" for n in range(1, width + 1)], fields
+        layout["header"] = header
         notes.append("the file does not name its columns: they are numbered, give each its meaning")
-    if not rest:
+    if not body:
         raise TraceError("there is a header and no rows", path)
     return _Sample(
-        layout, {name: [row[n] for row in rest] for n, name in enumerate(first)}, (*notes,)
+        layout, {name: [row[n] for row in body] for n, name in enumerate(header)}, (*notes,)
     )
 
 
@@ -205,8 +206,8 @@ def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
         layout: dict[str, Any] = {"format": "json-lines"}
     else:
         key = _key_of_jobs(path)
-        some = read_records(path, key).records[:SAMPLE]
-        records = (json.dumps(record) for record in some)
+        parsed = read_records(path, key).records[:SAMPLE]
+        records = (json.dumps(record) for record in parsed)
         layout = {"format": "json", **({"records": key} if key else {})}
     texts = list(records)
     names = list(dict.fromkeys(name for text in texts[:100] for name in json_paths(text)))
@@ -258,8 +259,8 @@ def _bare_name(name: str) -> str:
     >>> _bare_name("GPU_num"), _bare_name("user.name"), _bare_name("resources.cpu")
     ('gpunum', 'username', 'cpu')
     """
-    *_, before, last = ["", *name.split(".")]
-    together, alone = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (before + last, last))
+    *_, parent, own = ["", *name.split(".")]
+    together, alone = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (parent + own, own))
     return together if any(together in names for names in ROLES.values()) else alone
 
 
@@ -299,15 +300,16 @@ class _Draft:
         self._roles()
         self._devices()
         if "deleted" in self.entry and "duration" in self.entry:
-            kept, left = (
+            used, not_used = (
                 ("deleted", "duration")
                 if {"started", "wait"} & {*self.entry}
                 else ("duration", "deleted")
             )
             self.notes.append(
-                f"{self.role[left]} is not used: {self.role[kept]} says the same, without waiting"
+                f"{self.role[not_used]} is not used: {self.role[used]} says the same, without "
+                "waiting"
             )
-            del self.entry[left]
+            del self.entry[not_used]
         self._other_roles()
         self._say_second()
         if "tasks" in self.entry and any(d in self.entry for d in DEVICES):
@@ -328,7 +330,7 @@ class _Draft:
         )
         readings = [_outcome(mapping, "", "")]
         readings += [
-            _outcome(changed, what, line) for changed, what, line in self._alternatives(mapping)
+            _outcome(changed, label, line) for changed, label, line in self._alternatives(mapping)
         ]
         return Guess(self.path, mapping, tuple(readings), tuple(self.notes))
 
@@ -374,14 +376,17 @@ class _Draft:
         in order with it.
         """
         readings = {role: self._readings_of_times(role) for role in TIME_ROLES}
-        named = [some for some in readings.values() if some]
+        named = [listed for listed in readings.values() if listed]
+        # Each way to give the three roles to columns, the likeliest columns first.
         choices = [list(choice) for choice in product(*named)] if named else []
         choices = [c for c in choices if len({reading.column for reading in c}) == len(c)]
         if not choices:  # one column for two roles, and no other
-            choices = [[some[0]] for some in named[:1]]
+            choices = [[listed[0]] for listed in named[:1]]
+        # The first choice in which times are nearly always in order wins; ties keep the order of
+        # words.
         best = max(choices, key=lambda choice: min(round(_in_order(choice), 2), 0.95), default=[])
-        for role, some in readings.items():
-            for reading in some:
+        for role, listed in readings.items():
+            for reading in listed:
                 if any(reading is r for r in best) and reading.column not in self.role.values():
                     self._use(role, reading)
         share = _in_order(best)
@@ -399,13 +404,13 @@ class _Draft:
         """The columns that would have been chosen next, where no other role has them."""
         used = {str(entry.get("column")) for entry in self.entry.values()}
         for role, entry in self.entry.items():
-            others = [c for c in self.candidates.get(role, ()) if c not in used]
-            if others and "column" in entry:
-                self.notes.append(f"{role} is {entry['column']}; the second choice is {others[0]}")
+            spare = [c for c in self.candidates.get(role, ()) if c not in used]
+            if spare and "column" in entry:
+                self.notes.append(f"{role} is {entry['column']}; the second choice is {spare[0]}")
 
     def _readings_of_times(self, role: str) -> list[_Times]:
         """At most four columns that may have a role, read as points in time."""
-        found = []
+        readings = []
         for column in self.candidates[role][:4]:
             cells = self.sample.columns[column]
             texts = [text for text in cells if _holds(text)]
@@ -413,9 +418,10 @@ class _Draft:
             if _mostly(texts, _is_number):
                 unit, note = self._unit_of_time(column, texts)
                 seconds = _numbers(cells) * units.UNITS[unit or "s"]
+                # Times since 1970 are never 0; relative ones may be.
                 seconds[seconds <= 0] = np.nan if np.nanmedian(seconds) > YEAR else 0.0
                 entry = {"column": column, **({"unit": unit} if unit else {})}
-                found.append(_Times(column, entry, seconds, note))
+                readings.append(_Times(column, entry, seconds, note))
             elif form:
                 note = ""
                 if not form.endswith(("%z", "Z")) and role == "created":
@@ -427,10 +433,10 @@ class _Draft:
                     form, strict=False, time_unit="us"
                 )
                 seconds = times.dt.epoch("ms").cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e3
-                found.append(_Times(column, {"column": column, "time": form}, seconds, note))
+                readings.append(_Times(column, {"column": column, "time": form}, seconds, note))
             else:
                 self.notes.append(f"{column} is no time that is known, as {texts[0]!r:.40}")
-        return found
+        return readings
 
     def _unit_of_time(self, column: str, texts: Sequence[str]) -> tuple[str, str]:
         if unit := _named_unit(column, UNITS_OF_TIME):
@@ -450,23 +456,23 @@ class _Draft:
         columns = list(dict.fromkeys([*self.candidates["duration"], *self.candidates["limit"]]))
         columns = [c for c in columns if c not in self.role.values() and self._units_of(c)]
         run = self._run_times()
-        taken = None if run is None else self._matching_unit(columns, run)
-        if taken is None and run is None:
+        choice = None if run is None else self._matching_unit(columns, run)
+        if choice is None and run is None:
             named = [c for c in columns if c in self.candidates["duration"]]
             sure = [
                 c for c in named if _name_without(c, IGNORED_WORDS["duration"]) not in AMBIGUOUS
             ]
-            taken = next(((c, self._units_of(c)[0]) for c in (*sure, *named)), None)
-            if taken is not None and not sure:
+            choice = next(((c, self._units_of(c)[0]) for c in (*sure, *named)), None)
+            if choice is not None and not sure:
                 self.notes.append(
-                    f"{taken[0]} may be the limit that was asked for: no column says how long jobs "
-                    "ran, so it counts as the run time"
+                    f"{choice[0]} may be the limit that was asked for: no column says how long "
+                    "jobs ran, so it counts as the run time"
                 )
-        if taken is not None:
-            self.role["duration"], unit = taken
-            self.entry["duration"] = {"column": taken[0], **({"unit": unit} if unit else {})}
+        if choice is not None:
+            self.role["duration"], unit = choice
+            self.entry["duration"] = {"column": choice[0], **({"unit": unit} if unit else {})}
             if run is None:
-                run = self._lengths(*taken)
+                run = self._lengths(*choice)
         limits = [c for c in columns if c not in self.role.values()]
         for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
             if self._is_from_submission(column):
@@ -524,8 +530,8 @@ class _Draft:
     def _lengths(self, column: str, unit: str) -> Floats:
         cells = self.sample.columns[column]
         if unit == "clock":
-            read = pl.DataFrame({"text": cells}).select(units.clock(pl.col("text"))).to_series()
-            return read.fill_null(np.nan).to_numpy()
+            seconds = pl.DataFrame({"text": cells}).select(units.clock(pl.col("text"))).to_series()
+            return seconds.fill_null(np.nan).to_numpy()
         return _numbers(cells) * units.UNITS[unit or "s"]
 
     def _matching_unit(self, columns: Sequence[str], run: Floats) -> tuple[str, str] | None:
@@ -533,11 +539,11 @@ class _Draft:
         for column in columns:
             for unit in self._units_of(column):
                 lengths = self._lengths(column, unit)
-                both = np.isfinite(lengths) & np.isfinite(run)
+                known_both = np.isfinite(lengths) & np.isfinite(run)
                 # Minutes and hours are rounded, at most by one.
                 rounding = units.UNITS[unit] if unit in ("minutes", "hours") else 1.0
                 near = np.abs(lengths - run) <= np.maximum(rounding, 0.01 * run)
-                if both.any() and near[both].mean() >= 0.9:
+                if known_both.any() and near[known_both].mean() >= 0.9:
                     return column, unit
         return None
 
@@ -546,10 +552,11 @@ class _Draft:
         units = self._units_of(column)
         if run is None:
             return units[0]
+        # Limits are seldom exceeded: the smallest unit in which they hold.
         for unit in [u for u in units if u != "ms"] or units:
             lengths = self._lengths(column, unit)
-            both = np.isfinite(lengths) & np.isfinite(run) & (lengths > 0)
-            if not both.any() or (lengths[both] >= 0.95 * run[both] - 60).mean() >= 0.8:
+            sure = np.isfinite(lengths) & np.isfinite(run) & (lengths > 0)
+            if not sure.any() or (lengths[sure] >= 0.95 * run[sure] - 60).mean() >= 0.8:
                 if unit in ("minutes", "hours") and unit != units[0]:
                     self.notes.append(f"{column} is read in {unit}: in seconds jobs outlived it")
                 return unit
@@ -603,8 +610,9 @@ class _Draft:
         cores = np.array([1.0])
         if "cpu" in self.entry and "column" in self.entry["cpu"]:
             cores = _numbers(self.sample.columns[self.entry["cpu"]["column"]])
-        some = sizes[sizes > 0]
-        ratio = float(np.median(some) / np.nanmedian(cores)) if some.size else 4.0
+        positive = sizes[sizes > 0]
+        ratio = float(np.median(positive) / np.nanmedian(cores)) if positive.size else 4.0
+        # A core has some 4 GiB: the unit that comes nearest, on a scale of ratios.
         unit = named or min(
             ("GiB", "MiB", "KiB", "bytes"),
             key=lambda u: abs(np.log(max(ratio * units.UNITS.get(u, 1.0), 1e-12) / 4.0)),
@@ -637,39 +645,39 @@ class _Draft:
             self.notes.append(f"not used: {', '.join(unused[:20])}" + " …" * (len(unused) > 20))
 
     def _missing(self) -> list[str]:
-        found = []
+        problems = []
         if "created" not in self.entry and "started" in self.entry:
             self.entry["created"] = self.entry.pop("started")
             self.notes.append("no time of submission is known: jobs are submitted when they start")
         if "created" not in self.entry:
-            found.append("no column says when a job was submitted: add created =")
+            problems.append("no column says when a job was submitted: add created =")
         if not {"deleted", "duration"} & set(self.entry):
-            found.append(
+            problems.append(
                 "no column says when a job ended or how long it ran: add deleted = or duration ="
             )
-        return found
+        return problems
 
     def _alternatives(self, mapping: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
         if "per" in mapping["jobs"]:
-            some = " and ".join(d for d in DEVICES if d in self.entry)
-            yield _changed(mapping, per="task"), f"{some} of each task", 'per = "task"'
+            devices = " and ".join(d for d in DEVICES if d in self.entry)
+            yield _changed(mapping, per="task"), f"{devices} of each task", 'per = "task"'
         for role in ("deleted", "duration"):
             cells = self.sample.columns.get(self.role.get(role, ""), ())
             if role in self.entry and len(self._texts(role)) < len(cells):
-                what = "jobs without an end last until the last time in the file"
-                yield _changed(mapping, open_end="last"), what, 'open_end = "last"'
-        others = [("mem", "memory", unit) for unit in ("MiB", "GiB")]
+                label = "jobs without an end last until the last time in the file"
+                yield _changed(mapping, open_end="last"), label, 'open_end = "last"'
+        units_of = [("mem", "memory", unit) for unit in ("MiB", "GiB")]
         # A unit that its name gives, or the end less the start, is no guess.
         sure = "started" in self.entry or _named_unit(self.role.get("duration", ""), UNITS_OF_TIME)
-        others += [("duration", "duration", unit) for unit in ("s", "ms", "minutes") if not sure]
-        for role, called, unit in others:
+        units_of += [("duration", "duration", unit) for unit in ("s", "ms", "minutes") if not sure]
+        for role, called, unit in units_of:
             entry = self.entry.get(role, {"unit": "quantity"})
-            now = entry.get("unit", "GiB" if role == "mem" else "s")
-            if now not in (unit, "quantity", "clock"):
+            unit_now = entry.get("unit", "GiB" if role == "mem" else "s")
+            if unit_now not in (unit, "quantity", "clock"):
                 entry = {**entry, "unit": unit}
                 columns = {**mapping["jobs"]["columns"], role: entry}
                 changed = _changed(mapping, columns=columns)
-                yield changed, f"{called} in {unit}", f"{role} = {toml_text(entry)}"
+                yield changed, f"{called} in {unit}", f"{role} = {toml_value(entry)}"
 
 
 def _changed(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
@@ -680,9 +688,9 @@ def _named_unit(name: str, units: Sequence[str]) -> str:
     end = re.search(r"(?:_|\s|\(|\[|-|(?<=[a-z])(?=[A-Z]))([A-Za-z]+)[\])]?$", name)
     if end is None:
         return ""
-    found = next((u for u in units if u.lower() == end[1].lower()), "")
+    unit = next((u for u in units if u.lower() == end[1].lower()), "")
     alike = {"min": "minutes", "mins": "minutes", "h": "hours", "hour": "hours"}
-    return alike.get(found, re.sub(r"^([KMGT])B$", r"\1iB", found))
+    return alike.get(unit, re.sub(r"^([KMGT])B$", r"\1iB", unit))
 
 
 def _holds(text: str) -> bool:
@@ -697,18 +705,18 @@ def _numbers(cells: Sequence[str]) -> Floats:
 def _in_order(times: Sequence[_Times]) -> float:
     """Share of rows in which no time is before one that should precede it."""
     broken = np.zeros(len(times[0].seconds) if times else 1, dtype=bool)
-    for before, after in combinations(times, 2):
-        broken |= after.seconds < before.seconds - 1.0  # seconds may be rounded
+    for earlier, later in combinations(times, 2):
+        broken |= later.seconds < earlier.seconds - 1.0  # seconds may be rounded
     return 1.0 - float(broken.mean())
 
 
 def _matches_format(texts: Sequence[str], form: str) -> bool:
     series = pl.Series(texts[:200], dtype=pl.String)
     try:
-        read = series.str.to_datetime(form, strict=False, time_unit="us")
+        parsed = series.str.to_datetime(form, strict=False, time_unit="us")
     except pl.exceptions.PolarsError:
         return False
-    return read.null_count() <= len(series) / 10
+    return parsed.null_count() <= len(series) / 10
 
 
 def _outcome(mapping: dict[str, Any], what: str, change: str) -> MappingOutcome:
@@ -721,18 +729,18 @@ def _outcome(mapping: dict[str, Any], what: str, change: str) -> MappingOutcome:
         except TraceError as error:
             return replace(reading, problem=str(error).replace(f"{file}: ", ""))
     jobs = tables.jobs
-    first, last = period_of(jobs)
+    start, end = period_of(jobs)
     tasks = jobs["tasks"] if "tasks" in jobs.columns else pl.Series([1] * len(jobs))
-    asked = [d for d in DEVICES if (jobs[d] > 0).any()]
-    hours = {d: float(device_hours(jobs, d).sum()) for d in asked}
+    devices = [d for d in DEVICES if (jobs[d] > 0).any()]
+    hours = {d: float(device_hours(jobs, d).sum()) for d in devices}
     return replace(
         reading,
         jobs=len(jobs),
         rows=tables.stages[0].read,
         left_out=reasons(*(stage.dropped for stage in tables.stages)),
         hours=hours,
-        mean_in_use={d: hours[d] * 3600 / max(last - first, 1.0) for d in asked},
-        largest_job={d: float((jobs[d] * tasks).max()) for d in asked},  # type: ignore[arg-type]  # numbers
+        mean_in_use={d: hours[d] * 3600 / max(end - start, 1.0) for d in devices},
+        largest_job={d: float((jobs[d] * tasks).max()) for d in devices},  # type: ignore[arg-type]  # numbers
     )
 
 
@@ -744,8 +752,9 @@ def _short(entry: dict[str, Any]) -> Any:
 
 def _toml(mapping: dict[str, Any]) -> list[str]:
     jobs = mapping["jobs"]
-    lines = [f"trace = {toml_text(mapping['trace'])}", "", "[jobs]"]
-    lines += [f"{key} = {toml_text(held)}" for key, held in jobs.items() if key != "columns"]
+    lines = [f"trace = {toml_value(mapping['trace'])}", "", "[jobs]"]
+    lines += [f"{key} = {toml_value(value)}" for key, value in jobs.items() if key != "columns"]
     lines += ["", "[jobs.columns]"]
     order = [*ROLES, *(k for k in jobs["columns"] if k not in ROLES)]
-    return lines + [f"{k} = {toml_text(jobs['columns'][k])}" for k in order if k in jobs["columns"]]
+    columns = jobs["columns"]
+    return lines + [f"{k} = {toml_value(columns[k])}" for k in order if k in columns]

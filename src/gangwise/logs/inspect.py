@@ -71,16 +71,16 @@ class FoundFile:
             )
         if self.share < 1 and self.read:
             text += f"; by this sample about {float(f'{self.rows:.2g}'):,.0f} rows in all"
-        found = [text, *reason_lines(self.dropped)]
-        found += [f"    not {other}" for other in self.unlike]
+        lines = [text, *reason_lines(self.dropped)]
+        lines += [f"    not {table}" for table in self.unlike]
         if self.as_published is not None:
-            found.append(
+            lines.append(
                 "    its SHA-256 is the published one"
                 if self.as_published
                 else "    its SHA-256 is NOT the published one: download it again, or it was "
                 "packed anew"
             )
-        return [*found, f"    cannot be read: {self.problem}"] if self.problem else found
+        return [*lines, f"    cannot be read: {self.problem}"] if self.problem else lines
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,10 @@ class FoundTrace:
         for file in self.files:
             lines += file.lines()
         for table in self.missing:
-            what = "not here, and needed" if table.needed else "not here"
-            lines.append(f"  {table.name}: {what}" + f" (gives {table.gives})" * bool(table.gives))
+            status = "not here, and needed" if table.needed else "not here"
+            lines.append(
+                f"  {table.name}: {status}" + f" (gives {table.gives})" * bool(table.gives)
+            )
         if self.fidelity is not None:
             lines += ["as it is read:", *(f"  {line}" for line in str(self.fidelity).split("\n"))]
         else:
@@ -129,8 +131,8 @@ class UnknownFile:
     hint: str = ""  # what to do with it
 
     def __str__(self) -> str:
-        more = "".join(f"\n    {text}" for text in (self.near, self.hint) if text)
-        return f"  {self.name}: {self.starts}{more}"
+        details = "".join(f"\n    {text}" for text in (self.near, self.hint) if text)
+        return f"  {self.name}: {self.starts}{details}"
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,8 @@ class Inspection:
     def to_dict(self) -> dict[str, Any]:
         plain = asdict(self)
         plain["path"] = str(self.path)
-        for trace, found in zip(plain["traces"], self.traces):
-            trace["fidelity"] = None if found.fidelity is None else found.fidelity.to_dict()
+        for trace, report in zip(plain["traces"], self.traces):
+            trace["fidelity"] = None if report.fidelity is None else report.fidelity.to_dict()
             for file in trace["files"]:
                 file["dropped"] = reasons_plain(file["dropped"])
         return plain
@@ -166,10 +168,10 @@ class Inspection:
     def __str__(self) -> str:
         files = sum(len(trace.files) for trace in self.traces)
         names = ", ".join(trace.name for trace in self.traces)
-        what = f"{files} {'file' if files == 1 else 'files'} recognised" + f" ({names})" * bool(
+        text = f"{files} {'file' if files == 1 else 'files'} recognised" + f" ({names})" * bool(
             names
         )
-        parts = [f"{self.path}: {self.kind or what}"]
+        parts = [f"{self.path}: {self.kind or text}"]
         if not self.everything:
             parts.append(
                 f"this is much to read: of each large file the first {SAMPLE >> 20} MiB of text "
@@ -221,27 +223,28 @@ def inspect(
     """
     path = Path(path)
     if kind := without_reader(path):
-        made = open_tables(path, **knobs)
-        ready = FoundTrace(made.trace, kind, "", "", (), (), of_tables(made))
+        tables = open_tables(path, **knobs)
+        ready = FoundTrace(tables.trace, kind, "", "", (), (), of_tables(tables))
         return Inspection(path, kind, True, (ready,), ())
     if not path.exists():
         raise TraceError("there is no such file or directory", path)
-    known = registered_traces()
+    registered = registered_traces()
     files = all_files(path)
     if not files:
         raise TraceError("there are no files here", path)
     by_trace: dict[str, list[_Found]] = {}
     unknown = []
     for file in files:
-        if (found_as := _recognised(file, known)) is None:
-            unknown.append(_unknown(file, path, known))
+        if (found_as := _recognised(file, registered)) is None:
+            unknown.append(_unknown(file, path, registered))
         else:
             by_trace.setdefault(found_as[0], []).append(found_as[1])
-    total = sum(f.file.stat().st_size for found in by_trace.values() for f in found)
-    packed = [f.file for found in by_trace.values() for f in found]
+    total = sum(f.file.stat().st_size for group in by_trace.values() for f in group)
+    packed = [f.file for group in by_trace.values() for f in group]
+    # Small logs are read whole, large ones by the start of each file.
     everything = everything or (total <= LARGE and text_bytes(packed, LONG) <= LONG)
     report = _Report(path, strict, everything, total, progress, knobs)
-    traces = [report.trace(t, by_trace[t.name]) for t in known if t.name in by_trace]
+    traces = [report.trace(t, by_trace[t.name]) for t in registered if t.name in by_trace]
     return Inspection(path, "", everything, tuple(traces), tuple(unknown))
 
 
@@ -267,9 +270,9 @@ class _Report:
                 if self.strict and error.row is not None:
                     raise
                 problem = str(error)
-        here = {item.name for item in found}
+        present = {item.name for item in found}
         missing = tuple(
-            MissingTable(t.name, t.needed, t.gives) for t in form.tables if t.name not in here
+            MissingTable(t.name, t.needed, t.gives) for t in form.tables if t.name not in present
         )
         about = (trace.name, form.title, form.published, form.licence)
         return FoundTrace(*about, tuple(files), missing, fidelity, problem)
@@ -296,7 +299,7 @@ class _Report:
             return self._lines(name, item, stored)
         source = TraceFiles(item.file, trace.form, strict=self.strict)
         reading = source.reading(item.name, item.file)
-        blocks, problem, whole = reading.blocks, "", False
+        blocks, problem, ended = reading.blocks, "", False
         try:
             for _ in reading:
                 if self.progress is not None:
@@ -304,19 +307,22 @@ class _Report:
                 if not self.everything and blocks.unpacked >= SAMPLE:
                     break
             else:
-                whole = True
+                ended = True
         except TraceError as error:
             if self.strict:
                 raise
             problem = str(error).removeprefix(f"{item.file}: ")
         self.done += stored
-        digest, published = blocks.digest() if whole else "", trace.form.sha256.get(item.file.name)
-        same = published == digest if digest and published else None
-        share = 1.0 if whole or not stored else blocks.stored / stored
-        share = share if whole else min(share, 1.0 - 1e-6)  # all of a bomb is soon taken in
+        digest, published = (
+            blocks.digest() if ended else "",
+            trace.form.sha256.get(item.file.name),
+        )
+        equal = published == digest if digest and published else None
+        share = 1.0 if ended or not stored else blocks.stored / stored
+        share = share if ended else min(share, 1.0 - 1e-6)  # all of a bomb is soon taken in
         rows = (reading.read, reading.kept, reading.dropped)
         unlike = tuple(_unlike(item, trace.form))
-        return FoundFile(name, item.name, stored, share, *rows, digest, same, unlike, problem)
+        return FoundFile(name, item.name, stored, share, *rows, digest, equal, unlike, problem)
 
 
 def text_bytes(files: Iterable[Path], most: int) -> float:
@@ -327,11 +333,11 @@ def text_bytes(files: Iterable[Path], most: int) -> float:
         blocks = Blocks(file)
         text = float(stored)
         if blocks.packed:
-            read = len(blocks.start(SAMPLE))
-            if read == SAMPLE:  # what is all taken in for so little text has no known end
-                text = read * stored / blocks.stored if blocks.stored < stored else 2 * most
+            unpacked = len(blocks.start(SAMPLE))
+            if unpacked == SAMPLE:  # what is all taken in for so little text has no known end
+                text = unpacked * stored / blocks.stored if blocks.stored < stored else 2 * most
             else:
-                text = read
+                text = unpacked
         total += text
         if total > most:
             break
@@ -351,11 +357,11 @@ def _recognised(file: Path, known: Sequence[RegisteredTrace]) -> tuple[str, _Fou
 
 def _unlike(item: _Found, form: Format) -> Iterable[str]:
     lines = first_lines(item.file)
-    for other in (trace.form for trace in registered_traces() if trace.form.name != form.name):
-        for table in other.tables:
+    for foreign in (trace.form for trace in registered_traces() if trace.form.name != form.name):
+        for table in foreign.tables:
             alike = table.name == item.name and bool(table.schema.columns)
-            if alike and (why := likeness(table.schema, lines).why):
-                yield f"{other.name} {table.name}: {why}"
+            if alike and (difference := likeness(table.schema, lines).why):
+                yield f"{foreign.name} {table.name}: {difference}"
 
 
 def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> UnknownFile:
@@ -369,9 +375,9 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
         return UnknownFile(name, str(error).removeprefix(f"{file}: "), "")
     if blocks.damage and not lines:
         return UnknownFile(name, blocks.damage, "")
-    what = looks_like(lines)
-    if what and what != "JSON":
-        return UnknownFile(name, what, "")
+    kind = looks_like(lines)
+    if kind and kind != "JSON":
+        return UnknownFile(name, kind, "")
     near = nearest(lines, [trace.form for trace in known])
     text = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
@@ -398,20 +404,21 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
     # How long a job had waited that ran when the log begins is not known; who was withdrawn did not
     # run.
     early, stayed = pl.Series(log.jobs.early), pl.Series(np.isinf(log.jobs.withdrawn))
+    # Waits count of the jobs that came while the log was kept.
     waits = pl.when(~early).then(pl.col("start") - pl.col("submit"))
     rows, nodes = log.rows.with_columns(wait=waits), log.nodes
     wait = rows["wait"].drop_nulls()
     waited, ran = float(wait.sum()), float(rows["run"].sum())
     device = log.played.device
     capacity = log.total(device)
-    first, last = period_of(tables.jobs)
-    edges = np.linspace(first, max(last, first + 1.0), bins + 1)
+    since, until = period_of(tables.jobs)
+    edges = np.linspace(since, max(until, since + 1.0), bins + 1)
 
     def load(start: float, end: float) -> float | None:
         return implied_load(tables, start, end, {device: capacity})[device] if capacity else None
 
     size = rows["tasks"].to_numpy() * rows[device].to_numpy()
-    asked = rows["limit"] / rows["run"].replace(0.0, None)
+    limit_over_run = rows["limit"] / rows["run"].replace(0.0, None)
     total = float(rows["hours"].sum())
     by_user = (
         rows.group_by("user", maintain_order=True)
@@ -425,16 +432,16 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
         "device": device,
         "unlike": int(log.jobs.grouped.sum()),
         "job_type": {"column": log.job_type, "types": len(log.jobs.types)},
-        "from_s": first,
-        "to_s": last,
-        "implied_load": load(first, last),
+        "from_s": since,
+        "to_s": until,
+        "implied_load": load(since, until),
         "load": [load(*between) for between in pairwise(edges.tolist())],
         "load_edges_s": edges.tolist(),
         "sizes": _sizes(size),
         "run": _spread(rows["run"].filter(stayed)),
         "wait": _spread(wait),
         "waiting_share": None if wait.is_empty() else waited and waited / (waited + ran),
-        "limit_over_run": _spread(asked.drop_nulls()),
+        "limit_over_run": _spread(limit_over_run.drop_nulls()),
         "users": by_user.height,
         "top_users": [
             {**user, "share": user["hours"] / total if total else None}
@@ -448,73 +455,74 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
 def _spread(values: pl.Series) -> dict[str, float] | None:
     if values.is_empty():
         return None
-    found = values.to_numpy()
+    numbers = values.to_numpy()
     names = ("median", "p90", "p95", "p99", "most")
     return {
-        "mean": float(found.mean()),
-        **dict(zip(names, np.quantile(found, [0.5, 0.9, 0.95, 0.99, 1]).tolist())),
+        "mean": float(numbers.mean()),
+        **dict(zip(names, np.quantile(numbers, [0.5, 0.9, 0.95, 0.99, 1]).tolist())),
     }
 
 
 def _sizes(size: Floats) -> list[dict[str, float]]:
+    # Sizes by powers of two: 0, up to 1, 2, 4, …
     power = np.where(size > 0, np.ceil(np.log2(np.maximum(size, 1e-9)) - 1e-9), -2).clip(-1)
     power = np.where(size > 0, power, -2).astype(np.int64)
-    counted = zip(*(each.tolist() for each in np.unique(power, return_counts=True)))
+    counted = zip(*(column.tolist() for column in np.unique(power, return_counts=True)))
     return [{"most": 0.0 if p == -2 else 2.0**p, "jobs": n} for p, n in counted]
 
 
 def report(log: JobLog, tables: Tables) -> str:
     """Statistics of a log as text for a terminal; the first line is how much of it is played."""
-    found = summary(log, tables)
-    first, last = found["from_s"], found["to_s"]
+    facts = summary(log, tables)
+    start, end = facts["from_s"], facts["to_s"]
     named = {"mem": f"{tables.units.get('mem', '')} of memory".strip()}
     named |= {"gpu": "GPUs", "cpu": "cores"}
-    devices = ", ".join(f"{n:,.6g} {named.get(q, q)}" for q, n in found["devices"].items())
+    devices = ", ".join(f"{n:,.6g} {named.get(q, q)}" for q, n in facts["devices"].items())
     lines = [
         log.played.line,
         *log.played.warnings,
         "",
-        f"{found['jobs']:,} jobs in {duration(last - first)} on {found['nodes']:,} "
-        f"{'node' if found['nodes'] == 1 else 'nodes'} ({devices}); "
-        f"{found['job_type']['types']:,} job types, by {log.job_type}"
-        + f"; {found['unlike']:,} jobs have unlike tasks, which start together"
-        * bool(found["unlike"]),
+        f"{facts['jobs']:,} jobs in {duration(end - start)} on {facts['nodes']:,} "
+        f"{'node' if facts['nodes'] == 1 else 'nodes'} ({devices}); "
+        f"{facts['job_type']['types']:,} job types, by {log.job_type}"
+        + f"; {facts['unlike']:,} jobs have unlike tasks, which start together"
+        * bool(facts["unlike"]),
     ]
-    if found["implied_load"] is not None:
+    if facts["implied_load"] is not None:
         lines.append(
-            f"load: {100 * found['implied_load']:.3g} % of {found['device']} in use in the mean of "
+            f"load: {100 * facts['implied_load']:.3g} % of {facts['device']} in use in the mean of "
             "the whole log; over time:"
         )
-        loads = [load or 0.0 for load in found["load"]]
+        loads = [load or 0.0 for load in facts["load"]]
         scale = 40 / max(1.0, *loads)
-        for at, share in zip(found["load_edges_s"], loads):
-            passed = duration(round(at - found["load_edges_s"][0], 1))
+        for at, share in zip(facts["load_edges_s"], loads):
+            passed = duration(round(at - facts["load_edges_s"][0], 1))
             lines.append(f"  {passed:>11s} {100 * share:6.1f} % " + "▇" * round(scale * share))
-    lines.append(f"sizes ({found['device']} per job):")
-    for size in found["sizes"]:
+    lines.append(f"sizes ({facts['device']} per job):")
+    for size in facts["sizes"]:
         lines.append(f"  up to {size['most']:<8g} {size['jobs']:>9,} jobs")
-    for name, what in (("run", "run time"), ("wait", "wait")):
-        spread, text = found[name], "not recorded"
+    for name, label in (("run", "run time"), ("wait", "wait")):
+        spread, text = facts[name], "not recorded"
         if spread is not None:
             shown = ("mean", "median", "p95", "most")
-            text = ", ".join(f"{each} {duration(round(spread[each], 1))}" for each in shown)
-        lines.append(f"{what:<9s} {text}")
-    if found["waiting_share"] is not None:
-        lines.append(f"waiting is {100 * found['waiting_share']:.3g} % of the time in the system")
-    if found["limit_over_run"] is not None:
-        over = found["limit_over_run"]
+            text = ", ".join(f"{stat} {duration(round(spread[stat], 1))}" for stat in shown)
+        lines.append(f"{label:<9s} {text}")
+    if facts["waiting_share"] is not None:
+        lines.append(f"waiting is {100 * facts['waiting_share']:.3g} % of the time in the system")
+    if facts["limit_over_run"] is not None:
+        over = facts["limit_over_run"]
         median = f"{over['median']:,.{0 if over['median'] >= 100 else 1}f}"
         lines.append(f"limits are {median} times the run time (median)")
-    lines.append(f"users: {found['users']:,}")
-    for user in found["top_users"][:5]:
+    lines.append(f"users: {facts['users']:,}")
+    for user in facts["top_users"][:5]:
         waited = "" if user["wait"] is None else f", mean wait {duration(round(user['wait'], 1))}"
         lines.append(
             f"  {user['user'] or '(not named)':<16.16s} {user['jobs']:>8,} jobs "
             f"{100 * (user['share'] or 0):5.1f} % of {log.played.unit}-hours{waited}"
         )
-    if found["dependencies"]:
-        lines.append(f"dependencies: {found['dependencies']:,}")
-    if found["recorded_nodes"]:
-        lines.append(f"nodes they ran on are known of {found['recorded_nodes']:,} jobs")
+    if facts["dependencies"]:
+        lines.append(f"dependencies: {facts['dependencies']:,}")
+    if facts["recorded_nodes"]:
+        lines.append(f"nodes they ran on are known of {facts['recorded_nodes']:,} jobs")
     lines += [f"note: {note}" for note in log.played.notes]
     return "\n".join(lines)

@@ -134,23 +134,25 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
     begin, end = jobs.recorded_start[on], jobs.recorded_end[on]
     if not begin.size:
         return ()
+    # Ends come before starts of the same instant: what ends then is free.
     times = np.concatenate([end, begin])
     order = np.argsort(times, kind="stable")
     times = times[order]
     lengths = np.diff(times, append=times[-1])
+    # A job that started with fewer tasks held fewer devices for longer.
     fewer = longer_by(jobs, None, jobs.recorded_end - jobs.recorded_start)[:, None]
     held_by, capacity = (held_devices(jobs, nodes) / fewer)[on], nodes.capacity.sum(axis=0) / 1000
-    found = []
+    excesses = []
     for k, device in enumerate(nodes.devices):
-        held = np.cumsum(np.concatenate([-held_by[:, k], held_by[:, k]])[order])
-        over = (held > capacity[k] * (1 + 1e-9)) & (lengths > 0)
+        in_use = np.cumsum(np.concatenate([-held_by[:, k], held_by[:, k]])[order])
+        over = (in_use > capacity[k] * (1 + 1e-9)) & (lengths > 0)
         if capacity[k] > 0 and over.any():
-            worst = int(np.argmax(np.where(over, held, 0.0)))
+            worst = int(np.argmax(np.where(over, in_use, 0.0)))
             seconds = float(lengths[over].sum())
-            most, at = float(held[worst] / capacity[k]), float(times[worst] - jobs.submit.min())
+            most, at = float(in_use[worst] / capacity[k]), float(times[worst] - jobs.submit.min())
             share = seconds / float(times[-1] - times[0])
-            found.append(Overused(device, most, at, seconds, share))
-    return tuple(found)
+            excesses.append(Overused(device, most, at, seconds, share))
+    return tuple(excesses)
 
 
 @dataclass(frozen=True)
@@ -186,12 +188,12 @@ class Played:
         """What the nodes of the log cannot have held: a column is misread, or nodes are missing."""
         unfit = f"{100 * self.unfit:.3g} % of {self.unit}-hours ask for more than any node has"
         doubts = [unfit] * (self.unfit > DOUBT[1])
-        return doubts + [each.text for each in self.overused if each.most > DOUBT[0]]
+        return doubts + [excess.text for excess in self.overused if excess.most > DOUBT[0]]
 
     @property
     def warnings(self) -> list[str]:
         """What is small enough to be the rounding of times."""
-        return [f"warning: {each.text}" for each in self.overused if each.most <= DOUBT[0]]
+        return [f"warning: {excess.text}" for excess in self.overused if excess.most <= DOUBT[0]]
 
     @property
     def line(self) -> str:
@@ -208,11 +210,11 @@ class Played:
 unknown hours'
         """
         lost = "; ".join(
-            f"{n:,} {why} ({'from ' * (n > 1)}row {row}){', of unknown hours' * (hours is None)}"
-            for why, (n, hours, row) in self.lost.items()
+            f"{n:,} {reason} ({'from ' * (n > 1)}row {row}){', of unknown hours' * (hours is None)}"
+            for reason, (n, hours, row) in self.lost.items()
         )
         assumed = "; ".join(
-            what if n == self.played else f"{what}: {n:,}" for what, n in self.assumed.items()
+            text if n == self.played else f"{text}: {n:,}" for text, n in self.assumed.items()
         )
         jobs, hours = (self.played, self.read), (self.played_hours, self.hours)
         return (
@@ -234,12 +236,12 @@ unknown hours'
                 "played": self.played_hours,
                 "unknown_of_jobs": self.unknown,
             },
-            "overused": [vars(each) for each in self.overused],
+            "overused": [vars(excess) for excess in self.overused],
             "doubts": self.doubts,
             "not_modelled": list(self.not_modelled),
             "lost": {
-                why: {"jobs": n, "device_hours": hours, "first_row": row}
-                for why, (n, hours, row) in self.lost.items()
+                reason: {"jobs": n, "device_hours": hours, "first_row": row}
+                for reason, (n, hours, row) in self.lost.items()
             },
             "assumed": dict(self.assumed),
             "rows_left_out": reasons_plain(self.unread),
@@ -270,8 +272,8 @@ class JobLog:
     clock: Clock | None = None  # where time 0 lies; None where the log does not say
 
     def total(self, device: str) -> float:
-        held = self.nodes.capacity[:, self.nodes.devices.index(device)]
-        return float(held.sum()) / 1000 / self.scale[device]
+        capacity = self.nodes.capacity[:, self.nodes.devices.index(device)]
+        return float(capacity.sum()) / 1000 / self.scale[device]
 
 
 def open_jobs(
@@ -304,8 +306,8 @@ def open_jobs(
     >>> print(log.played.line)
     swf: 50 % of 2 jobs and 33.3 % of 0.2 core-hours are played; left out: 1 larger than the ...
     """
-    made = _LogBuilder(open_tables(path, trace=trace, **knobs), job_type)
-    return made.log(nodes, rows, apart)
+    builder = _LogBuilder(open_tables(path, trace=trace, **knobs), job_type)
+    return builder.log(nodes, rows, apart)
 
 
 def jobs_of(
@@ -354,51 +356,56 @@ class _LogBuilder:
         self.end = np.where(np.isnan(self.start), np.nan, self._column("deleted"))
         self.never = np.isnan(self.start) & np.isnan(self.run) & self.waits
         self.never &= ~np.isnan(self.submit)
-        left = self._column("deleted")
+        ended = self._column("deleted")
         with np.errstate(invalid="ignore"):
-            withdrawn = self.never & (left >= self.submit) & self._in_line()
-        self.withdrawn = np.where(withdrawn, left, np.inf)
+            # A job without a start that was withdrawn waited until then; it is played as one in
+            # line.
+            withdrawn = self.never & (ended >= self.submit) & self._in_line()
+        self.withdrawn = np.where(withdrawn, ended, np.inf)
         self.never &= ~withdrawn
         self.run = np.where(withdrawn, 0.0, self.run)
         self.tasks = (
             self._column("tasks") if "tasks" in self.rows.columns else np.ones(len(self.rows))
         )
+        # Devices that no job asks for are not modelled.
         requested = {q: self._column(q) * self.scale[q] for q in self.quantities}
         self.demand = {q: a for q, a in requested.items() if np.nan_to_num(a).any()}
         if not self.demand:
             raise TraceError(f"no job of {tables.trace} says what it asks for")
         self.device, self.unit = counted_device(self.rows, tables.units)
         if self.device != "gpu":
-            for other in self.quantities[len(QUANTITIES) :]:
-                if 2 * (np.nan_to_num(requested[other]) > 0).sum() >= len(self.rows):
-                    self.device = self.unit = other
+            for extended in self.quantities[len(QUANTITIES) :]:
+                if 2 * (np.nan_to_num(requested[extended]) > 0).sum() >= len(self.rows):
+                    self.device = self.unit = extended
         with np.errstate(invalid="ignore"):
+            # Device-hours as the log has them, by which coverage is measured.
             amount = self.tasks * self.demand[self.device] / self.scale[self.device]
             hours = self.run * amount / 3600
         self.hours = np.where(hours > 0, hours, 0.0)
         # Seconds of runs before the last, each of which had the limit.
         self.limit, self.lost = self._column("limit"), np.nan_to_num(self._column("lost"))
         self.groups: dict[Any, list[Group]] = {}
+        # Formats whose rows of a job are one gang join them; of others each row is a job.
         if "job" in self.rows.columns and self.form not in (*GANGS, "alibaba-v2018"):
             several = self.rows.group_by("job").len().filter(pl.col("len") > 1)
             if len(several):
-                what = "of jobs that ask for several kinds of tasks, each a job of its own"
-                self.assumed[what] = int(several["len"].sum())
+                assumption = "of jobs that ask for several kinds of tasks, each a job of its own"
+                self.assumed[assumption] = int(several["len"].sum())
         if "late" in self.rows.columns:
-            what = "were held, or waited otherwise: submitted when they became eligible"
-            self.assumed[what] = int(self.rows["late"].sum())
+            assumption = "were held, or waited otherwise: submitted when they became eligible"
+            self.assumed[assumption] = int(self.rows["late"].sum())
         terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
         if fewer := int(terms.str.contains("fewest=").sum()):
-            what = (
+            assumption = (
                 "may start with fewer tasks: under kueue they do, and take longer by as much as "
                 "tasks are fewer; other schedulers, and the lower bound, have them whole"
             )
-            self.assumed[what] = fewer
+            self.assumed[assumption] = fewer
         self.type_name, self.types = self._types(job_type)
         self.ids, self.joined = _unique_ids(self.rows), list[str]()
         # The others are not looked at again, and take more room than the jobs.
-        kept = [c for c in self.rows.columns if c in (*LATER, *NAMED)]
-        small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in kept)
+        needed = [c for c in self.rows.columns if c in (*LATER, *NAMED)]
+        small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in needed)
         self.rows = self.rows.select(*small)
 
     def _column(self, name: str) -> Floats:
@@ -421,11 +428,14 @@ class _LogBuilder:
             if name in text and (wanted or self.rows[name].n_unique() > 1):
                 values = self.rows[name].cast(pl.String).fill_null("")
                 return name, values.replace("", "unknown")
+        # Without a column that tells jobs apart, those that ask for the same are of one type.
         gpu = pl.format("{}gpu", pl.col("gpu"))
         cpu = pl.format("{}cpu", pl.col("cpu").fill_null(0).round(1))
-        asked = pl.when(pl.col("gpu").fill_null(0) > 0).then(gpu).otherwise(cpu)
-        of = pl.when(pl.col("models") != "").then(pl.format("-{}", "models")).otherwise(pl.lit(""))
-        return REQUEST, self.rows.select(pl.concat_str(asked, of).alias("type")).to_series()
+        request = pl.when(pl.col("gpu").fill_null(0) > 0).then(gpu).otherwise(cpu)
+        model = (
+            pl.when(pl.col("models") != "").then(pl.format("-{}", "models")).otherwise(pl.lit(""))
+        )
+        return REQUEST, self.rows.select(pl.concat_str(request, model).alias("type")).to_series()
 
     # ------------------------------------------------------------------------------------ nodes
 
@@ -450,45 +460,46 @@ class _LogBuilder:
             raise TraceError(f"no job of {self.tables.trace} ran: there is nothing to play")
         # Parts of GPUs are parts of one GPU where nodes have whole ones, few enough to tell apart.
         parts = bool((np.nan_to_num(self.demand.get("gpu", np.zeros(1))) % 1 != 0).any())
-        had = [node.devices.get("gpu", 0.5) for node in nodes]
-        apart = all(gpus % 1 == 0 and gpus < 64 for gpus in had)
-        made = Nodes.of(nodes, "gpu" if parts and apart else None)
-        absent = [q for q in self.demand if q not in made.devices]
+        gpus_of_nodes = [node.devices.get("gpu", 0.5) for node in nodes]
+        apart = all(gpus % 1 == 0 and gpus < 64 for gpus in gpus_of_nodes)
+        cluster = Nodes.of(nodes, "gpu" if parts and apart else None)
+        absent = [q for q in self.demand if q not in cluster.devices]
         if absent:  # no node has any: jobs that ask for it fit nowhere
-            zero = np.zeros((len(made), len(absent)), dtype=np.int64)
-            capacity = np.concatenate([made.capacity, zero], axis=1)
-            made = replace(made, devices=(*made.devices, *absent), capacity=capacity)
-        return made, assumed
+            zero = np.zeros((len(cluster), len(absent)), dtype=np.int64)
+            capacity = np.concatenate([cluster.capacity, zero], axis=1)
+            cluster = replace(cluster, devices=(*cluster.devices, *absent), capacity=capacity)
+        return cluster, assumed
 
     def _nodes_of_servers(self) -> list[Node]:
         servers = self.tables.servers
-        there = [q for q in self.quantities if q in servers.columns]
-        devices = [q for q in there if float(servers[q].sum() or 0) > 0]
+        counted = [q for q in self.quantities if q in servers.columns]
+        devices = [q for q in counted if float(servers[q].sum() or 0) > 0]
         for q in [q for q in self.demand if q not in devices and q in ("cpu", "mem")]:
             self.notes.append(f"no node says how much {q} it has: {q} is not counted")
             del self.demand[q]
         return [
-            Node(str(name), {q: self.scale[q] * n for q, n in zip(devices, has)}, self._labels(m))
-            for name, m, *has in servers.fill_null(0.0).select("name", "model", *devices).rows()
+            Node(str(name), {q: self.scale[q] * n for q, n in zip(devices, sizes)}, self._labels(m))
+            for name, m, *sizes in servers.fill_null(0.0).select("name", "model", *devices).rows()
         ]
 
     def _nodes_of_hosts(self) -> list[Node]:
         hosts = self.rows["hosts"].fill_null("").str.split("|")
-        each = self._occupancy(hosts)
+        usage = self._occupancy(hosts)
         # Which node had how many tasks is not known: the same number each.
         of_one = (pl.col("tasks") / pl.col("host").list.len()).ceil()
-        each = each.with_columns(pl.col(q) * of_one for q in self.demand)
-        each = each.explode("host").filter(pl.col("host") != "")
-        peak = _peak_use(each.filter(~pl.col("asleep")), list(self.demand), "host")
+        usage = usage.with_columns(pl.col(q) * of_one for q in self.demand)
+        usage = usage.explode("host").filter(pl.col("host") != "")
+        # A node is as large as the most that jobs held on it at once.
+        peak = _peak_use(usage.filter(~pl.col("asleep")), list(self.demand), "host")
         # Others had the cores of a job that was suspended: it counts by itself, as each of them.
-        alone = each.filter("asleep").select("host", *self.demand)
+        alone = usage.filter("asleep").select("host", *self.demand)
         peak = pl.concat([peak, alone]).group_by("host").max()
         # The model of a node is known where all jobs that asked it for one asked for the same.
-        asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
+        wanted = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
         model = pl.col("model")
-        one = asked.filter((model != "") & ~model.str.contains("|", literal=True))
-        seen = one.explode("host").group_by("host").agg(model.unique())
-        single = seen.filter(model.list.len() == 1).with_columns(model.list.first())
+        single_model = wanted.filter((model != "") & ~model.str.contains("|", literal=True))
+        models_of_host = single_model.explode("host").group_by("host").agg(model.unique())
+        single = models_of_host.filter(model.list.len() == 1).with_columns(model.list.first())
         models: dict[str, str] = dict(single.rows())
         return [
             Node(name, dict(zip(self.demand, most)), self._labels(models.get(name, "")))
@@ -497,25 +508,25 @@ class _LogBuilder:
 
     def _pool(self) -> list[Node]:
         self.per_node = 0
-        whole = self._occupancy(pl.lit("pool"))
-        whole = whole.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
+        usage = self._occupancy(pl.lit("pool"))
+        usage = usage.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
         if asking := int((self.rows["models"].fill_null("") != "").sum()):
-            what = "ask for a GPU model, and take any: no node says which it has"
-            self.assumed[what] = asking
+            assumption = "ask for a GPU model, and take any: no node says which it has"
+            self.assumed[assumption] = asking
             self.rows = self.rows.with_columns(models=pl.lit(""))
-        peak = _peak_use(whole, list(self.demand), "host")
+        peak = _peak_use(usage, list(self.demand), "host")
         return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
 
     def _occupancy(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
         begun = np.where(np.isnan(self.start), self.submit, self.start)
-        held = pl.DataFrame(
+        spans = pl.DataFrame(
             {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
         )
-        sound = pl.all_horizontal(pl.col(held.columns).is_finite())
+        sound = pl.all_horizontal(pl.col(spans.columns).is_finite())
         with np.errstate(invalid="ignore"):
             asleep = self.run + SUSPENDED < self.end - self.start
-        some = held.with_columns(host=hosts, asleep=pl.Series(asleep & bool(self.per_node)))
-        return some.filter(sound & (pl.col("to") > pl.col("from")))
+        placed = spans.with_columns(host=hosts, asleep=pl.Series(asleep & bool(self.per_node)))
+        return placed.filter(sound & (pl.col("to") > pl.col("from")))
 
     def _labels(self, model: str) -> dict[str, str]:
         if not model:
@@ -574,9 +585,9 @@ class _LogBuilder:
 
     @property
     def _group(self) -> str:
-        given = [c for c in GROUPS if c in self.rows.columns]
-        several = (c for c in given if self.rows[c].drop_nulls().n_unique() > 1)
-        return next(several, given[0] if given else "")
+        columns = [c for c in GROUPS if c in self.rows.columns]
+        several = (c for c in columns if self.rows[c].drop_nulls().n_unique() > 1)
+        return next(several, columns[0] if columns else "")
 
     def _join_runs(self, apart: bool) -> Ints:
         """Rows of the last run of each job, which are given the work of its earlier runs as well.
@@ -587,6 +598,7 @@ class _LogBuilder:
         if "again" not in self.rows.columns:
             return every
         runs = pl.DataFrame({"row": every, "of": self.rows["again"], "start": self.start})
+        # Runs of one job in the order of their starts; one that waits is a job in line.
         runs = runs.filter((pl.col("of") != "") & pl.col("start").is_not_nan()).sort("start")
         of_jobs = runs.group_by("of", maintain_order=True).agg("row")["row"].to_list()
         of_jobs = [rows for rows in of_jobs if len(rows) > 1]
@@ -595,14 +607,16 @@ class _LogBuilder:
             self.assumed[reason] = sum(map(len, of_jobs))
             return every
         names, self.submit, self.start = self.ids.to_list(), self.submit.copy(), self.start.copy()
-        for *earlier, last in of_jobs:
-            first = earlier[0]
-            self.lost[last] += self.run[earlier].sum()
-            self.run[last] += self.run[earlier].sum()
-            self.hours[last] += self.hours[earlier].sum()
-            self.submit[last], self.start[last] = self.submit[first], self.start[first]
-            names[last], self.hours[earlier], every[earlier] = names[first], 0.0, -1
-            self.joined.append(names[last])
+        # The last run stands for the job: it came and started with the first, and did the work of
+        # all.
+        for *earlier, final in of_jobs:
+            start_row = earlier[0]
+            self.lost[final] += self.run[earlier].sum()
+            self.run[final] += self.run[earlier].sum()
+            self.hours[final] += self.hours[earlier].sum()
+            self.submit[final], self.start[final] = self.submit[start_row], self.start[start_row]
+            names[final], self.hours[earlier], every[earlier] = names[start_row], 0.0, -1
+            self.joined.append(names[final])
         self.ids = pl.Series(self.ids.name, names)
         return every[every >= 0]
 
@@ -620,15 +634,15 @@ class _LogBuilder:
             return every
         models = self.rows["models"].fill_null("").to_list()
         hosts = self.rows["hosts"].to_list() if "hosts" in self.rows.columns else []
-        open_ends, gone = self._unfinished().copy(), np.zeros(len(self.rows), dtype=bool)
+        open_ends, joined = self._unfinished().copy(), np.zeros(len(self.rows), dtype=bool)
         self.submit, self.start = self.submit.copy(), self.start.copy()
         self.tasks, self.limit = self.tasks.copy(), self.limit.copy()
         ids = self.ids.to_list()
         for name, of_job in several.rows():
-            first, at = of_job[0], np.array(of_job)
+            head, at = of_job[0], np.array(of_job)
             one_each = np.broadcast_to(self._per_node(at), at.shape)
-            ids[first] = str(name)
-            self.groups[ids[first]] = [
+            ids[head] = str(name)
+            self.groups[ids[head]] = [
                 Group(
                     int(self.tasks[row]),
                     {q: float(n[row]) for q, n in self.demand.items() if n[row] > 0},
@@ -637,27 +651,29 @@ class _LogBuilder:
                 )
                 for row, per_node in zip(of_job, one_each)
             ]
+            # The gang asks, in the mean of its tasks, for what they ask for together.
             number = self.tasks[at].sum()
-            for _q, each in self.demand.items():  # of one task in the mean
-                each[first] = (self.tasks[at] * each[at]).sum() / number
+            for _q, amounts in self.demand.items():  # of one task in the mean
+                amounts[head] = (self.tasks[at] * amounts[at]).sum() / number
+            # It starts when the last of its groups has, and ends when the last has ended.
             ended = (self.start[at] + self.run[at]).max()
-            self.tasks[first], self.submit[first] = number, self.submit[at].min()
-            self.start[first], self.end[first] = self.start[at].max(), self.end[at].max()
-            started = not np.isnan(self.start[first])
-            self.run[first] = ended - self.start[first] if started else 0.0
-            self.withdrawn[first] = np.inf if started else self.withdrawn[at].max()
-            self.never[first] = not started and np.isinf(self.withdrawn[first])
-            self.limit[first], self.lost[first] = self.limit[at].max(), self.lost[at].max()
-            amount = number * self.demand[self.device][first] / self.scale[self.device]
-            self.hours[first], self.hours[at[1:]] = self.run[first] * amount / 3600, 0.0
-            open_ends[first], gone[at[1:]] = open_ends[at].any(), True
+            self.tasks[head], self.submit[head] = number, self.submit[at].min()
+            self.start[head], self.end[head] = self.start[at].max(), self.end[at].max()
+            started = not np.isnan(self.start[head])
+            self.run[head] = ended - self.start[head] if started else 0.0
+            self.withdrawn[head] = np.inf if started else self.withdrawn[at].max()
+            self.never[head] = not started and np.isinf(self.withdrawn[head])
+            self.limit[head], self.lost[head] = self.limit[at].max(), self.lost[at].max()
+            amount = number * self.demand[self.device][head] / self.scale[self.device]
+            self.hours[head], self.hours[at[1:]] = self.run[head] * amount / 3600, 0.0
+            open_ends[head], joined[at[1:]] = open_ends[at].any(), True
             if hosts:
                 named = (host for row in of_job for host in (hosts[row] or "").split("|") if host)
-                hosts[first] = "|".join(dict.fromkeys(named))
+                hosts[head] = "|".join(dict.fromkeys(named))
         self.ids, changed = pl.Series(self.ids.name, ids), [pl.Series("unfinished", open_ends)]
         changed += [pl.Series("hosts", hosts, pl.String)] * bool(hosts)
         self.rows = self.rows.with_columns(changed)
-        return every[~gone[every]]
+        return every[~joined[every]]
 
     def _unfinished(self) -> Bools:
         if "unfinished" not in self.rows.columns:
@@ -677,15 +693,17 @@ class _LogBuilder:
         waited = pl.col("after" if within else "preceding")
         rows = self.rows.select(job.alias("of"), "name", waited.alias("after"), id=self.ids)
         rows = rows if keep.size == len(rows) else rows[keep]
+        # Names are looked up within a job, or in the whole log; what is not there stands as it is
+        # written.
         names = rows.select("of", after="name", other="id")
         waits = rows.select("of", "id", "after").filter(pl.col("after") != "")
-        each = waits.with_columns(pl.col("after").str.split("|")).explode("after")
-        found = each.join(names, on=["of", "after"], how="left")
-        found = found.with_columns(pl.coalesce("other", "after"))
+        pairs = waits.with_columns(pl.col("after").str.split("|")).explode("after")
+        linked = pairs.join(names, on=["of", "after"], how="left")
+        linked = linked.with_columns(pl.coalesce("other", "after"))
         # A run comes after one of its own job, which is no other.
         own = (pl.col("id") == pl.col("other")) & pl.col("id").is_in(self.joined)
-        found = found.filter(~own)
-        return dict(found.group_by("id", maintain_order=True).agg("other").rows())
+        linked = linked.filter(~own)
+        return dict(linked.group_by("id", maintain_order=True).agg("other").rows())
 
     # -------------------------------------------------------------------------------------- log
 
@@ -693,25 +711,27 @@ class _LogBuilder:
         with np.errstate(invalid="ignore"):
             early = self.start < self.submit
         if early.any():
-            what = "started before they were submitted, as if they had not waited"
-            self.assumed[what] = int(early.sum())
+            assumption = "started before they were submitted, as if they had not waited"
+            self.assumed[assumption] = int(early.sum())
             self.start = np.where(early, self.submit, self.start)
         self.early = self._ran_before()
         nodes, nodes_assumed = (given, "") if given else self._nodes()
+        # Runs become jobs, then groups become gangs; what stays is a row of each job.
         rows, lost = self._join_groups(self._join_runs(apart)), {}
         self.read = rows.size
         if self.never.any():
             lost["without a start"] = rows[self.never[rows]]
         keep = rows[~self.never[rows]]
         jobs = self._jobs(keep, nodes.devices)
+        # A job that asks for more than all nodes hold when they are empty would wait for ever.
         fitting = _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
         beyond, unfit = jobs.tasks > fitting, keep[jobs.row[fitting == 0]]
         if given and "per_node" in self.rows.columns:
             # A job that ran was not larger: whole nodes that it was given may be unlike, and the
             # site's rules say what it holds there.
             beyond &= np.isnan(jobs.recorded_start)
-        for why, places in jobs.account.set_aside.items():
-            lost[why] = keep[places]
+        for reason, places in jobs.account.set_aside.items():
+            lost[reason] = keep[places]
         if beyond.any():
             out = np.sort(keep[jobs.row[beyond]])
             lost["larger than the cluster"] = out
@@ -745,22 +765,25 @@ class _LogBuilder:
         exponential with mean 1, and hardly ever above :data:`UNLIKELY`.
         """
         none = np.zeros(len(self.rows), dtype=bool)
-        left = np.where(np.isnan(self.end), self.start + self.run, self.end)
-        left = np.fmin(left, self.withdrawn)
+        departure = np.where(np.isnan(self.end), self.start + self.run, self.end)
+        departure = np.fmin(departure, self.withdrawn)
         with np.errstate(invalid="ignore"):
             if not self.waits or not (self.start > self.submit).any():
                 return none
-            begins = float(np.nanmin(left))
+            # The first job that left marks the time from which the log is complete.
+            begins = float(np.nanmin(departure))
             early = self.start < begins
             ran = np.sort(self.run[(self.start >= begins) & ~self._unfinished()])
             waited = ~early & (self.submit < begins)
         if not early.any() or ran.size < LEAST_RUNS:
             return none
+        # The test: how unlikely is it that jobs of so many users had not ended by then?
         place = np.flatnonzero(early)
         place = place[np.argsort(self.start[place], kind="stable")]
         if "user" in self.rows.columns:  # jobs of a user are alike: the first one counts
             user = self.rows["user"].cast(pl.String).fill_null("").to_numpy()[place]
             place = place[np.unique(user, return_index=True)[1]]
+        # Survival of the run times known of others gives each job its cumulative hazard.
         longer = ran.size - np.searchsorted(ran, begins - self.start[place], side="left")
         if -np.log((longer + 0.5) / (ran.size + 1)).sum() < UNLIKELY:
             return none
@@ -776,10 +799,12 @@ class _LogBuilder:
     ) -> Played:
         row = self.rows["row"].to_numpy()
         of_jobs, unread = left_out(self.tables)
-        every = {f"because {why}": Lost(n, None, first) for why, (n, first) in of_jobs.items()}
-        read = self.read + sum(n for n, _ in of_jobs.values())
-        for why, places in lost.items():
-            every[why] = Lost(places.size, float(self.hours[places].sum()), int(row[places].min()))
+        every = {f"because {reason}": Lost(n, None, at) for reason, (n, at) in of_jobs.items()}
+        total = self.read + sum(n for n, _ in of_jobs.values())
+        for reason, places in lost.items():
+            every[reason] = Lost(
+                places.size, float(self.hours[places].sum()), int(row[places].min())
+            )
         noted = jobs.account.noted.items()
         assumed = {NOTED.get(note, note): n for note, n in noted} | self.assumed
         if not self.waits:
@@ -799,35 +824,35 @@ class _LogBuilder:
         if running := int(jobs.censored.sum()):
             note = "still ran when the log ended: held until then, in no mean of completion"
             assumed[note] = running
-        if again := int((self.lost[place] > 0).sum()):
+        if requeued := int((self.lost[place] > 0).sum()):
             in_vain = self.hours[place] * self.lost[place] / np.maximum(self.run[place], 1e-9)
             note = (
                 "ran again after they were stopped: their work is that of all runs, "
                 f"{amount_text(float(in_vain.sum()))} {self.unit}-hours of it lost"
             )
-            assumed[note] = again
+            assumed[note] = requeued
         hours = (float(self.hours.sum()), float(self.hours[place].sum()))
-        counts = (self.tables.trace, read, len(jobs), self.device, self.unit, *hours)
+        counts = (self.tables.trace, total, len(jobs), self.device, self.unit, *hours)
         sources = ((*self.tables.notes, *self.notes), self.tables.digests)
         beyond = (overused(jobs, nodes), self._not_modelled(place))
         return Played(*counts, every, assumed, unread, *sources, *beyond, nodes_assumed)
 
     def _not_modelled(self, place: Ints) -> tuple[str, ...]:
-        found = []
+        remarks = []
         terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
         if terms.str.contains("license/|features=|(?:^|,)(?:on|not)=").any():
-            found.append(
+            remarks.append(
                 "licences, features and nodes by name are not modelled (--site slurm:FOLDER models "
                 "them)"
             )
         for column in GROUPS:
             if column in self.rows.columns:
                 named = self.rows[column][place].drop_nulls().unique()
-                many = int((named.cast(pl.String) != "").sum())
-                if many > 1:
-                    ignored = f"its {many} {column}s are not modelled: every job may run anywhere"
-                    return (*found, f"{ignored} (--site models them)")
-        return tuple(found)
+                groups = int((named.cast(pl.String) != "").sum())
+                if groups > 1:
+                    ignored = f"its {groups} {column}s are not modelled: every job may run anywhere"
+                    return (*remarks, f"{ignored} (--site models them)")
+        return tuple(remarks)
 
     def _rows(self, jobs: Jobs, place: Ints) -> pl.DataFrame:
         rows, ids, types = self.rows, self.ids, self.types
@@ -857,15 +882,15 @@ class _LogBuilder:
         if "hosts" not in self.rows.columns:
             return np.zeros(place.size + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         number = pl.DataFrame({"host": nodes.names, "node": np.arange(len(nodes))})
-        each = (
+        places = (
             pl.DataFrame({"job": np.arange(place.size), "host": self.rows["hosts"][place]})
             .with_columns(pl.col("host").str.split("|"))
             .explode("host")
             .join(number, on="host", how="inner")
             .sort("job", "node")
         )
-        count = np.bincount(each["job"].to_numpy(), minlength=place.size)
-        return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), each["node"].to_numpy()
+        count = np.bincount(places["job"].to_numpy(), minlength=place.size)
+        return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), places["node"].to_numpy()
 
 
 def _constraint(models: str) -> dict[str, str]:
@@ -875,19 +900,22 @@ def _constraint(models: str) -> dict[str, str]:
 
 def _tasks_that_fit(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
     """Tasks of each shape that all nodes together hold when nothing runs."""
-    first: dict[Any, Node] = {}
+    example: dict[Any, Node] = {}
     number = Counter[Any]()
     for node, capacity in zip(nodes, nodes.capacity.tolist()):
         kind = (*capacity, *sorted(node.labels.items()))
-        first.setdefault(kind, node)
+        example.setdefault(kind, node)
         number[kind] += 1
-    some = Nodes.of(first.values(), nodes.shared)
-    empty, many = Books.opened(replace(some, devices=nodes.devices)), [number[k] for k in first]
+    distinct = Nodes.of(example.values(), nodes.shared)
+    empty, counts = (
+        Books.opened(replace(distinct, devices=nodes.devices)),
+        [number[k] for k in example],
+    )
 
     def fitting(shape: Shape) -> int:
         if shape.groups:  # all, or none that can start
             return int(all(fitting(group) >= tasks for tasks, group in shape.groups))
-        return int(empty.fits(shape) @ np.array(many))
+        return int(empty.fits(shape) @ np.array(counts))
 
     return np.array([fitting(shape) for shape in shapes], dtype=np.int64)
 
@@ -900,8 +928,8 @@ def _unique_ids(rows: pl.DataFrame) -> pl.Series:
     ids = rows.select(id=name.fill_null(""))
     if ids["id"].n_unique() == len(ids):
         return ids["id"]
-    again = pl.int_range(pl.len()).over("id")
-    several = pl.when(again > 0).then(pl.format("{}#{}", "id", again + 1)).otherwise("id")
+    repeat = pl.int_range(pl.len()).over("id")
+    several = pl.when(repeat > 0).then(pl.format("{}#{}", "id", repeat + 1)).otherwise("id")
     return ids.select(several.alias("id")).to_series()
 
 
@@ -909,8 +937,8 @@ def _as_array(names: pl.Series) -> npt.NDArray[Any]:
     names = names.cast(pl.String).fill_null("")
     different = names.unique()
     codes = names.cast(pl.Enum(different)).to_physical().to_numpy()
-    found: npt.NDArray[Any] = different.to_numpy()[codes]
-    return found
+    array: npt.NDArray[Any] = different.to_numpy()[codes]
+    return array
 
 
 def _peak_use(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFrame:
@@ -922,8 +950,8 @@ def _peak_use(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFra
     """
     starts = held.select(by, *devices, at="from")
     ends = held.select(by, *(-pl.col(q) for q in devices), at="to")
-    both = pl.concat([starts, ends]).sort(by, "at", maintain_order=True)
-    summed = both.group_by(by, "at", maintain_order=True).agg(pl.col(devices).sum())
+    changes = pl.concat([starts, ends]).sort(by, "at", maintain_order=True)
+    summed = changes.group_by(by, "at", maintain_order=True).agg(pl.col(devices).sum())
     running = summed.with_columns(pl.col(q).cum_sum().over(by) for q in devices)
     most = running.group_by(by, maintain_order=True).agg(pl.col(devices).max())
     return most.with_columns(pl.col(q).round(6) for q in devices)
@@ -941,32 +969,33 @@ def save_swf(log: JobLog, path: Path) -> None:
     Raises StoreError when it cannot be written.
     """
     rows, jobs, device = log.rows, log.jobs, log.played.device
+    # The format counts whole processors.
     exact = rows["tasks"].to_numpy() * rows[device].to_numpy()
     size = np.ceil(exact - 1e-9)
     parts = int((size != exact).sum())
     place = {name: n for n, name in enumerate(rows["name"].to_list(), 1)}
     spans = zip(jobs.after_from[:-1], jobs.after_from[1:])
     # The format has room for one job that comes before: the first.
-    after = [place[str(jobs.id[jobs.after[i]])] if last > i else -1 for i, last in spans]
+    preceding = [place[str(jobs.id[jobs.after[i]])] if end > i else -1 for i, end in spans]
     number = {"completed": 1, "failed": 0, "cancelled": 5, "COMPLETED": 1, "FAILED": 0}
     number |= {"CANCELLED": 5, "TIMEOUT": 0, "Pass": 1, "Failed": 0, "Killed": 5, "Succeeded": 1}
     status = rows["status"].replace_strict(number, default=-1, return_dtype=pl.Int64)
     # Cancelled after no time means cancelled before the start: who started is not written so.
-    gone = pl.Series(np.isfinite(jobs.withdrawn))
-    left = pl.select(
-        pl.when(gone).then(pl.Series(jobs.withdrawn)).otherwise(rows["start"])
+    withdrawn = pl.Series(np.isfinite(jobs.withdrawn))
+    started = pl.select(
+        pl.when(withdrawn).then(pl.Series(jobs.withdrawn)).otherwise(rows["start"])
     ).to_series()
     table = pl.DataFrame(
         {
             "job": np.arange(1, len(rows) + 1),
             "submit": rows["submit"] - rows["submit"].min(),
-            "wait": left - rows["submit"],
+            "wait": started - rows["submit"],
             "run": rows["run"],
             "processors": size,
             "requested_processors": size,
             "requested_time": rows["limit"],
             "status": pl.select(
-                pl.when(gone)
+                pl.when(withdrawn)
                 .then(5)
                 .when((status == 5) & (rows["run"] < 0.5))
                 .then(-1)
@@ -974,7 +1003,7 @@ def save_swf(log: JobLog, path: Path) -> None:
             ).to_series(),
             "user": rows["user"].rank("dense").cast(pl.Int64),
             "application": rows["type"].rank("dense").cast(pl.Int64),
-            "preceding": np.array(after, dtype=np.int64),
+            "preceding": np.array(preceding, dtype=np.int64),
         }
     )
     header = {
@@ -990,9 +1019,9 @@ def save_swf(log: JobLog, path: Path) -> None:
         f"user and application (job type, by {log.job_type}) are numbered by name",
         "times are rounded to whole seconds",
     ]
-    known = pl.col(table.columns).round(0).cast(pl.Int64).fill_null(-1)
+    numbers = pl.col(table.columns).round(0).cast(pl.Int64).fill_null(-1)
     spare = (pl.lit(-1).alias(name) for name in FIELDS if name not in table.columns)
-    text = table.select(known, *spare).select(pl.concat_str(FIELDS, separator=" ")).to_series()
+    text = table.select(numbers, *spare).select(pl.concat_str(FIELDS, separator=" ")).to_series()
     lines = [f"; {name}: {value}" for name, value in header.items()]
     lines += [f"; Note: {' '.join(note.split())}" for note in notes]
     data = ("\n".join([*lines, *text]) + "\n").encode()

@@ -60,20 +60,21 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
     columns = table.columns
     if name := _first(columns, ID):  # a job may stand in two tables of one instant
         table = table.unique([name, _first(columns, NOW)], keep="first", maintain_order=True)
-    now, submit, start = (_seconds(table, _first(columns, n)) for n in (NOW, SUBMIT, START))
-    if np.isnan(now).any() or np.isnan(submit).any():
+    instant, submit, start = (_seconds(table, _first(columns, n)) for n in (NOW, SUBMIT, START))
+    if np.isnan(instant).any() or np.isnan(submit).any():
         raise TraceError(
-            f"{int(np.isnan(now + submit).sum())} rows lack an instant or a submission"
+            f"{int(np.isnan(instant + submit).sum())} rows lack an instant or a submission"
         )
-    waits = ~(start <= now) & (submit <= now)
+    # Only jobs that were in line at the instant.
+    waits = ~(start <= instant) & (submit <= instant)
     features: dict[str, Any] = {
-        "waited": now - submit,
-        "weekday": now // 86400 % 7,
-        "hour": now % 86400 // 3600,
+        "waited": instant - submit,
+        "weekday": instant // 86400 % 7,
+        "hour": instant % 86400 // 3600,
     }
     if eligible := _first(columns, ELIGIBLE):
         # When a job that waits for another, or for a time, will be eligible nobody knows yet.
-        since = now - _seconds(table, eligible)
+        since = instant - _seconds(table, eligible)
         features |= {
             "eligible": (since >= 0) * 1.0,
             "eligible for": np.where(since >= 0, since, np.nan),
@@ -92,29 +93,30 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
             elif "tres" in name:
                 features |= _tres(table[column])
     for code in groups:
+        # How many of the same group wait at the instant: competition within it.
         together = table.select(pl.len().over(_first(columns, NOW), pl.Series(code, groups[code])))
         features[f"waiting by {code}"] = together.to_series().cast(pl.Float64).to_numpy()
     ids = table[_first(columns, ID)] if _first(columns, ID) else pl.Series(np.arange(len(table)))
     never = np.full(len(table), np.inf)
-    made = PendingJobs(
+    pending = PendingJobs(
         ids.cast(pl.String).to_numpy(),
-        now,
+        instant,
         np.where(np.isnan(start), np.inf, start),
         never,
         features,
         groups,
     )
     order = np.flatnonzero(waits)
-    return made.at(order[np.argsort(now[order], kind="stable")])
+    return pending.at(order[np.argsort(instant[order], kind="stable")])
 
 
 def _tres(column: pl.Series) -> dict[str, Floats]:
     """Amounts of trackable resources as Slurm writes them: cpu=4,mem=16G,gres/gpu=1,node=1."""
-    found = {}
+    amounts = {}
     for kind in ("node", "gres/gpu", "billing"):
         amount = column.str.extract(rf"(?:^|,){kind}=(\d+)", 1).cast(pl.Float64)
-        found[kind] = amount.fill_null(0.0).to_numpy()
-    return found
+        amounts[kind] = amount.fill_null(0.0).to_numpy()
+    return amounts
 
 
 def _seconds(table: pl.DataFrame, column: str) -> Floats:

@@ -47,6 +47,8 @@ def work(jobs: pl.DataFrame) -> pl.DataFrame:
     started = pl.col("started") if waits else blank
     elapsed = pl.col("elapsed") if "elapsed" in jobs.columns else blank
     begun = pl.max_horizontal("started", "created") if waits else pl.col("created")
+    # What the log says a job ran counts before the time from its start to its end, in which it may
+    # have been suspended.
     run = pl.coalesce(elapsed, pl.col("deleted") - (started if waits else pl.col("created")))
     if waits:  # a start that is not known, of a job that is known to have run
         begun = pl.when(started.is_not_null()).then(begun).otherwise("created")
@@ -75,11 +77,12 @@ def counted_device(jobs: pl.DataFrame, units: Mapping[str, str]) -> tuple[str, s
     ... )
     ('gpu', 'GPU')
     """
-    known = jobs.select(pl.col("cpu", "mem", "gpu").cast(pl.Float64).fill_nan(0.0).fill_null(0.0))
-    asked = {name: int((known[name] != 0).sum()) for name in known.columns}
-    if 2 * asked["gpu"] >= len(jobs) or (asked["gpu"] and not asked["cpu"]):
+    amounts = jobs.select(pl.col("cpu", "mem", "gpu").cast(pl.Float64).fill_nan(0.0).fill_null(0.0))
+    asking = {name: int((amounts[name] != 0).sum()) for name in amounts.columns}
+    # Hours are counted of the scarcest device that the log is about.
+    if 2 * asking["gpu"] >= len(jobs) or (asking["gpu"] and not asking["cpu"]):
         return "gpu", "GPU"
-    if not asked["cpu"]:
+    if not asking["cpu"]:
         return "mem", "GiB"
     return "cpu", "core" if units["cpu"] == "cores" else units["cpu"]
 
@@ -179,12 +182,12 @@ are not known; the first 1 of 2 slots'
             return self
         if slots > window:
             return replace(self, terms=(f"of {slots:,} slots the log has {window:,}", *self.terms))
-        played, hours, given = map(float, self.by_slot[:slots].sum(axis=0))
+        played, hours, devices_given = map(float, self.by_slot[:slots].sum(axis=0))
         return replace(
             self,
             played=played,
             played_hours=hours,
-            given=None if self.given is None else given,
+            given=None if self.given is None else devices_given,
             terms=(f"the first {slots:,} of {window:,} slots", *self.terms),
         )
 
@@ -198,8 +201,8 @@ are not known; the first 1 of 2 slots'
 1.5 min, 25 % of the time in the system; values are drawn'
         """
         jobs, hours = (self.played, self.read), (self.played_hours, self.hours)
-        known = not self.unread
-        parts = [played_text(self.trace, jobs, hours if self.hours else None, self.unit, known)]
+        all_known = not self.unread
+        parts = [played_text(self.trace, jobs, hours if self.hours else None, self.unit, all_known)]
         if self.given is not None and self.played_hours > 0:
             parts.append(f"given ÷ requested {self.given / self.played_hours:.2g}")
         if self.wait is None or self.waiting is None:
@@ -217,9 +220,9 @@ are not known; the first 1 of 2 slots'
         hours = self.played_hours / self.hours if self.hours else 1.0
         little = []
         if min(jobs, hours) < LOW_SHARE:
-            what = "jobs" if jobs <= hours else f"{self.unit}-hours"
+            unit = "jobs" if jobs <= hours else f"{self.unit}-hours"
             little.append(
-                f"warning: only {100 * min(jobs, hours):.3g} % of the {what} of the log are "
+                f"warning: only {100 * min(jobs, hours):.3g} % of the {unit} of the log are "
                 "played: who wins here need not win on the log"
             )
         return [self.line, *little, *(f"warning: {text}" for text in self.warnings)]
@@ -347,22 +350,24 @@ def implied_load(
     jobs, held_for = tables.jobs.filter(ran), held_for.filter(ran)
     begin = held_for["begin"].to_numpy()
     end = begin + held_for["run"].to_numpy()
+    # The share of the period in which each job held its devices.
     share = np.clip(np.minimum(end, last) - np.maximum(begin, first), 0.0, None)
     share = share / (last - first if last > first else 1.0)
     if "tasks" in jobs.columns:
         share *= jobs["tasks"].fill_null(1).to_numpy()
     counted = [*UNITS, *(name for name in totals if "/" in name and name in jobs.columns)]
     requested = {name: jobs[name].fill_null(0).to_numpy() for name in counted}
-    held = {name: float(share @ requested[name]) for name in counted}
+    in_use = {name: float(share @ requested[name]) for name in counted}
     present = {name[4:]: total for name, total in totals.items() if name.startswith("gpu:")}
-    held.update({f"gpu:{model}": 0.0 for model in present})
+    in_use.update({f"gpu:{model}": 0.0 for model in present})
     by_set = jobs.select(pl.col("models").fill_null("")).with_columns(held=share * requested["gpu"])
     for models, amount in by_set.group_by("models").sum().sort("models").rows():
+        # A request for any of several models is spread over those that there are, by their numbers.
         usable = [m for m in (models.split("|") if models else present) if m in present]
         among = sum(present[m] for m in usable)
         for model in usable:
-            held[f"gpu:{model}"] += amount * present[model] / among
-    return {name: held[name] / total for name, total in totals.items() if total > 0}
+            in_use[f"gpu:{model}"] += amount * present[model] / among
+    return {name: in_use[name] / total for name, total in totals.items() if total > 0}
 
 
 def of_tables(tables: Tables) -> Fidelity:
@@ -370,7 +375,7 @@ def of_tables(tables: Tables) -> Fidelity:
 
     Servers or jobs may be absent altogether, and times or requests of jobs null: the notes say so.
     """
-    (first, last), notes = period_of(tables.jobs), []
+    (start, end), notes = period_of(tables.jobs), []
     if tables.servers.is_empty():
         notes.append("the files here do not say which servers there are: no capacity, no load")
     if tables.jobs.is_empty():
@@ -378,9 +383,9 @@ def of_tables(tables: Tables) -> Fidelity:
     else:
         timed = tables.jobs.filter(_timed())
         if len(timed):
-            until_end = int((timed["deleted"] == last).sum())
+            until_end = int((timed["deleted"] == end).sum())
             notes.append(
-                f"{until_end} jobs are deleted at the very end of the trace, at {last:.0f} s: "
+                f"{until_end} jobs are deleted at the very end of the trace, at {end:.0f} s: "
                 "their true lifetimes may be longer; the implied load counts them until then"
             )
         if "started" in tables.jobs.columns:
@@ -409,10 +414,10 @@ def of_tables(tables: Tables) -> Fidelity:
             for name, count in unknown.items()
             if count
         ]
-    counts = (first, last, len(tables.servers), len(tables.jobs))
-    load, notes = implied_load(tables, first, last), [*tables.notes, *notes]
-    found = Fidelity(tables.trace, tables.stages, *counts, device_totals(tables), load)
-    return replace(found, notes=tuple(notes), digests=tables.digests, units=tables.units)
+    counts = (start, end, len(tables.servers), len(tables.jobs))
+    load, notes = implied_load(tables, start, end), [*tables.notes, *notes]
+    report = Fidelity(tables.trace, tables.stages, *counts, device_totals(tables), load)
+    return replace(report, notes=tuple(notes), digests=tables.digests, units=tables.units)
 
 
 def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
@@ -421,15 +426,16 @@ def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tupl
     Both are, by reason, how many rows, and the first of them.
     """
     of_jobs: dict[str, tuple[int, int]] = {}
-    others: dict[str, tuple[int, int]] = {}
+    of_others: dict[str, tuple[int, int]] = {}
     events = tables.trace.removeprefix("twin-") in OF_EVENTS
     for stage in tables.stages:
-        for why, (count, row) in stage.dropped.items():
-            if why not in NO_JOBS:
-                found = others if events or stage.name == "machines" else of_jobs
-                before = found.get(why, (0, row))
-                found[why] = (before[0] + count, min(before[1], row))
-    return of_jobs, others
+        for reason, (count, row) in stage.dropped.items():
+            # Rows that are no jobs are left out of the account of jobs.
+            if reason not in NO_JOBS:
+                account = of_others if events or stage.name == "machines" else of_jobs
+                earlier = account.get(reason, (0, row))
+                account[reason] = (earlier[0] + count, min(earlier[1], row))
+    return of_jobs, of_others
 
 
 def kept_of(
@@ -451,6 +457,7 @@ def kept_of(
     device, unit = counted_device(jobs, tables.units)
     ran = float(work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0).sum())
     wait = waiting = None
+    # The share of waiting is that of all seconds that jobs were there.
     if (waited := waiting_times(jobs)).size:
         total = float(waited.sum())
         wait, waiting = float(waited.mean()), total / max(total + ran, 1e-9)
@@ -590,24 +597,24 @@ def fingerprint(*arrays: np.ndarray[Any, Any]) -> str:
 def save_tables(tables: Tables, folder: Path) -> list[Path]:
     """Write tables to a folder, so that :func:`load_tables` gives the same ones; which files."""
     frames = {"servers": tables.servers, "jobs": tables.jobs, "events": tables.events}
-    written = []
+    paths = []
     for name, frame in frames.items():
         if frame is not None:
-            written.append(folder / f"{name}.parquet")
-            write_whole(written[-1], frame.write_parquet)
+            paths.append(folder / f"{name}.parquet")
+            write_whole(paths[-1], frame.write_parquet)
     manifest = {
         "version": VERSION,
         "trace": tables.trace,
         "units": dict(tables.units),
         "files": dict(tables.digests),
-        "tables": [path.name for path in written],
+        "tables": [path.name for path in paths],
         "stages": [[*stage[:3], dict(stage.dropped)] for stage in tables.stages],
         "notes": list(tables.notes),
         "clock": tables.clock and [tables.clock.epoch, tables.clock.zone],
     }
-    written.append(folder / SAVED)
-    write_whole(written[-1], json.dumps(manifest, indent=2) + "\n")
-    return written
+    paths.append(folder / SAVED)
+    write_whole(paths[-1], json.dumps(manifest, indent=2) + "\n")
+    return paths
 
 
 def load_tables(folder: Path) -> Tables:
@@ -618,8 +625,8 @@ def load_tables(folder: Path) -> Tables:
         if manifest["version"] != VERSION:
             raise ValueError(f"version {manifest['version']}, and {VERSION} is read")
         stages = tuple(
-            Stage(name, read, kept, {why: (lost[0], lost[1]) for why, lost in dropped.items()})
-            for name, read, kept, dropped in manifest["stages"]
+            Stage(name, rows, used, {text: (lost[0], lost[1]) for text, lost in dropped.items()})
+            for name, rows, used, dropped in manifest["stages"]
         )
         files, notes, units = manifest["files"], tuple(manifest["notes"]), manifest["units"]
         events = "events.parquet" in manifest["tables"]
@@ -632,8 +639,8 @@ def load_tables(folder: Path) -> Tables:
             path,
         ) from error
     servers, jobs = _read(folder / "servers.parquet"), _read(folder / "jobs.parquet")
-    gone = _read(folder / "events.parquet") if events else None
-    return Tables(trace, servers, jobs, stages, files, notes, units, gone, clock)
+    states = _read(folder / "events.parquet") if events else None
+    return Tables(trace, servers, jobs, stages, files, notes, units, states, clock)
 
 
 def _read(path: Path) -> pl.DataFrame:

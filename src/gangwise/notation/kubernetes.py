@@ -60,8 +60,8 @@ def pod_total(
 
     def asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
         """The API server copies limits to requests where these are not given; so do we."""
-        held = container.get("resources") or {}
-        return amounts({**(held.get("limits") or {}), **(held.get("requests") or {})})
+        resources = container.get("resources") or {}
+        return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
     for container in spec.get("containers") or ():
         total.update(asked(container))
@@ -74,10 +74,10 @@ def pod_total(
     total.update(sidecars)
     total |= peak
     # A pod may ask as a whole; its limit is its request where its containers have none.
-    whole = spec.get("resources") or {}
-    for name, size in amounts(whole.get("limits") or {}).items():
+    of_pod = spec.get("resources") or {}
+    for name, size in amounts(of_pod.get("limits") or {}).items():
         total.setdefault(name, size)
-    for name, size in amounts(whole.get("requests") or {}).items():
+    for name, size in amounts(of_pod.get("requests") or {}).items():
         total[name] = size
     total.update(amounts(spec.get("overhead") or {}))
     return total

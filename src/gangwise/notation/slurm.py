@@ -148,12 +148,12 @@ def gres_words(text: str) -> Iterator[tuple[str, str, int]]:
     [('gpu', 'a100', 4), ('gpu', '', 2), ('gpu', '', 2)]
     """
     for word in re.sub(r"\([^)]*\)", "", text).split(","):
-        device, *more = re.split(r"[:=]", re.sub(r"^gres[:/]", "", word.strip()))
+        device, *details = re.split(r"[:=]", re.sub(r"^gres[:/]", "", word.strip()))
         if not device or device in ("N/A", "null", "cpu", "mem", "node", "billing"):
             continue
         if "/" not in device:  # others, such as licences, are no devices
-            kind = more[0] if more and not more[0].isdigit() else ""
-            yield device, kind, int(more[-1]) if more and more[-1].isdigit() else 1
+            kind = details[0] if details and not details[0].isdigit() else ""
+            yield device, kind, int(details[-1]) if details and details[-1].isdigit() else 1
 
 
 def gpus(gres: str) -> dict[str, int]:

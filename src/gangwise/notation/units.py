@@ -53,12 +53,12 @@ def read_duration(text: str | float) -> float:
     >>> read_duration("1.5h"), read_duration("2d6h"), read_duration(60)
     (5400.0, 194400.0, 60.0)
     """
-    whole = str(text).strip()
-    parts = re.findall(r"([\d.]+)\s*(min|[smhd])", whole)
+    stripped = str(text).strip()
+    parts = re.findall(r"([\d.]+)\s*(min|[smhd])", stripped)
     try:
-        if parts and re.fullmatch(r"(?:[\d.]+\s*(?:min|[smhd]))+", whole):
+        if parts and re.fullmatch(r"(?:[\d.]+\s*(?:min|[smhd]))+", stripped):
             return sum(float(number) * SECONDS_IN[unit] for number, unit in parts)
-        return float(whole)
+        return float(stripped)
     except ValueError:
         raise NotationError(f"{text!r} is no duration such as 90s, 15m, 1h or 2d6h") from None
 
@@ -114,13 +114,13 @@ def exact_quantity(text: str | int | float) -> Fraction:
     >>> exact_quantity("500m"), exact_quantity("16Gi") == 2**34, exact_quantity("1e3")
     (Fraction(1, 2), True, Fraction(1000, 1))
     """
-    whole = str(text)
-    if not whole.isascii() or re.fullmatch(QUANTITY, whole) is None:
+    digits = str(text)
+    if not digits.isascii() or re.fullmatch(QUANTITY, digits) is None:
         raise NotationError(f"{text!r:.40} is no quantity")
-    suffix = re.search(r"(?:[KMGTPE]i|[numkMGTPE])$", whole)
-    return (
-        Fraction(whole.removesuffix(suffix[0])) * SUFFIXES[suffix[0]] if suffix else Fraction(whole)
-    )
+    suffix = re.search(r"(?:[KMGTPE]i|[numkMGTPE])$", digits)
+    if suffix is None:
+        return Fraction(digits)
+    return Fraction(digits.removesuffix(suffix[0])) * SUFFIXES[suffix[0]]
 
 
 def quantity(text: pl.Expr) -> pl.Expr:

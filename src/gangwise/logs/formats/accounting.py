@@ -66,7 +66,7 @@ class Jobs:
         times = [filled[name] for name in TIMES if filled[name] is not None]
         if filled["created"] is None:
             raise RecordError("no time of submission", job.get("name"))
-        if any(after < before for before, after in pairwise(times)):
+        if any(later < earlier for earlier, later in pairwise(times)):
             raise RecordError("submission, start and end are not in this order", job.get("name"))
         amounts = [filled[name] or 0.0 for name in ("cpu", "mem", "gpu")]
         if not all(isfinite(amount) and amount >= 0 for amount in amounts) or not any(amounts):
@@ -75,16 +75,16 @@ class Jobs:
             raise RecordError("it has no tasks", job.get("name"))
         filled |= {text: str(job.get(text) or "") for text in TEXTS}
         key = f"{filled['name']} {filled['created']}"  # numbers come round again
-        if before := self.rows.get(key):
-            start, end, next_start = before["started"], before["deleted"], filled["started"]
+        if earlier := self.rows.get(key):
+            start, end, next_start = earlier["started"], earlier["deleted"], filled["started"]
             ran = start is not None and end is not None
             if ran and next_start is None:  # withdrawn when it was to run again
-                filled = before | {"status": filled["status"]}
+                filled = earlier | {"status": filled["status"]}
             elif ran and end <= next_start:
-                filled["lost"] = (before["lost"] or 0.0) + (before["elapsed"] or end - start)
-                filled["begun"] = before["begun"] or start
+                filled["lost"] = (earlier["lost"] or 0.0) + (earlier["elapsed"] or end - start)
+                filled["begun"] = earlier["begun"] or start
             else:
-                self.account.leave_out(before["row"], EARLIER)
+                self.account.leave_out(earlier["row"], EARLIER)
                 self.runs -= 1
             self.runs += 1
         self.rows[key] = filled
@@ -110,18 +110,18 @@ def gib(text: Any) -> float:
 def number(value: Any) -> float | None:
     """A positive number, or None: 0 and −1 stand for what has not happened."""
     try:
-        read = float(value)
+        parsed = float(value)
     except (TypeError, ValueError):
         return None
-    return read if isfinite(read) and read > 0 else None
+    return parsed if isfinite(parsed) and parsed > 0 else None
 
 
 def roles_of(system: str, record: Mapping[Any, Any]) -> dict[str, Any]:
     """What the fields of a record say, as ``[roles]`` of the system's TOML file names them."""
     roles: dict[str, Any] = {}
     for role, fields in declared(system).mapping["roles"].items():
-        read = _text if role in TEXTS else number
-        values = (read(record.get(field)) for field in fields)
+        convert = _text if role in TEXTS else number
+        values = (convert(record.get(field)) for field in fields)
         roles[role] = next((value for value in values if value), None)
     return roles
 
@@ -148,9 +148,9 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
         if not match:
             jobs.account.refuse(row, "the line is no record: date;type;job;fields", line)
             continue
-        date, kind, name, rest = match.groups()
+        date, kind, name, text_of_fields = match.groups()
         at = datetime.strptime(date, "%m/%d/%Y %H:%M:%S")
-        fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(rest)}
+        fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(text_of_fields)}
         if kind == "E" or (kind == "R" and "end" in fields):
             open_runs.pop(name, None)
             _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
@@ -161,8 +161,8 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
             elif kind in "DA" and open_runs.pop(name, None) is None:
                 jobs.facts["withdrawn"] += 1
             elif kind == "R" and (run := open_runs.pop(name, None)):
-                first, lost = stopped.get(name, (number(run[1].get("start")) or 0.0, 0.0))
-                stopped[name] = first, lost + (at - run[2]).total_seconds()
+                begun, lost = stopped.get(name, (number(run[1].get("start")) or 0.0, 0.0))
+                stopped[name] = begun, lost + (at - run[2]).total_seconds()
     for name, (row, fields, _) in open_runs.items():
         jobs.events -= 1
         _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
@@ -212,15 +212,15 @@ def _pbs_hosts(text: str) -> dict[str, float]:
     """
     cores_of: Counter[str] = Counter()
     for part in filter(None, re.split(r"[+()]+", text)):
-        host, _, rest = part.replace(":", "/", 1).partition("/")
-        if cores := re.search(r"ncpus=(\d+)", rest):
+        host, _, places = part.replace(":", "/", 1).partition("/")
+        if cores := re.search(r"ncpus=(\d+)", places):
             cores_of[host] += int(cores[1])
-        elif "*" in rest:
-            cores_of[host] += int(rest.rpartition("*")[2])
-        elif "=" not in rest:
-            for some in filter(None, rest.split(",")):
-                first, _, last = some.partition("-")
-                cores_of[host] += int(last or first) - int(first) + 1
+        elif "*" in places:
+            cores_of[host] += int(places.rpartition("*")[2])
+        elif "=" not in places:
+            for span in filter(None, places.split(",")):
+                low, _, high = span.partition("-")
+                cores_of[host] += int(high or low) - int(low) + 1
     return {host: float(cores) for host, cores in cores_of.items()}
 
 
@@ -266,21 +266,21 @@ def _lsf_job(fields: list[str]) -> dict[str, Any]:
     job, slots = fields[3], fields[6]
     at = 23 + int(fields[22])  # behind the hosts that it asked for
     hosts = fields[at + 1 : at + 1 + int(fields[at])]
-    status, rest = fields[at + 1 + len(hosts)], fields[at + 2 + len(hosts) :]
+    status, behind = fields[at + 1 + len(hosts)], fields[at + 2 + len(hosts) :]
     cores = number(slots) or len(hosts)
-    kept = list(dict.fromkeys(host.rpartition("*")[2] for host in hosts))
-    effective = next((i for i, text in enumerate(rest) if i > 60 and "select[" in text), 0)
-    gpus = re.search(r"ngpus_physical=(\d+)", rest[effective] if effective else fields[13])
-    title = rest[1] if len(rest) > 1 else ""
+    distinct = list(dict.fromkeys(host.rpartition("*")[2] for host in hosts))
+    effective = next((i for i, text in enumerate(behind) if i > 60 and "select[" in text), 0)
+    gpus = re.search(r"ngpus_physical=(\d+)", behind[effective] if effective else fields[13])
+    title = behind[1] if len(behind) > 1 else ""
     element = re.search(r"\[\d+\]$", title)  # of an array, whose elements share a number
     return {
         **roles_of("lsf", dict(enumerate(fields))),
         "name": job + (element[0] if element else ""),
         "tasks": int(cores),
         "cpu": 1.0,
-        "gpu": int(gpus[1]) * max(len(kept), 1) / cores if gpus else 0.0,  # of each host
-        "limit": number(rest[effective - 3]) if effective else None,
-        "hosts": "|".join(kept),
+        "gpu": int(gpus[1]) * max(len(distinct), 1) / cores if gpus else 0.0,  # of each host
+        "limit": number(behind[effective - 3]) if effective else None,
+        "hosts": "|".join(distinct),
         "application": re.sub(r"\[.*\]$", "", title),
         "status": {"64": "completed", "32": "failed"}.get(status, ""),
     }
@@ -297,14 +297,14 @@ def parse_bacct(text: str, jobs: Jobs) -> None:
     """
     row, near = 0, datetime(2024, 1, 1)
     for paragraph in re.split(r"^-{20,}$", text, flags=re.M):
-        first, row = row + 1, row + paragraph.count("\n")
-        whole = re.sub(r"\n {21}", "", paragraph).strip()
-        if not whole.startswith("Job <"):
+        first_row, row = row + 1, row + paragraph.count("\n")
+        text_of_job = re.sub(r"\n {21}", "", paragraph).strip()
+        if not text_of_job.startswith("Job <"):
             continue
         jobs.read += 1
-        _try(jobs, first, _bacct_job, whole, jobs, near)
-        if found := next(LSF_EVENT.finditer(whole), None):
-            near = _date(found, near, jobs)
+        _try(jobs, first_row, _bacct_job, text_of_job, jobs, near)
+        if event := next(LSF_EVENT.finditer(text_of_job), None):
+            near = _date(event, near, jobs)
 
 
 def _date(found: re.Match[str], near: datetime, jobs: Jobs) -> datetime:
@@ -323,16 +323,16 @@ def _date(found: re.Match[str], near: datetime, jobs: Jobs) -> datetime:
 
 
 def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
-    given = dict(re.findall(r"(?:^|, )(Job|Job Name|User|Project|Status|Queue) <([^>]*)>", text))
+    fields = dict(re.findall(r"(?:^|, )(Job|Job Name|User|Project|Status|Queue) <([^>]*)>", text))
     at: dict[str, float] = {}
     slots: dict[str, int] = {}
-    for found in LSF_EVENT.finditer(text):
-        near = _date(found, near, jobs)
-        event = {"dispatched": "Dispatched", "Starting": ""}.get(found[3], found[3])
+    for match in LSF_EVENT.finditer(text):
+        near = _date(match, near, jobs)
+        event = {"dispatched": "Dispatched", "Starting": ""}.get(match[3], match[3])
         if event == "Completed" or event not in at:
             at[event] = near.replace(tzinfo=UTC).timestamp()
         if event == "Dispatched" and (
-            on := re.findall(r"(?:^| to|Host\(s\)|Hosts/Processors) ((?:<[^>]*> ?)+)", found[4])
+            on := re.findall(r"(?:^| to|Host\(s\)|Hosts/Processors) ((?:<[^>]*> ?)+)", match[4])
         ):
             slots = Counter()
             for count, host in LSF_HOSTS.findall(on[-1]):
@@ -342,10 +342,10 @@ def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
     gpus = re.search(r"Requested GPU <num=(\d+)", text)
     tasks = sum(slots.values()) or (int(request[1]) if request else 1)
     return {
-        **roles_of("lsf", given | at),
-        "name": given.get("Job", "").replace(" ", ""),
-        "application": re.sub(r"\[.*\]$", "", given.get("Job Name", "")),
-        "status": {"DONE": "completed", "EXIT": "failed"}.get(given.get("Status", ""), ""),
+        **roles_of("lsf", fields | at),
+        "name": fields.get("Job", "").replace(" ", ""),
+        "application": re.sub(r"\[.*\]$", "", fields.get("Job Name", "")),
+        "status": {"DONE": "completed", "EXIT": "failed"}.get(fields.get("Status", ""), ""),
         "tasks": tasks,
         "cpu": 1.0,
         "gpu": int(gpus[1]) * max(len(slots), 1) / tasks if gpus else 0.0,
@@ -367,8 +367,8 @@ MOAB = re.compile(
 def parse_moab(text: str, jobs: Jobs) -> None:
     """Records of ``JOBEND``, and of jobs that were cancelled; or the lines of a workload trace."""
     for row, line in _lines(text, jobs):
-        if found := MOAB.fullmatch(line.strip()):
-            _try(jobs, row, _moab_job, found)
+        if match := MOAB.fullmatch(line.strip()):
+            _try(jobs, row, _moab_job, match)
         else:
             jobs.events += 1
 
@@ -443,24 +443,24 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
     to run again. Old logs have no year: it is taken to be one, and grows when months go back.
     """
     rows: dict[str, dict[str, Any]] = {}
-    year, before = 2024, 1
+    year, month_before = 2024, 1
     for row, event in enumerate(re.split(r"^\.\.\.\s*$", text, flags=re.M), 1):
-        if not (found := CONDOR_EVENT.search(event)):
+        if not (match := CONDOR_EVENT.search(event)):
             continue
         jobs.read, jobs.events = jobs.read + 1, jobs.events + 1
-        kind, name, month = found[1], f"{found[2]}.{int(found[3])}", int(found[5])
-        if not found[4]:
+        kind, name, month = match[1], f"{match[2]}.{int(match[3])}", int(match[5])
+        if not match[4]:
             jobs.facts["yearless"] = 1
-        year += month < before and not found[4]
-        before = month
-        date = datetime.fromisoformat(f"{found[4] or year}-{found[5]}-{found[6]}T{found[7]}+00:00")
+        year += month < month_before and not match[4]
+        month_before = month
+        date = datetime.fromisoformat(f"{match[4] or year}-{match[5]}-{match[6]}T{match[7]}+00:00")
         job = rows.setdefault(name, {"name": name, "tasks": 1, "cpu": 1.0, "row": row})
-        for what, role, size in (
+        for unit, role, size in (
             ("Cpus", "cpu", 1.0),
             ("GPUs", "gpu", 1.0),
             (r"Memory \(MB\)", "mem", 1024.0),
         ):
-            if amount := re.search(rf"^\s*{what}\s*:(?:\s+[\d.]+)?\s+(\d+)\s+\d+\s*$", event, re.M):
+            if amount := re.search(rf"^\s*{unit}\s*:(?:\s+[\d.]+)?\s+(\d+)\s+\d+\s*$", event, re.M):
                 job[role] = int(amount[1]) / size
         at = date.timestamp()
         if kind == "000":
@@ -608,15 +608,15 @@ def _objects(found: Any, *keys: str) -> list[Record]:
     inside = [found]
     while inside:
         level = inside.pop(0)
-        some = list(level.values()) if isinstance(level, dict) else level
-        if not isinstance(some, list):
+        items = list(level.values()) if isinstance(level, dict) else level
+        if not isinstance(items, list):
             continue
-        here: list[Record] = [
-            each for each in some if isinstance(each, dict) and any(k in each for k in keys)
+        objects: list[Record] = [
+            item for item in items if isinstance(item, dict) and any(k in item for k in keys)
         ]
-        if here:
-            return here
-        inside += some
+        if objects:
+            return objects
+        inside += items
     return []
 
 
@@ -675,9 +675,9 @@ class Accounting(Reader):
         servers = 0
         for file in files:
             json = system.json and beginning(file).lstrip()[:1] in ("{", "[")
-            found, digest = document(file) if json else read_text(file)
+            content, digest = document(file) if json else read_text(file)
             jobs = Jobs(RowAccount(file, self.source.strict), rows)  # runs may be in two files
-            system.parse(found, jobs)
+            system.parse(content, jobs)
             stages.append(jobs.account.stage(file.name, jobs.read - jobs.events - jobs.runs))
             digests[file.name] = digest
             facts += jobs.facts
@@ -696,20 +696,20 @@ class Accounting(Reader):
         facts: Counter[str],
     ) -> Tables:
         jobs = pl.DataFrame(list(rows), schema=COLUMNS).sort("created", "row")
-        first = float(jobs["created"].min())  # type: ignore[arg-type]  # numbers
-        last = jobs.select(pl.max_horizontal(pl.col(TIMES).max())).item()
+        start = float(jobs["created"].min())  # type: ignore[arg-type]  # numbers
+        end = jobs.select(pl.max_horizontal(pl.col(TIMES).max())).item()
         jobs = jobs.with_columns(
             pl.col("cpu", "mem", "gpu").fill_null(0.0),
             unfinished=pl.col("deleted").is_null() & pl.col("started").is_not_null(),
             models=pl.lit(""),
-        ).with_columns(deleted=pl.when("unfinished").then(last).otherwise(pl.col("deleted")))
-        again = pl.col("lost").fill_null(0) > 0
+        ).with_columns(deleted=pl.when("unfinished").then(end).otherwise(pl.col("deleted")))
+        rerun = pl.col("lost").fill_null(0) > 0
         ran = pl.coalesce("elapsed", pl.col("deleted") - pl.col("started")) + pl.col("lost")
         jobs = jobs.with_columns(
-            elapsed=pl.when(again).then(ran).otherwise("elapsed"),
-            started=pl.when(again).then(pl.coalesce("begun", "started")).otherwise("started"),
+            elapsed=pl.when(rerun).then(ran).otherwise("elapsed"),
+            started=pl.when(rerun).then(pl.coalesce("begun", "started")).otherwise("started"),
         ).drop("begun")
-        jobs = jobs.with_columns(pl.col(name) - first for name in TIMES)
+        jobs = jobs.with_columns(pl.col(name) - start for name in TIMES)
         if facts["unplaced"]:  # some hosts are known, and not those that most cores were on
             jobs = jobs.with_columns(hosts=pl.lit(""))
         facts["running"] = int(jobs["unfinished"].sum())
@@ -721,13 +721,14 @@ class Accounting(Reader):
         pool = server_table([(1, "pool", "", float(processors), 0.0, 0.0)] if processors else ())
         if not processors:
             notes.append("the log does not list the nodes: set nodes, and devices of each")
-        clock = Clock(first, "UTC") if first > 1e8 else None
+        clock = Clock(start, "UTC") if start > 1e8 else None
         return Tables(form.name, pool, jobs, stages, digests, tuple(notes), clock=clock)
 
 
 def _why(stages: Iterable[Any]) -> str:
-    dropped = [f"{why} ({count})" for stage in stages for why, (count, _) in stage.dropped.items()]
-    return f": {'; '.join(dropped)}" if dropped else ""
+    dropped = [item for stage in stages for item in stage.dropped.items()]
+    text = "; ".join(f"{reason} ({count})" for reason, (count, _) in dropped)
+    return f": {text}" if text else ""
 
 
 def __getattr__(name: str) -> type[Accounting]:

@@ -60,13 +60,13 @@ class Dag:
         """
         tasks = jobs.select("row", "job", "name", "after").with_row_index("child")
         waits = tasks.filter(pl.col("after") != "").with_columns(pl.col("after").str.split("|"))
-        known = tasks.select("job", pl.col("name").alias("after"), parent="child")
-        edges = waits.explode("after").join(known, on=["job", "after"], how="left")
+        numbers = tasks.select("job", pl.col("name").alias("after"), parent="child")
+        edges = waits.explode("after").join(numbers, on=["job", "after"], how="left")
         lost = edges.filter(pl.col("parent").is_null())
         if len(lost):
-            job, name, after, row = lost.select("job", "name", "after", "row").row(0)
+            job, name, parent, row = lost.select("job", "name", "after", "row").row(0)
             raise TraceError(
-                f"task {name} of job {job} (row {row}) waits for {after}, which is not in the job"
+                f"task {name} of job {job} (row {row}) waits for {parent}, which is not in the job"
             )
         return cls(len(jobs), edges["child"].to_numpy(), edges["parent"].to_numpy())
 
@@ -75,18 +75,18 @@ class Dag:
         """Edges on the longest way to each task; -1 on a circle, or after one. Shape [tasks]."""
         by_parent = np.argsort(self.parent, kind="stable")
         child = self.child[by_parent]
-        first = np.r_[0, np.cumsum(np.bincount(self.parent, minlength=self.tasks))]
+        offset = np.r_[0, np.cumsum(np.bincount(self.parent, minlength=self.tasks))]
         waits_for = np.bincount(self.child, minlength=self.tasks)
         level = np.full(self.tasks, -1, np.int64)
         ready, depth = np.flatnonzero(waits_for == 0), 0
         while ready.size:
             level[ready] = depth
-            count = first[ready + 1] - first[ready]
-            start = np.repeat(first[ready] - np.r_[0, np.cumsum(count)[:-1]], count)
+            count = offset[ready + 1] - offset[ready]
+            start = np.repeat(offset[ready] - np.r_[0, np.cumsum(count)[:-1]], count)
             freed = child[start + np.arange(count.sum())]
             np.subtract.at(waits_for, freed, 1)
-            found = np.sort(freed[waits_for[freed] == 0])  # np.unique hashes, and misses the cache
-            ready, depth = found[np.diff(found, prepend=-1) > 0], depth + 1
+            free = np.sort(freed[waits_for[freed] == 0])  # np.unique hashes, and misses the cache
+            ready, depth = free[np.diff(free, prepend=-1) > 0], depth + 1
         return level
 
     @cached_property
@@ -114,18 +114,18 @@ class Dag:
         shape [tasks]. Raises TraceError when tasks wait for each other in a circle.
         """
         if self.on_circle.any():
-            some = np.flatnonzero(self.on_circle)[:12].tolist()
-            raise TraceError(f"tasks wait for each other in a circle: {some}")
-        done = np.array(duration, dtype=np.float64)
+            examples = np.flatnonzero(self.on_circle)[:12].tolist()
+            raise TraceError(f"tasks wait for each other in a circle: {examples}")
+        ends = np.array(duration, dtype=np.float64)
         depth = self.level[self.child]
         by_depth = np.argsort(depth, kind="stable")
         bounds = np.searchsorted(depth[by_depth], np.arange(1, self.level.max(initial=0) + 2))
-        for first, last in pairwise(bounds.tolist()):
-            edges = by_depth[first:last]
+        for low, high in pairwise(bounds.tolist()):
+            edges = by_depth[low:high]
             child = self.child[edges]  # ascending, as the sort by depth is stable
             first_of = np.flatnonzero(np.diff(child, prepend=-1))
-            done[child[first_of]] += np.maximum.reduceat(done[self.parent[edges]], first_of)
-        return done
+            ends[child[first_of]] += np.maximum.reduceat(ends[self.parent[edges]], first_of)
+        return ends
 
 
 FORMAT = declared("alibaba-v2018")
@@ -153,9 +153,9 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
     """
     used = pl.col("used")
     tasks = tasks.with_columns(index=pl.when(used).then(used.cum_sum().cast(pl.Int64) - 1))
-    found = [_edges(tasks[rows]) for rows in parts_by_job(tasks["job"])]
-    edges = pl.concat([some for some, _ in found])
-    counts = {key: sum(each[key] for _, each in found) for key in found[0][1]}
+    parts = [_edges(tasks[rows]) for rows in parts_by_job(tasks["job"])]
+    edges = pl.concat([part for part, _ in parts])
+    counts = {key: sum(counted[key] for _, counted in parts) for key in parts[0][1]}
     return edges, counts
 
 
@@ -205,8 +205,8 @@ def _edges(tasks: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     )
     waits = waiting.explode("id").filter(pl.col("id").is_not_null())
     waits = waits.select("job", "child", pl.col("id").cast(pl.Int64)).unique()
-    known = dag.select("job", "id", "used", parent="index")
-    edges = waits.join(known, on=["job", "id"], how="left").sort("child", "parent")
+    numbers = dag.select("job", "id", "used", parent="index")
+    edges = waits.join(numbers, on=["job", "id"], how="left").sort("child", "parent")
     counts = {
         "dag": len(mine),
         "other": named.filter(
@@ -240,29 +240,29 @@ def batch_jobs(
     Raises TraceError when no row can be used; with ``strict``, when a task waits for itself.
     """
     frame = read.frame.with_row_index("at")
-    kept, stage = leave_out("batch tasks", frame, section.rules(frame))
+    sound, stage = leave_out("batch tasks", frame, section.rules(frame))
     stages, notes = [stage], []
-    again, names = np.zeros(len(kept), dtype=bool), kept.select("job_name", "task_name")
-    for rows in parts_by_job(kept["job_name"]):
-        again[rows] = ~names[rows].select(pl.struct(pl.all()).is_first_distinct()).to_series()
-    why = "its job has a task of this name already"
-    kept, stage = leave_out("task names", kept, [(why, pl.lit(pl.Series(again)))])
+    repeated, names = np.zeros(len(sound), dtype=bool), sound.select("job_name", "task_name")
+    for rows in parts_by_job(sound["job_name"]):
+        repeated[rows] = ~names[rows].select(pl.struct(pl.all()).is_first_distinct()).to_series()
+    reason = "its job has a task of this name already"
+    sound, stage = leave_out("task names", sound, [(reason, pl.lit(pl.Series(repeated)))])
     stages += [stage] * bool(stage.dropped)
-    dag, counts = _graph(frame, kept)
+    dag, counts = _graph(frame, sound)
     on = dag.on_circle
     if on.any():
-        task, job, row = kept.filter(pl.Series(on)).select("task_name", "job_name", "row").row(0)
-        what = f"task {task} of job {job}, row {row}, waits for itself"
+        task, job, row = sound.filter(pl.Series(on)).select("task_name", "job_name", "row").row(0)
+        problem = f"task {task} of job {job}, row {row}, waits for itself"
         if strict:
-            raise TraceError(f"{what}; correct it, or read without strict", file, row)
-        kept, stage = leave_out("circles", kept, [("it waits for itself", pl.lit(pl.Series(on)))])
+            raise TraceError(f"{problem}; correct it, or read without strict", file, row)
+        sound, stage = leave_out("circles", sound, [("it waits for itself", pl.lit(pl.Series(on)))])
         stages.append(stage)
-        notes.append(f"{int(on.sum())} tasks are on a circle: {what}")
-        dag, counts = _graph(frame, kept)
-    if kept.is_empty():
-        why = reasons(*(stage.dropped for stage in stages))
-        raise TraceError(f"no batch task can be used: {why}", file)
-    jobs = section.select(kept.with_columns(after=parent_names(kept["task_name"], dag)))
+        notes.append(f"{int(on.sum())} tasks are on a circle: {problem}")
+        dag, counts = _graph(frame, sound)
+    if sound.is_empty():
+        reason = reasons(*(stage.dropped for stage in stages))
+        raise TraceError(f"no batch task can be used: {reason}", file)
+    jobs = section.select(sound.with_columns(after=parent_names(sound["task_name"], dag)))
     return jobs, stages, notes + section.notes(_facts(jobs, dag, counts))
 
 
@@ -317,21 +317,21 @@ class AlibabaV2018(TabularReader):
         self.workload = workload
 
     def _read(self) -> Tables:
-        servers, events, of_servers, some, _ = self._servers()
-        stages, digests = [*of_servers], {**some}
+        servers, events, of_servers, server_digests, _ = self._servers()
+        stages, digests = [*of_servers], {**server_digests}
         jobs: list[pl.DataFrame] = []
         notes: list[str] = []
         for table in WORKLOADS[self.workload]:
-            read = self.source.read(table)
+            table_read = self.source.read(table)
             if table == "batch_task":
                 file, section = self.source.files(table)[0], self.section("batch")
-                made, more, about = batch_jobs(read, section, file, self.source.strict)
+                rows, left_out, about = batch_jobs(table_read, section, file, self.source.strict)
             else:
-                made, more, about = _containers(read, self.section("containers"))
-            jobs.append(made)
-            stages += [*read.stages, *more]
+                rows, left_out, about = _containers(table_read, self.section("containers"))
+            jobs.append(rows)
+            stages += [*table_read.stages, *left_out]
             notes += about
-            digests |= read.digests
+            digests |= table_read.digests
         notes.append("memory is in the publisher's units: 100 is that of the largest machine")
         units = {**UNITS, **FORMAT.mapping["units"]}
         account = (tuple(stages), digests, tuple(notes), units)
@@ -341,7 +341,7 @@ class AlibabaV2018(TabularReader):
 def _containers(read: Read, section: TableMapping) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """A job per container, from its first row to the row that says ``stopped``, if its last."""
     log = read.frame.sort("time_stamp", "part", "row")
-    asked = pl.struct("cpu_request", "mem_size")
+    request = pl.struct("cpu_request", "mem_size")
     jobs = (
         log.group_by("container_id", maintain_order=True)
         .agg(
@@ -349,7 +349,7 @@ def _containers(read: Read, section: TableMapping) -> tuple[pl.DataFrame, list[S
             created=pl.col("time_stamp").first(),
             final=pl.col("time_stamp").last(),
             status=pl.col("status").last(),
-            changed=asked.n_unique() > 1,
+            changed=request.n_unique() > 1,
         )
         .sort("row")
         .with_columns(latest=pl.lit(float(log["time_stamp"].to_numpy().max())))

@@ -52,8 +52,8 @@ def leave_out_of(
     name: str, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]], files: Sequence[str]
 ) -> tuple[pl.DataFrame, Stage]:
     """:func:`~gangwise.logs.io.reading.leave_out` for rows with a ``place``, of several files."""
-    kept, stage = leave_out(name, frame.rename({"place": "row"}), rules)
-    return kept.rename({"row": "place"}), in_files(stage, files)
+    sound, stage = leave_out(name, frame.rename({"place": "row"}), rules)
+    return sound.rename({"row": "place"}), in_files(stage, files)
 
 
 def in_files(stage: Stage, files: Sequence[str]) -> Stage:
@@ -76,16 +76,16 @@ class TimeOrder:
 
     def add(self, events: pl.DataFrame) -> None:
         time = _time()
-        seen = events.select("part", "row", time=time).with_columns(
+        times = events.select("part", "row", time=time).with_columns(
             before=pl.col("time").shift(1, fill_value=self._last)
         )
-        late = seen.filter(pl.col("time") < pl.col("before"))
+        late = times.filter(pl.col("time") < pl.col("before"))
         if len(late) and not self.late:
             part, row = late.select("part", "row").row(0)
             self.first = int(part), int(row)
         self.late += len(late)
-        self._last = int(seen["time"][-1])
-        within = seen.filter(pl.col("time") < NEVER)["time"]
+        self._last = int(times["time"][-1])
+        within = times.filter(pl.col("time") < NEVER)["time"]
         self.latest = max(self.latest, int(within.max() or 0))  # type: ignore[arg-type]  # polars types max as any Python value; this column is Int64
 
 
@@ -118,8 +118,8 @@ class Lives:
             self._join()
 
     def _join(self) -> None:
-        whole = pl.concat([*self._known, *self._new])
-        self._known, self._new = [_combine(whole, self.keys)], []
+        every = pl.concat([*self._known, *self._new])
+        self._known, self._new = [_combine(every, self.keys)], []
 
     def frame(self) -> pl.DataFrame:
         """One row per key, in microseconds; null where there is no such event.
@@ -131,18 +131,18 @@ class Lives:
         """
         self._join()
         ended = pl.col("ended") // CODES
-        there = (
+        alive = (
             ended.is_null()
             | (pl.col("submitted") > ended)
             | (pl.col("seen") > ended)
             | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
         ).fill_null(False)
-        known = self._known[0].select(
+        keys = self._known[0].select(
             pl.col(*self.keys, "place", "created", "submits", "started", "cpu", "mem", "changed"),
-            deleted=pl.when(~there).then(ended),
-            code=pl.when(~there).then(pl.col("ended") % CODES),
+            deleted=pl.when(~alive).then(ended),
+            code=pl.when(~alive).then(pl.col("ended") % CODES),
         )
-        return known.sort(*self.keys)
+        return keys.sort(*self.keys)
 
 
 @dataclass
@@ -177,9 +177,9 @@ def _summarise(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int
     stop = event.is_in(list(codes.ends))
     stamp = time * CODES + event
     requests = "cpu" in events.columns
-    given = pl.lit(requests)
+    requested = pl.lit(requests)
     if requests:
-        given = pl.col("cpu").is_not_null() & pl.col("mem").is_not_null()
+        requested = pl.col("cpu").is_not_null() & pl.col("mem").is_not_null()
     none = pl.lit(None, pl.Float64)
     return events.with_columns(_time().alias("time"), event.cast(pl.Int64)).select(
         *(pl.col(key).cast(pl.Int64) for key in keys),
@@ -191,9 +191,9 @@ def _summarise(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int
         started=pl.when((event == codes.schedule) & inside).then(time),
         seen=pl.when(inside & ~submit & ~stop).then(time),
         ended=pl.when(stop & inside).then(stamp),
-        asked=pl.when(given).then(stamp),
-        cpu=pl.when(given).then("cpu") if requests else none,
-        mem=pl.when(given).then("mem") if requests else none,
+        asked=pl.when(requested).then(stamp),
+        cpu=pl.when(requested).then("cpu") if requests else none,
+        mem=pl.when(requested).then("mem") if requests else none,
         changed=pl.lit(False),
     )
 
@@ -238,30 +238,30 @@ def usable(
     """
     created, begin = pl.col("created"), window.begin
     late = begin > OFFSET
-    why = [
+    rules = [
         ("no SUBMIT in the files, so its arrival is not known", created.is_null()),
         ("submitted after the window", created > window.end),
     ]
     if late:
-        why.append(("ended before the window", pl.col("deleted") < begin))
+        rules.append(("ended before the window", pl.col("deleted") < begin))
     if window.present == "drop":
-        where, how = ("window", "in it") if late else ("trace", "known")
-        text = f"there before the {where} begins, so its arrival is not {how}"
-        why.append((text, created < begin))
+        period, how = ("window", "in it") if late else ("trace", "known")
+        text = f"there before the {period} begins, so its arrival is not {how}"
+        rules.append((text, created < begin))
     if what == "tasks":
-        why.append(("its request is empty in every row", pl.col("cpu").is_null()))
-    kept, stage = leave_out_of(what, lives, why, files)
-    again = "were submitted more than once; each lasts from the first SUBMIT to the last end, "
+        rules.append(("its request is empty in every row", pl.col("cpu").is_null()))
+    sound, stage = leave_out_of(what, lives, rules, files)
+    anew = "were submitted more than once; each lasts from the first SUBMIT to the last end, "
     true_of = {
         "were there before the window begins; they are let arrive at its start": created < begin,
-        f"{again}waits in between included": pl.col("submits") > 1,
+        f"{anew}waits in between included": pl.col("submits") > 1,
         "gave another request later; the first one given is used": pl.col("changed"),
         "are still there at the end of the window; they end with it (status is empty)": (
             pl.col("deleted").is_null()
         ),
     }
-    counts = {text: kept.select(rows.sum()).item() for text, rows in true_of.items()}
-    return kept, stage, [f"{count} {what} {text}" for text, count in counts.items() if count]
+    counts = {text: sound.select(rows.sum()).item() for text, rows in true_of.items()}
+    return sound, stage, [f"{count} {what} {text}" for text, count in counts.items() if count]
 
 
 def job_rows(
@@ -326,14 +326,14 @@ def machines_of(
     codes of events; others are updates of capacity. The window is in microseconds.
     """
     cpu, mem, event = pl.col("cpu"), pl.col("mem"), pl.col("event")
-    given = cpu.is_not_null() & mem.is_not_null()
+    sized = cpu.is_not_null() & mem.is_not_null()
     rows = events.with_columns(
         pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64),
         pl.col("machine").cast(pl.Int64),
         place=pl.col("part") * ROWS + pl.col("row"),
         step=(event == add).cast(pl.Int64) - (event == remove).cast(pl.Int64),
-        cpu=pl.when(given).then(cpu),
-        mem=pl.when(given).then(mem),
+        cpu=pl.when(sized).then(cpu),
+        mem=pl.when(sized).then(mem),
     ).sort("time", "cpu", "mem", nulls_last=True)
     moves = (
         rows.filter(pl.col("time") <= end)
@@ -355,11 +355,11 @@ def machines_of(
         )
         .sort("machine")
     )
-    there = pl.col("machine").is_in(moves["machine"].unique().to_list())
-    why = [("never there during the window", ~there)]
-    why.append(("its capacity is empty in every row", cpu.is_null()))
-    kept, stage = leave_out_of("machines", about, why, files)
-    servers = kept.select(
+    present = pl.col("machine").is_in(moves["machine"].unique().to_list())
+    rules = [("never there during the window", ~present)]
+    rules.append(("its capacity is empty in every row", cpu.is_null()))
+    sound, stage = leave_out_of("machines", about, rules, files)
+    servers = sound.select(
         row=pl.col("place") % ROWS,
         name=pl.col("machine").cast(pl.String),
         model=pl.lit(""),
@@ -368,13 +368,13 @@ def machines_of(
         gpu=pl.lit(0.0),
     )
     name, seconds = pl.col("machine").cast(pl.String), (pl.col("at") - begin) / 1e6
-    moves = moves.join(kept, on="machine", how="semi").sort("at", "machine")
+    moves = moves.join(sound, on="machine", how="semi").sort("at", "machine")
     moves = moves.select(time=seconds, server=name, up="up")
     platforms = rows.filter(pl.col("platform") != "")["platform"].n_unique()
     notes = [
         f"machines are of {platforms} platforms; a platform is no GPU model, so model is empty"
     ]
-    if changed := int(kept["changed"].sum()):
+    if changed := int(sound["changed"].sum()):
         notes.append(
             f"{changed} machines were given another capacity later; the first one given is used"
         )
@@ -449,19 +449,19 @@ class GoogleReader(Reader):
         if not tasks and not self.source.has(self.JOBS):
             self.source.missing(self.TASKS, self.JOBS)
         self.notes.append(NORMALISED)
-        kept, window = self.lives_of(self.TASKS if tasks else self.JOBS)
+        lives, window = self.lives_of(self.TASKS if tasks else self.JOBS)
         if not tasks:
             self.notes.append(
                 f"{self.TASKS} is not here: of how many tasks jobs are and what they request is "
                 "not known (cpu and mem are null)"
             )
-        jobs = self._with_precedence(job_rows(kept, self.users.frame(), window, self.CODES))
-        found = Machines(server_table(), None, (), ("machine_events is not here",))
+        jobs = self._with_precedence(job_rows(lives, self.users.frame(), window, self.CODES))
+        machines = Machines(server_table(), None, (), ("machine_events is not here",))
         if self.source.has("machine_events"):
-            found = self._machines(window.end)
-        stages, notes = (*self.stages, *found.stages), (*self.notes, *found.notes)
+            machines = self._machines(window.end)
+        stages, notes = (*self.stages, *machines.stages), (*self.notes, *machines.notes)
         account = (stages, dict(self.digests), notes, dict(UNITS))
-        return Tables(self.FORMAT.name, found.servers, jobs, *account, found.events)
+        return Tables(self.FORMAT.name, machines.servers, jobs, *account, machines.events)
 
     def lives_of(self, table: str) -> tuple[pl.DataFrame, TraceWindow]:
         """Tasks or jobs of which a workload can be made, out of the events of a table.
@@ -469,28 +469,28 @@ class GoogleReader(Reader):
         What is read and left out is added to ``stages``, ``digests`` and ``notes``: read once.
         """
         tasks = table == self.TASKS
-        what = "tasks" if tasks else "jobs"
+        noun = "tasks" if tasks else "jobs"
         lives = self._lives(table, tasks)
         end = lives.end if self.hours is not None else max(lives.order.latest, self.first)
         self._read_other_table(end, tasks)
         window = TraceWindow(self.first, end, self.present)
         names = [file.name for file in self.files]
-        kept, stage, notes = usable(lives.frame(), window, what, names)
+        sound, stage, notes = usable(lives.frame(), window, noun, names)
         self.stages.append(stage)
         self.notes += notes
-        if kept.is_empty():
+        if sound.is_empty():
             raise TraceError(
-                f"none of the {stage.read} {what} can be used: {reasons(stage.dropped)}",
+                f"none of the {stage.read} {noun} can be used: {reasons(stage.dropped)}",
                 self.source.path,
             )
-        return kept, window
+        return sound, window
 
     def _batches(self, table: str, enough: Callable[[], bool]) -> Iterator[pl.DataFrame]:
         """Rows of a table, batch by batch; stages and digests are entered into the report.
 
         After the part in which there is ``enough``, no other is read.
         """
-        files, before, part = self.source.files(table), len(self.files), 0
+        files, earlier, part = self.source.files(table), len(self.files), 0
         for wanted, file in enumerate(files):
             number = NUMBER.search(file.name)
             if number and int(number[1]) != wanted:
@@ -504,10 +504,10 @@ class GoogleReader(Reader):
         for frame in batches:
             if frame.is_empty():
                 continue
-            here = int(frame["part"][0])
-            if here != part and enough():
+            number_of_part = int(frame["part"][0])
+            if number_of_part != part and enough():
                 break
-            looked, part = part, here
+            looked, part = part, number_of_part
             for reading in batches.readings[looked:part]:
                 if reading.blocks.damage:
                     raise TraceError(
@@ -516,10 +516,10 @@ class GoogleReader(Reader):
                         "again",
                         reading.path,
                     )
-            yield frame.with_columns(pl.col("part") + before)
+            yield frame.with_columns(pl.col("part") + earlier)
         self.stages += batches.stages[: part + 1]
-        read = {file.name for file in files[: part + 1]}
-        self.digests.update((n, digest) for n, digest in batches.digests.items() if n in read)
+        names = {file.name for file in files[: part + 1]}
+        self.digests.update((n, digest) for n, digest in batches.digests.items() if n in names)
 
     def _lives(self, table: str, tasks: bool) -> Lives:
         end = NEVER - 1 if self.hours is None else self.first + round(self.hours * 3.6e9)
@@ -534,11 +534,11 @@ class GoogleReader(Reader):
             raise TraceError(f"no row of {table} is of a job", self.source.path)
         latest = (lives.order.latest - OFFSET) / 1e6
         if self.hours is not None and lives.order.latest < end:
-            last = (end - OFFSET) / 1e6
+            ends = (end - OFFSET) / 1e6
             usable_hours = max(latest / 3600 - self.begin, 0.0) // 0.01 / 100
             raise TraceError(
                 f"the parts of {table} here end {duration(max(latest, 0.0))} into the trace; a "
-                f"window of {self.hours:g} h ends {duration(last)} into it: download the parts "
+                f"window of {self.hours:g} h ends {duration(ends)} into it: download the parts "
                 f"that follow, or choose hours up to {usable_hours:g}",
                 self.source.path,
             )
@@ -634,19 +634,19 @@ class Google2019(GoogleReader):
         return frame.filter(~broken)
 
     def _parse_lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
-        read = {text: _list_items(text, column) for text in frame[column].unique()}
-        bad = pl.col(column).is_in([text for text, items in read.items() if items is None])
+        items_of = {text: _list_items(text, column) for text in frame[column].unique()}
+        bad = pl.col(column).is_in([text for text, items in items_of.items() if items is None])
         reason = f"{column} is not a list of the right kind"
         if self.source.strict and len(wrong := frame.filter(bad)):
             part, row, text = wrong.select("part", "row", column).row(0)
             raise TraceError(f"{reason} ({column} = {text!r})", self.files[part], row)
         frame = self._drop_rows(table, frame, reason, bad)
         matching = frame.filter(
-            pl.col(column).is_in([text for text, items in read.items() if items])
+            pl.col(column).is_in([text for text, items in items_of.items() if items])
         )
         for number, text in matching.select("collection_id", column).unique().rows():
             if column == FIRST:
-                self._after.setdefault(int(number), set()).update(read[text] or ())
+                self._after.setdefault(int(number), set()).update(items_of[text] or ())
             else:
                 self._bound.add(int(number))
         return frame
@@ -673,13 +673,13 @@ class Google2019(GoogleReader):
                 self.stages.append(in_files(stage, names))
 
     def _with_precedence(self, jobs: pl.DataFrame) -> pl.DataFrame:
-        here = set(jobs["name"].to_list())
-        names = {str(job): sorted(map(str, first)) for job, first in self._after.items()}
-        wanted = {job: first for job, first in names.items() if job in here}
-        absent = sum(any(name not in here for name in first) for first in wanted.values())
-        after = {job: [n for n in first if n in here] for job, first in wanted.items()}
-        whole = _connected(sorted(here, key=int), after)
-        inside, bound = (len(here & {*map(str, jobs)}) for jobs in (self._inside, self._bound))
+        present = set(jobs["name"].to_list())
+        names = {str(job): sorted(map(str, prior)) for job, prior in self._after.items()}
+        wanted = {job: prior for job, prior in names.items() if job in present}
+        absent = sum(any(name not in present for name in prior) for prior in wanted.values())
+        parents = {job: [n for n in prior if n in present] for job, prior in wanted.items()}
+        group_of = _connected(sorted(present, key=int), parents)
+        inside, bound = (len(present & {*map(str, jobs)}) for jobs in (self._inside, self._bound))
         counts = {
             "start after a collection that is no job of the window; that is left out": absent,
             "run in an alloc set, which reserved what they request before": inside,
@@ -687,8 +687,8 @@ class Google2019(GoogleReader):
         }
         self.notes += [f"{count} jobs {text}" for text, count in counts.items() if count]
         return jobs.with_columns(
-            job=pl.col("name").replace_strict(whole, return_dtype=pl.String),
-            after=pl.Series(["|".join(after.get(n, ())) for n in jobs["name"]], dtype=pl.String),
+            job=pl.col("name").replace_strict(group_of, return_dtype=pl.String),
+            after=pl.Series(["|".join(parents.get(n, ())) for n in jobs["name"]], dtype=pl.String),
         )
 
     def _machines(self, end: int) -> Machines:
@@ -702,22 +702,22 @@ def _connected(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
     from scipy.sparse.csgraph import connected_components
 
     place = {name: n for n, name in enumerate(names)}
-    links = [(place[job], place[first]) for job in after for first in after[job]]
+    links = [(place[job], place[leader]) for job in after for leader in after[job]]
     a, b = np.array(links, dtype=np.int64).reshape(-1, 2).T
     graph = coo_array((np.ones(a.size), (a, b)), shape=(len(names), len(names)))
     group = connected_components(graph, directed=False)[1]
-    first = np.unique(group, return_index=True)[1]
-    return {name: names[first[group[n]]] for name, n in place.items()}
+    leader = np.unique(group, return_index=True)[1]
+    return {name: names[leader[group[n]]] for name, n in place.items()}
 
 
 def _list_items(text: str, column: str) -> list[Any] | None:
     """Items of a JSON list; None when it is not a list of what the column asks for."""
     try:
-        found = json.loads(text or "[]")
-        if not isinstance(found, list):
+        items = json.loads(text or "[]")
+        if not isinstance(items, list):
             return None
         if column == FIRST:
-            return [int(item) for item in found]
+            return [int(item) for item in items]
     except (TypeError, ValueError):
         return None
-    return found if all(isinstance(item, dict) for item in found) else None
+    return items if all(isinstance(item, dict) for item in items) else None

@@ -37,8 +37,8 @@ NODES = ("kube_node_status_allocatable", "kube_node_labels", "kube_node_info")
 
 
 def samples(series: Mapping[str, Any]) -> list[tuple[float, float]]:
-    found = series["values"] if "values" in series else [series["value"]]
-    return [(float(time), float(value)) for time, value in found]
+    pairs = series["values"] if "values" in series else [series["value"]]
+    return [(float(time), float(value)) for time, value in pairs]
 
 
 def records_of(every: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -51,21 +51,22 @@ def records_of(every: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     nodes: dict[str, dict[str, Any]] = {}
     times: set[float] = set()
     for series in every:
-        of, values = series["metric"], samples(series)
+        meta, values = series["metric"], samples(series)
         times |= {time for time, _ in values}
-        if of["__name__"] in NODES:
-            _add_node(nodes.setdefault(of["node"], {"labels": {}, "allocatable": {}}), of, values)
+        if meta["__name__"] in NODES:
+            node = nodes.setdefault(meta["node"], {"labels": {}, "allocatable": {}})
+            _add_node(node, meta, values)
         else:
-            key = (of["namespace"], of["pod"], of.get("uid", ""))
-            _add_pod(pods.setdefault(key, {"phase": {}, "asked": {}, "seen": []}), of, values)
-    last = max(times, default=0.0)
+            key = (meta["namespace"], meta["pod"], meta.get("uid", ""))
+            _add_pod(pods.setdefault(key, {"phase": {}, "asked": {}, "seen": []}), meta, values)
+    latest = max(times, default=0.0)
     step = min((b - a for a, b in zip(sorted(times), sorted(times)[1:])), default=0.0)
     for name, node in nodes.items():
         about = {"name": name, "labels": node["labels"]}
         status = {"allocatable": node["allocatable"]}
         yield {"kind": "Node", "metadata": about, "spec": {}, "status": status}
     for (space, name, _), pod in pods.items():
-        yield _record(space, name, pod, last - step)
+        yield _record(space, name, pod, latest - step)
 
 
 def _add_node(
@@ -87,8 +88,8 @@ def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[floa
         pod["phase"][of["phase"]] = on[0], on[-1]
     elif "resource" in of:
         weak = name.endswith("limits")  # used where no request is given
-        held = pod["asked"].setdefault(of.get("container", ""), ({}, {}))[weak]
-        held[_resource(of["resource"])] = max(value for _, value in values)
+        amounts = pod["asked"].setdefault(of.get("container", ""), ({}, {}))[weak]
+        amounts[_resource(of["resource"])] = max(value for _, value in values)
     elif name == "kube_pod_owner" and of.get("owner_is_controller", "true") == "true":
         pod["owner"] = of.get("owner_kind", ""), of.get("owner_name", "")
     elif name == "kube_pod_info":
@@ -102,7 +103,7 @@ def _resource(name: str) -> str:
 
 
 def _record(space: str, name: str, pod: Mapping[str, Any], whole: float) -> dict[str, Any]:
-    phases, seen = pod["phase"], pod["seen"]
+    phases, times = pod["phase"], pod["seen"]
     phase = max(phases, key=lambda each: phases[each][1], default="Unknown")
     over = phase in ("Succeeded", "Failed")
     ended = pod.get("ended", phases[phase][0] if over else None)
@@ -112,12 +113,12 @@ def _record(space: str, name: str, pod: Mapping[str, Any], whole: float) -> dict
     status: dict[str, Any] = {"phase": phase, "startTime": _written(started)}
     if over:
         status["containerStatuses"] = [{"state": {"terminated": {"finishedAt": _written(ended)}}}]
-    elif max(seen) < whole:
-        status["lastSeen"] = _written(max(seen))
-    asked = [{"resources": {"requests": r, "limits": w}} for r, w in pod["asked"].values()]
+    elif max(times) < whole:
+        status["lastSeen"] = _written(max(times))
+    containers = [{"resources": {"requests": r, "limits": w}} for r, w in pod["asked"].values()]
     about: dict[str, Any] = {"name": name, "namespace": space, "ownerReferences": owners}
-    about["creationTimestamp"] = _written(pod.get("created", min(seen)))
-    spec = {"containers": asked, "nodeName": pod.get("node", "")}
+    about["creationTimestamp"] = _written(pod.get("created", min(times)))
+    spec = {"containers": containers, "nodeName": pod.get("node", "")}
     return {"kind": "Pod", "metadata": about, "spec": spec, "status": status}
 
 
@@ -201,9 +202,9 @@ def application_of(meta: Mapping[str, Any], owners: Owners) -> str:
     if not name:
         kind, name = "Pod", str(meta.get("generateName") or meta["name"]).rstrip("-")
     space = str(meta.get("namespace") or "default")
-    seen = set[tuple[str, str]]()
-    while (above := owners.get((kind, f"{space}/{name}"))) and above not in seen:
-        seen.add(above)
+    visited = set[tuple[str, str]]()
+    while (above := owners.get((kind, f"{space}/{name}"))) and above not in visited:
+        visited.add(above)
         kind, name = above
     if kind == "ReplicaSet":  # named by its Deployment and a hash
         return name.rpartition("-")[0] or name
@@ -244,41 +245,41 @@ PRIORITY = "kueue.x-k8s.io/priority-class"
 
 def classes_of(records: list[Any]) -> dict[str, float]:
     """Values of the WorkloadPriorityClasses among the records, by name."""
-    of = (each for each in records if isinstance(each, dict))
-    of = (each for each in of if each.get("kind") == "WorkloadPriorityClass")
-    return {str(each["metadata"]["name"]): float(each["value"]) for each in of}
+    classes = (record for record in records if isinstance(record, dict))
+    classes = (record for record in classes if record.get("kind") == "WorkloadPriorityClass")
+    return {str(record["metadata"]["name"]): float(record["value"]) for record in classes}
 
 
 def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[PodRecord]:
     """Read a Workload of Kueue as its pods, which start together when it is admitted."""
-    meta, spec, found = record["metadata"], record["spec"], []
+    meta, spec, pods = record["metadata"], record["spec"], []
     conditions = (record.get("status") or {}).get("conditions") or ()
-    now = {each["type"]: each for each in conditions if each.get("status") == "True"}
+    true = {pod_set["type"]: pod_set for pod_set in conditions if pod_set.get("status") == "True"}
     started, ended = (
-        kubernetes.timestamp((now.get(kind) or {}).get("lastTransitionTime"))
+        kubernetes.timestamp((true.get(kind) or {}).get("lastTransitionTime"))
         for kind in ("Admitted", "Finished")
     )
-    phase = "Running" if "Admitted" in now else "Pending"
-    if "Finished" in now:
-        phase = "Failed" if now["Finished"].get("reason") == "Failed" else "Succeeded"
-    evicted = kubernetes.timestamp((now.get("Evicted") or {}).get("lastTransitionTime"))
+    phase = "Running" if "Admitted" in true else "Pending"
+    if "Finished" in true:
+        phase = "Failed" if true["Finished"].get("reason") == "Failed" else "Succeeded"
+    evicted = kubernetes.timestamp((true.get("Evicted") or {}).get("lastTransitionTime"))
     stats = (record.get("status") or {}).get("schedulingStats") or {}
-    evictions = sum(int(each.get("count", 0)) for each in stats.get("evictions") or ())
+    evictions = sum(int(pod_set.get("count", 0)) for pod_set in stats.get("evictions") or ())
     admission = (record.get("status") or {}).get("admission") or {}
-    counts = {of["name"]: of.get("count") for of in admission.get("podSetAssignments") or ()}
-    for each in spec["podSets"]:
-        asked = {**each["template"]["spec"], "priority": spec.get("priority")}
-        pod = pod_of(row, {"metadata": meta, "spec": asked}, False, owners)
+    counts = {part["name"]: part.get("count") for part in admission.get("podSetAssignments") or ()}
+    for pod_set in spec["podSets"]:
+        template = {**pod_set["template"]["spec"], "priority": spec.get("priority")}
+        pod = pod_of(row, {"metadata": meta, "spec": template}, False, owners)
         queue = f"{pod.namespace}/{spec['queueName']}" if spec.get("queueName") else ""
         pod = replace(pod, gang=pod.name, queue=queue, owner=str(meta.get("uid") or ""))
         pod = replace(pod, started=started, ended=ended, status=phase)
         pod = replace(pod, evicted=evicted, evictions=evictions)
-        count = int(each.get("count", 1))
-        if "minCount" in each:
-            share = (counts.get(each.get("name")) or count) / max(count, 1)
-            pod = replace(pod, spare=count - int(each["minCount"]), share=share)
-        found += [pod] * count
-    return found
+        count = int(pod_set.get("count", 1))
+        if "minCount" in pod_set:
+            share = (counts.get(pod_set.get("name")) or count) / max(count, 1)
+            pod = replace(pod, spare=count - int(pod_set["minCount"]), share=share)
+        pods += [pod] * count
+    return pods
 
 
 def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -296,10 +297,10 @@ def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
 
 def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
     """The group of a pod, or the owner whose pods start together: as a label says, or above it."""
-    for held in (meta.get("labels") or {}, meta.get("annotations") or {}):
+    for names in (meta.get("labels") or {}, meta.get("annotations") or {}):
         for label in GROUPS:
-            if held.get(label):
-                return str(held[label])
+            if names.get(label):
+                return str(names[label])
     (kind, name), space = _owner(meta), meta.get("namespace") or "default"
     above = owners.get((kind, f"{space}/{name}"), ("", ""))
     return next((name for kind, name in ((kind, name), above) if kind in OWNERS), "")
@@ -307,21 +308,21 @@ def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
 
 def _models(spec: Mapping[str, Any]) -> str:
     selector = spec.get("nodeSelector") or {}
-    found = {str(selector[label]) for label in MODELS if label in selector}
+    models = {str(selector[label]) for label in MODELS if label in selector}
     for term in (kubernetes.required({"spec": spec}, "nodeAffinity") or {}).get(
         "nodeSelectorTerms"
     ) or ():
         for rule in term.get("matchExpressions") or ():
             if rule.get("key") in MODELS and rule.get("operator") == "In":
-                found |= {str(value) for value in rule.get("values") or ()}
-    return "|".join(sorted(found))
+                models |= {str(value) for value in rule.get("values") or ()}
+    return "|".join(sorted(models))
 
 
 def _ends(status: Mapping[str, Any]) -> Iterator[float]:
     texts = [
-        (held.get("terminated") or {}).get("finishedAt")
+        (state_of.get("terminated") or {}).get("finishedAt")
         for state in status.get("containerStatuses") or ()
-        for held in (state.get("state") or {}, state.get("lastState") or {})
+        for state_of in (state.get("state") or {}, state.get("lastState") or {})
     ]
     texts += [
         condition.get("lastTransitionTime")
@@ -353,30 +354,30 @@ class KubernetesDump(Reader):
         accounts, digests = list[tuple[RowAccount, str, int]](), {}
         for file in files:
             exported = '"resultType"' in beginning(file)
-            found = read_records(file, "data.result" if exported else "items")
-            digests[file.name] = found.digest
+            source = read_records(file, "data.result" if exported else "items")
+            digests[file.name] = source.digest
             account = RowAccount(file, self.source.strict)
             if exported:
-                series += _series(found.records, account)
+                series += _series(source.records, account)
             else:
-                owners |= dict(_owned(found.records))
-                dumps.append(_Dump(found.records, account))
+                owners |= dict(_owned(source.records))
+                dumps.append(_Dump(source.records, account))
                 dumps[-1].read(self.gangs, owners)
-            accounts.append((account, file.name, len(found.records)))
+            accounts.append((account, file.name, len(source.records)))
         if series:
             dumps.append(_Dump(list(records_of(series)), RowAccount(path)))
             dumps[-1].read(self.gangs, owners)
-            dumps[-1].latest = max(time for each in series for time, _ in samples(each))
+            dumps[-1].latest = max(time for one_series in series for time, _ in samples(one_series))
         latest = max((dump.latest for dump in dumps), default=0.0)
         dumps.sort(key=lambda dump: dump.latest)
-        pods, admitted = (_joined(dumps, of) for of in ("pods", "workloads"))
+        pods, admitted = (_joined(dumps, kind) for kind in ("pods", "workloads"))
         stages = [account.stage(name, records) for account, name, records in accounts]
         replaced, pods = len(pods) * bool(admitted), admitted or pods
         if not pods:
-            why = reasons(*(stage.dropped for stage in stages))
+            reason = reasons(*(stage.dropped for stage in stages))
             raise TraceError(
                 "no pod that can be used here; make a dump with kubectl get pods -A -o json > "
-                f"pods.json{'; left out: ' * bool(why)}{why}",
+                f"pods.json{'; left out: ' * bool(reason)}{reason}",
                 path,
             )
         rows, stage = _jobs(_replaced(pods), latest)
@@ -394,17 +395,17 @@ class KubernetesDump(Reader):
         }
         notes = TableMapping(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
         devices = Counter(name for pod in pods for name, _ in pod.devices)
-        for device, many in sorted(devices.items()):
-            notes.append(f"{many} pods ask for {device}: a device of that name, which slots lack")
+        for device, n in sorted(devices.items()):
+            notes.append(f"{n} pods ask for {device}: a device of that name, which slots lack")
         kinds = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
         jobs = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
-        read = (*stages, stage), digests, tuple(notes)
+        accounts_read = (*stages, stage), digests, tuple(notes)
         servers = server_table(nodes.values())
-        others = {name: has for dump in dumps for name, has in dump.others.items()}
+        devices_of = {name: amounts for dump in dumps for name, amounts in dump.others.items()}
         for device in sorted(devices):
-            has = [others[name].get(device, 0.0) for name in nodes]
-            servers = servers.with_columns(pl.Series(device, has, pl.Float64))
-        return Tables(NAME, servers, jobs, *read)
+            amounts = [devices_of[name].get(device, 0.0) for name in nodes]
+            servers = servers.with_columns(pl.Series(device, amounts, pl.Float64))
+        return Tables(NAME, servers, jobs, *accounts_read)
 
 
 @dataclass
@@ -428,9 +429,9 @@ class _Dump:
                 self._add(row, record, gangs, owners, ranked)
                 self.latest = max(self.latest, *_times(record))
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                told = isinstance(error, RecordError | NotationError)
-                why = str(error) if told else "a field is missing"
-                self.account.refuse(row, f"the record is not as the API has it: {why}")
+                readable = isinstance(error, RecordError | NotationError)
+                reason = str(error) if readable else "a field is missing"
+                self.account.refuse(row, f"the record is not as the API has it: {reason}")
         self.pods = [
             replace(pod, priority=classes.get(ranked.get(pod.name, ""), pod.priority))
             for pod in self.pods
@@ -443,8 +444,8 @@ class _Dump:
         if kind == "Node":
             self.nodes.append(_node(row, record))
             status = record["status"]
-            has = _other_devices(status.get("allocatable") or status["capacity"])
-            self.others[self.nodes[-1][1]] = has
+            devices = _other_devices(status.get("allocatable") or status["capacity"])
+            self.others[self.nodes[-1][1]] = devices
             if record["spec"].get("unschedulable"):
                 self.closed.add(self.nodes[-1][1])
         elif kind == "Pod" and _fixed(record):
@@ -456,7 +457,7 @@ class _Dump:
             self.claiming += bool(record["spec"].get("resourceClaims"))
         elif kind == "Workload":
             self.workloads += workload_of(row, record, owners)
-            specs = (each["template"]["spec"] for each in record["spec"]["podSets"])
+            specs = (pod_set["template"]["spec"] for pod_set in record["spec"]["podSets"])
             self.claiming += sum(bool(spec.get("resourceClaims")) for spec in specs)
         elif kind != "WorkloadPriorityClass":
             reason = f"a {kind or 'record'}, which is no pod, workload or node"
@@ -482,26 +483,26 @@ def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
     """
     pods: dict[tuple[Any, ...], list[tuple[_Dump, list[PodRecord]]]] = {}
     for dump in dumps:
-        here: dict[tuple[Any, ...], list[PodRecord]] = {}
+        of_dump: dict[tuple[Any, ...], list[PodRecord]] = {}
         for pod in getattr(dump, of):  # a workload is several pods in one record
-            here.setdefault((pod.uid,) if pod.uid else (pod.name, pod.created), []).append(pod)
-        for key, some in here.items():
+            of_dump.setdefault((pod.uid,) if pod.uid else (pod.name, pod.created), []).append(pod)
+        for key, group in of_dump.items():
             records = pods.setdefault(key, [])
             if records:
-                before, (old, *_) = records[-1]
-                before.account.leave_out(old.row, EARLIER)
-                if old.started is None or old.started == some[0].started:
+                older, (old_pod, *_) = records[-1]
+                older.account.leave_out(old_pod.row, EARLIER)
+                if old_pod.started is None or old_pod.started == group[0].started:
                     records.pop()
-                    some = [replace(pod, evicted=pod.evicted or old.evicted) for pod in some]
-            records.append((dump, some))
-    last = max((dump.latest for dump in dumps if getattr(dump, of)), default=0.0)
-    found: list[PodRecord] = []
+                    group = [replace(pod, evicted=pod.evicted or old_pod.evicted) for pod in group]
+            records.append((dump, group))
+    newest = max((dump.latest for dump in dumps if getattr(dump, of)), default=0.0)
+    joined: list[PodRecord] = []
     for records in pods.values():
-        dump, some = records[-1]
-        if some[0].ended is None and some[0].started is not None and dump.latest < last:
-            records[-1] = dump, [replace(pod, ended=dump.latest) for pod in some]
-        found += _as_runs(records) if len(records) > 1 else records[-1][1]
-    return found
+        dump, group = records[-1]
+        if group[0].ended is None and group[0].started is not None and dump.latest < newest:
+            records[-1] = dump, [replace(pod, ended=dump.latest) for pod in group]
+        joined += _as_runs(records) if len(records) > 1 else records[-1][1]
+    return joined
 
 
 def _as_runs(records: Sequence[tuple[_Dump, list[PodRecord]]]) -> Iterator[PodRecord]:
@@ -510,19 +511,19 @@ def _as_runs(records: Sequence[tuple[_Dump, list[PodRecord]]]) -> Iterator[PodRe
     A run ended when the workload was evicted, or was last seen in it.
     """
     since = None
-    for (dump, some), later in zip(records, [*records[1:], None]):
-        for pod in some:
-            again = f"{pod.name} {pod.uid}"
+    for (dump, group), later in zip(records, [*records[1:], None]):
+        for pod in group:
+            name_of_runs = f"{pod.name} {pod.uid}"
             if later is not None:
-                gone = later[1][0].evicted
-                gone = gone if gone and gone >= dump.latest else dump.latest
-                yield replace(pod, ended=gone, again=again, status="Failed")
+                end = later[1][0].evicted
+                end = end if end and end >= dump.latest else dump.latest
+                yield replace(pod, ended=end, again=name_of_runs, status="Failed")
             else:
                 begun = pod.created if since is None else since
                 yield replace(
-                    pod, again=again, created=begun if pod.started is None else pod.created
+                    pod, again=name_of_runs, created=begun if pod.started is None else pod.created
                 )
-        since = gone if later is not None else since
+        since = end if later is not None else since
 
 
 def _replaced(pods: list[PodRecord]) -> list[PodRecord]:
@@ -531,33 +532,33 @@ def _replaced(pods: list[PodRecord]) -> list[PodRecord]:
     A pod takes the place of the first of its owner's that had failed before it was created.
     """
     failed: dict[str, list[PodRecord]] = {}
-    again: dict[int, str] = {}
+    run_of: dict[int, str] = {}
     for pod in sorted(pods, key=lambda p: p.created):
         if pod.gang or not pod.owner:
             continue
         waiting = failed.setdefault(pod.owner, [])
-        before = next((p for p in waiting if (p.ended or inf) <= pod.created), None)
-        if before is not None:
-            waiting.remove(before)
-            again[id(pod)] = again.setdefault(id(before), f"{before.name} {before.uid}")
+        lost_pod = next((p for p in waiting if (p.ended or inf) <= pod.created), None)
+        if lost_pod is not None:
+            waiting.remove(lost_pod)
+            run_of[id(pod)] = run_of.setdefault(id(lost_pod), f"{lost_pod.name} {lost_pod.uid}")
         if pod.status == "Failed":
             waiting.append(pod)
-    return [replace(p, again=again[id(p)]) if id(p) in again else p for p in pods]
+    return [replace(p, again=run_of[id(p)]) if id(p) in run_of else p for p in pods]
 
 
 def _series(records: list[Any], account: RowAccount) -> list[Any]:
-    found = []
+    usable = []
     for row, record in enumerate(records, 1):
         try:
             needed = ("node",) if "node" in record["metric"] else ("namespace", "pod")
             samples(record), [record["metric"][label] for label in needed]
             if record["metric"].get("__name__") in (*SERIES, *NODES):
-                found.append(record)
+                usable.append(record)
             else:
                 account.leave_out(row, SILENT)
         except (KeyError, TypeError, AttributeError, ValueError):
             account.refuse(row, "the series is not as Prometheus prints it")
-    return found
+    return usable
 
 
 SILENT = "a series that says nothing of when pods run and what they ask for"
@@ -640,7 +641,7 @@ def _time_in_use(pods: Sequence[PodRecord], latest: float) -> float:
 
 
 def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], Stage]:
-    first = min(pod.created for pod in pods)
+    start = min(pod.created for pod in pods)
     groups: dict[tuple[Any, ...], list[PodRecord]] = {}
     account, objects = RowAccount(Path(NAME)), _objects(pods, latest)
     for pod in pods:
@@ -656,13 +657,13 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
     used: dict[str, list[tuple[Any, ...]]] = {}  # by name, the objects and runs that had it
     for group in groups.values():
         for number, tasks in enumerate(_runs(group)):
-            row = _job_of(tasks, latest, first)
+            row = _job_of(tasks, latest, start)
             run = group[0].started if group[0].again else None
             owner = objects.get((group[0].gang, group[0].owner), group[0].uid)
-            runs, this = used.setdefault(row["name"], []), (owner, number, run)
-            if this not in runs:
-                runs.append(this)
-            if place := runs.index(this):
+            runs, use = used.setdefault(row["name"], []), (owner, number, run)
+            if use not in runs:
+                runs.append(use)
+            if place := runs.index(use):
                 row["job"] = f"{row['name']}#{place + 1}"
             rows.append(row)
     return rows, account.stage("pods", len(pods))
@@ -676,49 +677,49 @@ def _objects(pods: Sequence[PodRecord], latest: float) -> dict[tuple[str, str], 
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for pod in pods:
         if pod.gang:
-            first, last = spans.get((pod.gang, pod.owner), (inf, -inf))
+            begin, end_of_span = spans.get((pod.gang, pod.owner), (inf, -inf))
             end = latest if pod.ended is None else pod.ended
-            spans[pod.gang, pod.owner] = min(first, pod.created), max(last, end)
+            spans[pod.gang, pod.owner] = min(begin, pod.created), max(end_of_span, end)
     until: dict[str, tuple[int, float]] = {}
     numbers = {}
-    for (gang, owner), (first, last) in sorted(spans.items(), key=lambda item: item[1]):
+    for (gang, owner), (begin, end_of_span) in sorted(spans.items(), key=lambda item: item[1]):
         number, over = until.get(gang, (0, inf))
-        number += first > over
+        number += begin > over
         numbers[gang, owner] = number
-        until[gang] = number, last if over == inf or first > over else max(over, last)
+        until[gang] = number, end_of_span if over == inf or begin > over else max(over, end_of_span)
     return numbers
 
 
 def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[str, Any]:
     """A run of a group as one job: it starts with the last of its first pods."""
     group = [pod for task in tasks for pod in task]
-    one, begun = group[0], [task[0].started for task in tasks]
+    example, begun = group[0], [task[0].started for task in tasks]
     started = None if None in begun else max(begun)  # type: ignore[type-var]  # none is None
     end = max(latest if pod.ended is None else pod.ended for pod in group)
     spare, share = max(p.spare for p in group), sum(p.share for p in group) / len(group)
-    name = one.gang or one.name
+    name = example.gang or example.name
     row: dict[str, Any] = {
-        "row": one.row,
+        "row": example.row,
         "name": name,
-        "cpu": one.cpu,
-        "mem": one.mem,
-        "gpu": one.gpu,
-        "models": one.models,
-        **dict(one.devices),
+        "cpu": example.cpu,
+        "mem": example.mem,
+        "gpu": example.gpu,
+        "models": example.models,
+        **dict(example.devices),
         "tasks": len(tasks),
         "created": min(task[0].created for task in tasks) - first,
         "started": None if started is None else started - first,
         "deleted": end - first,
         "job": name,
         "status": max((task[-1].status for task in tasks), key=PHASES.index),
-        "user": one.namespace,
-        "application": one.application,
+        "user": example.namespace,
+        "application": example.application,
         "priority": max(pod.priority for pod in group),
         "hosts": "|".join(sorted({pod.host for pod in group if pod.host})),
         "unfinished": any(task[-1].ended is None for task in tasks),
     }
-    if one.queue:
-        row["queue"] = one.queue
+    if example.queue:
+        row["queue"] = example.queue
     if spare > 0:
         row["terms"] = f"fewest={len(tasks) - spare}"
     if started is not None:
@@ -727,11 +728,11 @@ def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[s
         if abs(ran - (end - started)) > 1:
             row["elapsed"] = ran
         # Who was stopped whole lost what it had done: what ended before all its tasks began again.
-        last = min(task[-1].started or started for task in tasks)
-        if gone := [p for p in group if p.ended is not None and p.ended <= last]:
-            row["lost"] = _time_in_use(gone, latest) * share
-    if one.again:
-        row["again"] = one.again
+        restarted = min(task[-1].started or started for task in tasks)
+        if lost_pods := [p for p in group if p.ended is not None and p.ended <= restarted]:
+            row["lost"] = _time_in_use(lost_pods, latest) * share
+    if example.again:
+        row["again"] = example.again
     return row
 
 

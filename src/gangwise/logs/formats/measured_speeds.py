@@ -50,9 +50,9 @@ class GavelThroughputs:
         self.path = path = Path(file)
         if path.is_dir():
             names = ("simulation_throughputs.json", "simulation_throughputs.json.gz")
-            if (found := next((path / n for n in names if (path / n).exists()), None)) is None:
+            if (table := next((path / n for n in names if (path / n).exists()), None)) is None:
                 raise TraceError(f"no {names[0]} here; found {_listing(path)}", path)
-            self.path = found
+            self.path = table
         tables, digest = document(self.path)
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
             raise TraceError("expected GPU models, and under each its jobs", self.path)
@@ -74,20 +74,20 @@ class GavelThroughputs:
         self.jobs = tuple(jobs)
 
     def _entry(self, table: str, text: str, entry: Any) -> tuple[GavelJob, float]:
-        where = f"{table}, key {text!r}: "
+        place = f"{table}, key {text!r}: "
         try:
             key = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             key = None
         kinds = [type(part) for part in key] if isinstance(key, tuple) else []
         if kinds != [str, int] or key[1] <= 0:
-            raise TraceError(f"{where}this is not a tuple of a job and its GPUs", self.path)
+            raise TraceError(f"{place}this is not a tuple of a job and its GPUs", self.path)
         if not isinstance(entry, dict) or "null" not in entry:
-            raise TraceError(f"{where}there is no throughput alone, under 'null'", self.path)
+            raise TraceError(f"{place}there is no throughput alone, under 'null'", self.path)
         speed = entry["null"]
         if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0 <= speed < 1e12:
             raise TraceError(
-                f"{where}the throughput is {speed!r}; it must be a finite number, zero or larger",
+                f"{place}the throughput is {speed!r}; it must be a finite number, zero or larger",
                 self.path,
             )
         return GavelJob(*key), float(speed)
@@ -122,9 +122,9 @@ class MiniBatchTime:
         if not folder.is_dir():
             raise TraceError("there is no such folder", folder)
         files = sorted(
-            (int(found[1]), path)
+            (int(match[1]), path)
             for path in folder.iterdir()
-            if (found := re.fullmatch(r"job_(\d+)_norm\.csv(?:\.gz)?", path.name))
+            if (match := re.fullmatch(r"job_(\d+)_norm\.csv(?:\.gz)?", path.name))
         )
         if not files:
             raise TraceError(f"no job_N_norm.csv here; found {_listing(folder)}", folder)

@@ -95,8 +95,8 @@ class Mapped(_MappingModel):
         if not (isfinite(self.scale) and self.scale > 0):
             raise ValueError(f"scale is {self.scale}; it must be a positive number")
         if self.unit and (self.time or self.unit not in (*units.UNITS, *WRITTEN)):
-            known = ", ".join([*units.UNITS, *WRITTEN])
-            raise ValueError(f"unit is {self.unit!r}; there are {known}, and none for a time")
+            names = ", ".join([*units.UNITS, *WRITTEN])
+            raise ValueError(f"unit is {self.unit!r}; there are {names}, and none for a time")
         if self.zone:
             if not self.time or "%z" in self.time:
                 raise ValueError("a zone is of a time that is written out without one (time =)")
@@ -117,35 +117,35 @@ class _Columns(_MappingModel):
     gpu: Mapped | None = None
 
     def given(self) -> dict[str, Mapped]:
-        return {name: held for name, held in self if held is not None}
+        return {name: mapped for name, mapped in self if mapped is not None}
 
     @model_validator(mode="after")
     def _of_their_kind(self) -> Self:
-        given = self.given()
-        if isinstance(self, JobColumns) and ("deleted" in given) == ("duration" in given):
+        columns = self.given()
+        if isinstance(self, JobColumns) and ("deleted" in columns) == ("duration" in columns):
             raise ValueError("give deleted or duration, one of the two")
-        if {"started", "wait"} <= {*given}:
+        if {"started", "wait"} <= {*columns}:
             raise ValueError("give started or wait, one of the two")
-        if not {*DEVICES} & {*given}:
+        if not {*DEVICES} & {*columns}:
             raise ValueError("give at least one of cpu, mem and gpu")
-        for name, held in given.items():
-            value = 0.0 if held.value is None or name not in NUMBERS else held.value
+        for name, mapped in columns.items():
+            value = 0.0 if mapped.value is None or name not in NUMBERS else mapped.value
             if isinstance(value, str) or not (isfinite(value) and value >= 0):
                 raise ValueError(f"{name} is {value!r}; it must be a number, zero or larger")
-            if held.time and name not in TIMES:
+            if mapped.time and name not in TIMES:
                 raise ValueError(f"{name} is no point in time, so time = means nothing there")
-            if (held.per or held.listed) and name not in DEVICES:
-                key = "per" if held.per else "listed"
+            if (mapped.per or mapped.listed) and name not in DEVICES:
+                key = "per" if mapped.per else "listed"
                 raise ValueError(f"{name} is no device, so {key} = means nothing there")
-            if name in NUMBERS and isinstance(held.empty, str):
-                raise ValueError(f"empty is {held.empty!r}; {name} is a number")
-            if name not in NUMBERS and held.unit:
+            if name in NUMBERS and isinstance(mapped.empty, str):
+                raise ValueError(f"empty is {mapped.empty!r}; {name} is a number")
+            if name not in NUMBERS and mapped.unit:
                 raise ValueError(f"{name} is no number, so unit = means nothing there")
-        written = [name for name in TIMES if name in given and given[name].time]
-        plain = [name for name in TIMES if name in given and not given[name].time]
-        if written and plain:
+        dated = [name for name in TIMES if name in columns and columns[name].time]
+        plain = [name for name in TIMES if name in columns and not columns[name].time]
+        if dated and plain:
             raise ValueError(
-                f"{written[0]} is written out (time =) and {plain[0]} is a number of "
+                f"{dated[0]} is written out (time =) and {plain[0]} is a number of "
                 "seconds: write both in the same way"
             )
         return self
@@ -247,22 +247,22 @@ def read_mapping(path: Path) -> MappingFile:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise TraceError(f"the mapping cannot be read: {why}", path) from error
+        problem = getattr(error, "strerror", None) or error
+        raise TraceError(f"the mapping cannot be read: {problem}", path) from error
     if content.get("trace") != NAME:
         raise TraceError(f'a mapping has trace = "{NAME}", not {content.get("trace")!r}', path)
     try:
         return MappingFile(**content)
     except ValidationError as error:
-        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-        where = [str(part) for part in first["loc"]]
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            model: Any = {"jobs": JobFile, "servers": ServerFile}.get(where[0], MappingFile)
-            if where[1:2] == ["columns"]:
-                model = Mapped if len(where) > 3 else model.model_fields["columns"].annotation
-            message = str(UnknownName("entry", where[-1], list(model.model_fields)))
-        raise TraceError(f"{'.'.join(where)}: {message}", path) from error
+        worst = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        place = [str(part) for part in worst["loc"]]
+        message = worst["msg"].removeprefix("Value error, ")
+        if worst["type"] == "extra_forbidden":
+            model: Any = {"jobs": JobFile, "servers": ServerFile}.get(place[0], MappingFile)
+            if place[1:2] == ["columns"]:
+                model = Mapped if len(place) > 3 else model.model_fields["columns"].annotation
+            message = str(UnknownName("entry", place[-1], list(model.model_fields)))
+        raise TraceError(f"{'.'.join(place)}: {message}", path) from error
 
 
 class OwnCsv(Reader):
@@ -284,12 +284,12 @@ class OwnCsv(Reader):
         jobs, stages, digests = self._table("jobs", mapping.jobs)
         servers = server_table()
         if mapping.servers is not None:
-            servers, more, digest = self._table("servers", mapping.servers)
-            stages, digests = (*more, *stages), {**digest, **digests}
-        for what, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
+            servers, server_stages, digest = self._table("servers", mapping.servers)
+            stages, digests = (*server_stages, *stages), {**digest, **digests}
+        for section, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
             absent = [d for d in DEVICES if table and d not in table.columns.given()]
             if absent:
-                notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
+                notes.append(f"{section} have no {' and no '.join(absent)} in the mapping; it is 0")
         notes += TableMapping(MEANING["jobs"]).notes(jobs)
         if zones := {h.zone for h in mapping.jobs.columns.given().values() if h.zone}:
             notes.append(
@@ -304,61 +304,61 @@ class OwnCsv(Reader):
         file = self.path.parent / spec.file
         if not file.is_file():
             raise TraceError(f"{what}.file is {spec.file!r}: there is no such file", self.path)
-        given = spec.columns.given()
+        roles = spec.columns.given()
         header = _header(file, spec)
-        for key, held in given.items():
-            if held.column and header and held.column not in header:
-                close = get_close_matches(held.column, header, n=1, cutoff=0.5)
+        for key, mapped in roles.items():
+            if mapped.column and header and mapped.column not in header:
+                close = get_close_matches(mapped.column, header, n=1, cutoff=0.5)
                 hint = f"; did you mean {close[0]!r}?" if close else "."
-                if len(header) == 1 and held.column in header[0]:
+                if len(header) == 1 and mapped.column in header[0]:
                     hint = (
                         "; which character is between the columns? Add separator = to the mapping."
                     )
                 raise TraceError(
-                    f"{what}.columns.{key} is the column {held.column!r}, which {file.name} does "
+                    f"{what}.columns.{key} is the column {mapped.column!r}, which {file.name} does "
                     f"not have{hint} It has {', '.join(header) or 'no columns'}",
                     self.path,
                 )
         table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
-        frame, section = self._valued(table.frame, what, given), TableMapping(MEANING[what])
+        frame, section = self._valued(table.frame, what, roles), TableMapping(MEANING[what])
         bad: list[Rule] = [
-            (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
-            for key, held in given.items()
-            if held.time and key != "started" and not _may_be_empty(key, held, spec)
+            (f"{key} is not a time as in {mapped.time!r}", pl.col(key).is_null())
+            for key, mapped in roles.items()
+            if mapped.time and key != "started" and not _may_be_empty(key, mapped, spec)
         ]
         bad += section.rules(frame)
         # Plain numbers were checked when they were read, those with a unit in the cell were not.
-        written = [key for key, held in given.items() if held.unit in WRITTEN]
-        bad += [(f"{key} is negative", pl.col(key) < 0) for key in written]
+        with_unit = [key for key, mapped in roles.items() if mapped.unit in WRITTEN]
+        bad += [(f"{key} is negative", pl.col(key) < 0) for key in with_unit]
         if self.strict:
             refuse(file, frame, bad)
-        kept, checked = leave_out(what, frame, bad)
-        if kept.is_empty():
+        sound, checked = leave_out(what, frame, bad)
+        if sound.is_empty():
             raise TraceError(f"none of the rows can be used: {reasons(checked.dropped)}", file)
         stages = (table.stage, checked) if checked.dropped else (table.stage,)
-        made = section.extended(kept)
+        extended = section.extended(sound)
         if isinstance(spec, JobFile):
-            if "tasks" in made.columns:  # devices of each task, where the file has totals
-                total = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
-                made = made.with_columns(pl.col(q) / pl.col("tasks") for q in total)
+            if "tasks" in extended.columns:  # devices of each task, where the file has totals
+                total = [q for q in DEVICES if q in roles and (roles[q].per or spec.per) == "job"]
+                extended = extended.with_columns(pl.col(q) / pl.col("tasks") for q in total)
             if spec.open_end == "last":
-                times = [name for name in TIMES if name in made.columns]
-                made = made.with_columns(
+                times = [name for name in TIMES if name in extended.columns]
+                extended = extended.with_columns(
                     deleted=pl.col("deleted").fill_null(pl.max_horizontal(pl.col(times).max())),
                     unfinished=pl.col("deleted").is_null(),
                 )
-        return section.select(made), stages, {table.file.name: table.digest}
+        return section.select(extended), stages, {table.file.name: table.digest}
 
     def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:
         fields = [pl.col("row")]
-        for key, held in given.items():
-            fields.append(_value(key, held).alias(key))
-            if held.time:
+        for key, mapped in given.items():
+            fields.append(_value(key, mapped).alias(key))
+            if mapped.time:
                 try:
                     frame.select(fields[-1])
                 except pl.exceptions.PolarsError as error:  # also for a zone given twice
                     raise TraceError(
-                        f"{what}.columns.{key}: {held.time!r} is no way to write a time "
+                        f"{what}.columns.{key}: {mapped.time!r} is no way to write a time "
                         f"({str(error).splitlines()[0]})",
                         self.path,
                     ) from error
@@ -404,12 +404,12 @@ def _header(file: Path, spec: _File) -> list[str]:
         return list(spec.header or ())
     comment = spec.comment or "\n"  # no line begins so
     rows = [line for line in first_lines(file) if line.strip()]
-    first = next((line for line in rows if not line.lstrip().startswith(comment)), "")
+    header = next((line for line in rows if not line.lstrip().startswith(comment)), "")
     if spec.format == "json-lines":
-        return json_paths(first)
+        return json_paths(header)
     if spec.separator == WHITESPACE:
-        return first.split()
-    return [field.strip() for field in split_line(first, spec.separator) or [] if first]
+        return header.split()
+    return [field.strip() for field in split_line(header, spec.separator) or [] if header]
 
 
 def json_paths(line: str) -> list[str]:
@@ -419,10 +419,10 @@ def json_paths(line: str) -> list[str]:
     ['id', 'size.cpu', 'size.mem', 'tags']
     """
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return []
-    return list(_leaves(found, "")) if isinstance(found, dict) else []
+    return list(_leaves(record, "")) if isinstance(record, dict) else []
 
 
 def _leaves(held: dict[str, Any], before: str) -> Iterator[str]:
@@ -440,20 +440,20 @@ def _may_be_empty(key: str, held: Mapped, spec: _File) -> bool:
 
 def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
     columns: dict[str, Column] = {}
-    for key, held in spec.columns.given().items():
-        written = bool(held.time or held.listed) or held.unit in WRITTEN
-        number, name = key in NUMBERS and not written, _stored(held.column)
+    for key, mapped in spec.columns.given().items():
+        as_text = bool(mapped.time or mapped.listed) or mapped.unit in WRITTEN
+        number, name = key in NUMBERS and not as_text, _stored(mapped.column)
         if name in columns and columns[name].number != number:
             raise TraceError(
-                f"{what}.columns.{key}: the column {held.column!r} is text in one "
+                f"{what}.columns.{key}: the column {mapped.column!r} is text in one "
                 "place of the mapping and a number in another"
             )
-        if held.column:
-            empty = _may_be_empty(key, held, spec)
-            pattern = WRITTEN.get(held.unit, "")
-            most = LARGEST / min(held.scale * units.UNITS.get(held.unit, 1.0), 1.0)
+        if mapped.column:
+            empty = _may_be_empty(key, mapped, spec)
+            pattern = WRITTEN.get(mapped.unit, "")
+            most = LARGEST / min(mapped.scale * units.UNITS.get(mapped.unit, 1.0), 1.0)
             columns[name] = Column(
-                name, number=number, empty=empty, pattern=pattern, most=most, also=(held.column,)
+                name, number=number, empty=empty, pattern=pattern, most=most, also=(mapped.column,)
             )
     unique = _stored(spec.columns.name.column) if what == "servers" else ""
     listed = tuple(columns.values())
@@ -487,8 +487,8 @@ def _value(key: str, held: Mapped) -> pl.Expr:
             ).dt.convert_time_zone("UTC")
         return time.dt.epoch("us").cast(pl.Float64) / 1e6
     if key not in NUMBERS:
-        given = str(held.empty) if held.empty is not None else ""
-        return pl.when(column == "").then(pl.lit(given)).otherwise(column)
+        blank = str(held.empty) if held.empty is not None else ""
+        return pl.when(column == "").then(pl.lit(blank)).otherwise(column)
     if held.listed:
         column = amount_listed(column, held.listed, mem=key == "mem")
     elif held.unit == "quantity":

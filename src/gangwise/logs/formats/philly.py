@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.logs.format import TraceFiles, all_files, declared
+from gangwise.logs.format import TraceFiles, all_files, declared, only_file
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.io.reading import RecordError, RowAccount
 from gangwise.logs.io.text import read_records
@@ -53,19 +53,19 @@ class PhillyJobs:
         for detail in job.pop("details"):
             for ip, gpus in detail:
                 self.seen.setdefault(ip, set()).update(gpus)
-        first = job.pop("first")
-        if first is None:
+        begun = job.pop("first")
+        if begun is None:
             account.leave_out(row, "no attempt is recorded, so its GPUs are not known")
-        elif not first:
+        elif not begun:
             account.leave_out(row, "its first attempt records no GPUs")
         elif job["created"] is None:
             account.leave_out(row, "no submitted_time is recorded")
         else:
-            parts = sorted(Counter(first.values()).items(), reverse=True)
+            parts = sorted(Counter(begun.values()).items(), reverse=True)
             self.uneven += len(parts) > 1
             self.running += job["deleted"] is None
             for n, k in parts:
-                hosts = "|".join(host for host, gpus in first.items() if gpus == n)
+                hosts = "|".join(host for host, gpus in begun.items() if gpus == n)
                 self.rows.append({"row": row, **job, "gpu": float(n), "tasks": k, "hosts": hosts})
 
     def table(self) -> pl.DataFrame:
@@ -93,12 +93,12 @@ def _job(record: Any) -> dict[str, Any]:
     for start, end in spans:
         if start is not None and end is not None and end < start:
             raise RecordError("an attempt ends before it starts", name)
-    known = [time for span in spans for time in span if time is not None]
-    if created is not None and known and min(known) < created:
+    times = [time for span in spans for time in span if time is not None]
+    if created is not None and times and min(times) < created:
         raise RecordError("an attempt is before submitted_time", name)
-    held: Counter[str] = Counter()
+    gpus_of: Counter[str] = Counter()
     for ip, gpus in details[0] if details else []:
-        held[ip] += len(gpus)
+        gpus_of[ip] += len(gpus)
     return {
         "name": name,
         "user": record["user"] if isinstance(record.get("user"), str) else "",
@@ -108,7 +108,7 @@ def _job(record: Any) -> dict[str, Any]:
         "started": spans[0][0] if spans else None,
         "deleted": spans[-1][1] if spans else None,
         "details": details,
-        "first": {ip: n for ip, n in held.items() if n} if attempts else None,
+        "first": {ip: n for ip, n in gpus_of.items() if n} if attempts else None,
     }
 
 
@@ -161,35 +161,32 @@ class Philly(Reader):
             servers = TraceFiles(file, FORMAT, strict=self.source.strict).read("machines")
         facts = {"uneven": jobs.uneven, "running": jobs.running, "no_list": servers is None}
         facts |= {"more": 0, "absent": 0}  # servers on which log and list disagree
-        here = server_table()
+        server_rows = server_table()
         if servers is not None:
             stages, digests = [*servers.stages, *stages], {**servers.digests, **digests}
             listed = dict(servers.frame.select("machineId", "number of GPUs").rows())
             for name, gpus in jobs.seen.items():
                 facts["more"] += name in listed and len(gpus) > listed[name]
                 facts["absent"] += name not in listed
-            seen = jobs.seen if self.capacity == "seen" else {}
-            has = servers.frame.select("row", "machineId", "number of GPUs", "single GPU mem")
-            here = server_table(
-                (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
-                for row, name, gpus, memory in has.rows()
+            by_log = jobs.seen if self.capacity == "seen" else {}
+            rows = servers.frame.select("row", "machineId", "number of GPUs", "single GPU mem")
+            server_rows = server_table(
+                (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(by_log.get(name, ())))))
+                for row, name, gpus, memory in rows.rows()
             )
-        found = TableMapping(FORMAT.mapping["facts"], {"capacity": self.capacity})
-        notes = found.notes(pl.DataFrame([facts]))
-        return Tables(NAME, here, jobs.table(), tuple(stages), digests, tuple(notes))
+        section = TableMapping(FORMAT.mapping["facts"], {"capacity": self.capacity})
+        notes = section.notes(pl.DataFrame([facts]))
+        return Tables(NAME, server_rows, jobs.table(), tuple(stages), digests, tuple(notes))
 
 
 def _single_file(path: Path, table: str) -> Path:
-    found = [file for file in all_files(path) if FORMAT.table(table).fits(file)]
-    what = FORMAT.table(table).schema.name
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(file.name for file in found)
-        raise TraceError(f"{len(found)} files could be the {what}: {names}; keep one", path)
+    title = FORMAT.table(table).schema.name
+    files = [file for file in all_files(path) if FORMAT.table(table).fits(file)]
+    if file := only_file(files, f"the {title}", path, "keep one"):
+        return file
     names = ", ".join(file.name for file in all_files(path)[:12]) or "nothing"
     raise TraceError(
-        f"no {what} here (published as cluster_job_log and cluster_machine_list, in "
+        f"no {title} here (published as cluster_job_log and cluster_machine_list, in "
         f"trace-data.tar.gz, which must be unpacked first); found {names}",
         path,
     )

@@ -17,7 +17,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.core.settings import UNIX, Clock
-from gangwise.logs.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
+from gangwise.logs.format import FOR_PEOPLE, declared, holds, is_for_people, only_file, reads_as
 from gangwise.logs.formats.slurm_json import NOT_OVER, read_sacct_json
 from gangwise.logs.formats.slurm_submit import TaskRequest, request, with_array_tasks, with_terms
 from gangwise.logs.formats.tabular import TableMapping
@@ -52,9 +52,9 @@ def listing_schema(columns: str) -> reading.Schema:
     names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
     _require(names, "the list of columns")
     at = {place: name for name, place in SACCT.place(names).items()}
-    of = {column.name: column for column in SACCT.columns}
+    column_of = {column.name: column for column in SACCT.columns}
     every = (
-        of[at[i]]
+        column_of[at[i]]
         if i in at
         else reading.Column(f"column {i + 1}, {name}", number=False, empty=True, needed=False)
         for i, name in enumerate(names)
@@ -64,8 +64,8 @@ def listing_schema(columns: str) -> reading.Schema:
 
 def is_listing(file: Path, columns: str = OPEN_XDMOD) -> bool:
     """Whether the first line names columns of sacct, with bars between them; or has these."""
-    first = beginning(file).split("\n", 1)[0]
-    return _names_columns(first) or reads_as(listing_schema(columns), [first])
+    header = beginning(file).split("\n", 1)[0]
+    return _names_columns(header) or reads_as(listing_schema(columns), [header])
 
 
 def looks_like_one(lines: Sequence[str]) -> bool:
@@ -88,8 +88,8 @@ def separator_of(first: str) -> str:
     >>> separator_of("JobID^User^Submit"), separator_of("12|a|b")
     ('^', '|')
     """
-    found = re.search(r"\bJobID(?:Raw)?([^\w\s(\"])\w|\w([^\w\s(\"])JobID(?:Raw)?\b", first)
-    return (found[1] or found[2]) if found else "\t" if "\t" in first else "|"
+    match = re.search(r"\bJobID(?:Raw)?([^\w\s(\"])\w|\w([^\w\s(\"])JobID(?:Raw)?\b", first)
+    return (match[1] or match[2]) if match else "\t" if "\t" in first else "|"
 
 
 WORDS = {"State": r"[A-Z_]*(?: by \S+)?", "Timelimit": r"[\w:-]*"}
@@ -108,10 +108,10 @@ class RepairedRows(Blocks):
         super().__init__(path)
         self.schema, self.repaired = schema, 0
         place = {at: name for name, at in schema.place(names).items()}
-        of = {
+        column_of = {
             c.name: replace(c, pattern=c.pattern or WORDS.get(c.name, "")) for c in schema.columns
         }
-        self.columns = [of.get(place.get(i, "")) for i in range(len(names))]
+        self.columns = [column_of.get(place.get(i, "")) for i in range(len(names))]
 
     def __iter__(self) -> Iterator[Block]:
         mark, usual = self.schema.separator, len(self.columns) - 1
@@ -127,17 +127,17 @@ class RepairedRows(Blocks):
             yield block._replace(data=data)
 
     def _repair(self, parts: list[str], mark: str) -> str:
-        surplus, found = len(parts) - len(self.columns), []
-        for n, held in enumerate(self.columns):
-            if held is not None and held.pattern:
+        surplus, fits = len(parts) - len(self.columns), []
+        for n, column in enumerate(self.columns):
+            if column is not None and column.pattern:
                 continue
             inside = mark.join(parts[n : n + surplus + 1])
             row = [*parts[:n], inside, *parts[n + surplus + 1 :]]
             if all(c is None or holds(c, field.strip()) for c, field in zip(self.columns, row)):
-                found.append((n, inside))
-        if len(found) != 1:
+                fits.append((n, inside))
+        if len(fits) != 1:
             return mark.join(parts)
-        self.repaired, [(n, inside)] = self.repaired + 1, found
+        self.repaired, [(n, inside)] = self.repaired + 1, fits
         return mark.join([*parts[:n], f'"{inside}"', *parts[n + surplus + 1 :]])
 
 
@@ -152,25 +152,25 @@ def read_listing(
 ) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
     """Allocations of a text listing, its stages, digest and notes."""
     notes: list[str] = []
-    first, schema = beginning(file).split("\n", 1)[0], listing_schema(columns)
+    header, schema = beginning(file).split("\n", 1)[0], listing_schema(columns)
     names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
-    if _names_columns(first):
-        schema = replace(SACCT, separator=separator_of(first))
-        names = [name.strip() for name in split_line(first, schema.separator) or []]
+    if _names_columns(header):
+        schema = replace(SACCT, separator=separator_of(header))
+        names = [name.strip() for name in split_line(header, schema.separator) or []]
         _require(names, "the listing", file)
     blocks = RepairedRows(file, schema, names)
     table = reading.read_table(file, schema, strict=strict, blocks=blocks)
     frame = table.frame
     if blocks.repaired:
-        why = f"{blocks.repaired} rows have {schema.separator} inside a field"
-        notes.append(f"{why}: the only one in which all others are as their columns ask")
-    given = {*frame.columns}
+        text = f"{blocks.repaired} rows have {schema.separator} inside a field"
+        notes.append(f"{text}: the only one in which all others are as their columns ask")
+    columns_here = {*frame.columns}
     texts = [column.name for column in SACCT.columns if not column.number]
-    frame = frame.with_columns(pl.lit("").alias(name) for name in texts if name not in given)
+    frame = frame.with_columns(pl.lit("").alias(name) for name in texts if name not in columns_here)
     numbers = [column.name for column in SACCT.columns if column.number]
-    blank = (pl.lit(None, pl.Float64).alias(name) for name in numbers if name not in given)
+    blank = (pl.lit(None, pl.Float64).alias(name) for name in numbers if name not in columns_here)
     frame = frame.with_columns(blank)
-    if not {"ReqTRES", "AllocTRES"} & given:
+    if not {"ReqTRES", "AllocTRES"} & columns_here:
         frame = frame.with_columns(ReqTRES=_in_words("Req"), AllocTRES=_in_words("Alloc"))
     step = pl.col("JobID").str.contains(".", literal=True)
     frame, steps = reading.leave_out("allocations", frame, [(reading.STEP, step)])
@@ -178,7 +178,7 @@ def read_listing(
         _seconds(frame[name]) for name in ("Submit", "Eligible", "Start", "End")
     )
     ran = pl.coalesce(units.clock(pl.col("Elapsed")), "ElapsedRaw")
-    over = "End" not in given or ~pl.col("State").is_in(NOT_OVER)
+    over = "End" not in columns_here or ~pl.col("State").is_in(NOT_OVER)
     end = pl.coalesce("End", pl.when(over).then(pl.col("Start") + ran))
     nodes = pl.col("NNodes").cast(pl.Int64)
     frame = frame.select(
@@ -209,11 +209,11 @@ def read_listing(
 
 
 def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
-    there = SACCT.place(names)
-    missing = [c.name for c in SACCT.columns if c.needed and c.name not in there]
+    places = SACCT.place(names)
+    missing = [c.name for c in SACCT.columns if c.needed and c.name not in places]
     if not {"End", "Elapsed", "ElapsedRaw"} & {*names}:
         missing.append("End")
-    if not {"ReqTRES", "AllocTRES"} & set(names) and not {"NNodes", "NCPUS"} & there.keys():
+    if not {"ReqTRES", "AllocTRES"} & set(names) and not {"NNodes", "NCPUS"} & places.keys():
         missing.append("ReqTRES")
     if missing:
         raise TraceError(
@@ -239,13 +239,13 @@ def _in_words(kind: str) -> pl.Expr:
     ``AllocGRES`` and ``ReqGRES`` are of each node.
     """
     nodes = pl.col("NNodes").cast(pl.Int64).fill_null(0)
-    first, second = ("ReqCPUS", "NCPUS") if kind == "Req" else ("NCPUS", "ReqCPUS")
-    cores = pl.coalesce(first, second, pl.when(nodes > 0).then(nodes)).cast(pl.Int64)
-    each = pl.col(f"{kind}GRES").str.extract(r"gpu:(?:[^:,()]+:)?(\d+)").cast(pl.Int64)
+    wanted, second = ("ReqCPUS", "NCPUS") if kind == "Req" else ("NCPUS", "ReqCPUS")
+    cores = pl.coalesce(wanted, second, pl.when(nodes > 0).then(nodes)).cast(pl.Int64)
+    per_node = pl.col(f"{kind}GRES").str.extract(r"gpu:(?:[^:,()]+:)?(\d+)").cast(pl.Int64)
     text = pl.format("cpu={}", cores)
     text += pl.when(nodes > 0).then(pl.format(",node={}", nodes)).otherwise(pl.lit(""))
-    gpus = pl.format(",gres/gpu={}", each * nodes.clip(1))
-    return (text + pl.when(each > 0).then(gpus).otherwise(pl.lit(""))).fill_null("")
+    gpus = pl.format(",gres/gpu={}", per_node * nodes.clip(1))
+    return (text + pl.when(per_node > 0).then(gpus).otherwise(pl.lit(""))).fill_null("")
 
 
 DATE = "%Y-%m-%dT%H:%M:%S"
@@ -261,8 +261,8 @@ def _seconds(times: pl.Series) -> pl.Series:
     times = times.cast(pl.String)
     number = times.cast(pl.Float64, strict=False)
     number = number.to_frame().select(pl.when(pl.first() > 0).then(pl.first())).to_series()
-    read = times.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
-    if (read.is_null() & number.is_null() & times.str.contains(r"^\d")).any():
+    parsed = times.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
+    if (parsed.is_null() & number.is_null() & times.str.contains(r"^\d")).any():
         parts = times.str.extract_groups(
             r"^(\d{4})[-/](\d\d)[-/](\d\d)[T -](\d\d:\d\d:\d\d)(?:([+-])(\d\d):?(\d\d)|Z)?$"
         ).struct.unnest()
@@ -270,9 +270,9 @@ def _seconds(times: pl.Series) -> pl.Series:
         date = date.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
         hours, minutes = (pl.col(c).cast(pl.Int64).fill_null(0) for c in parts.columns[5:])
         ahead = pl.when(pl.col(parts.columns[4]) == "-").then(-1).otherwise(1)
-        read = parts.select(date - ahead * (3600 * hours + 60 * minutes)).to_series()
-    read = read.cast(pl.Float64)
-    return pl.select(pl.coalesce(read, number)).to_series().alias(times.name)
+        parsed = parts.select(date - ahead * (3600 * hours + 60 * minutes)).to_series()
+    parsed = parsed.cast(pl.Float64)
+    return pl.select(pl.coalesce(parsed, number)).to_series().alias(times.name)
 
 
 class SlurmSacct(Reader):
@@ -320,8 +320,8 @@ class SlurmSacct(Reader):
             if _is_json(file) or is_listing(file, self.columns)
         ]
         if not files:
-            here = _files(self.source.path)
-            for file in here:
+            candidates = _files(self.source.path)
+            for file in candidates:
                 if is_for_people(first_lines(file, 2)):
                     raise TraceError(FOR_PEOPLE, file)
                 if looks_like_one(first_lines(file, 20)):
@@ -330,9 +330,9 @@ class SlurmSacct(Reader):
                         f"known; name their columns: --set trace={NAME} --set columns=JobID,User,…",
                         file,
                     )
-            found = ", ".join(f.name for f in here[:12]) or "nothing"
+            names = ", ".join(f.name for f in candidates[:12]) or "nothing"
             raise TraceError(
-                f"no sacct output here; make it with {COMMAND} > jobs.txt; found {found}",
+                f"no sacct output here; make it with {COMMAND} > jobs.txt; found {names}",
                 self.source.path,
             )
         strict = self.source.strict
@@ -348,46 +348,46 @@ class SlurmSacct(Reader):
         raw, named = with_terms(raw)
         if raw["name"].str.contains("+", literal=True).any():  # components start together
             raw = raw.with_columns(job=pl.col("name").str.replace(r"\+\d+", ""))
-        first = float(raw["submit"].min())  # type: ignore[arg-type]  # a number: rows have times
-        jobs, asked, more = self._requests(raw, file)
+        start = float(raw["submit"].min())  # type: ignore[arg-type]  # a number: rows have times
+        jobs, requests, request_notes = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
-        every_stage = (*node_stages, *stages, stage, asked)
-        notes = [*notes, *JOBS.notes(jobs), *unclear, *named, *more, *about]
+        every_stage = (*node_stages, *stages, stage, requests)
+        notes = [*notes, *JOBS.notes(jobs), *unclear, *named, *request_notes, *about]
         digests = {**node_digests, **digests}
         # Local times are taken as they are printed: so are those of the site's own files.
-        of_log = Clock(first, "UTC") if first > UNIX else None
-        done = JOBS.select(jobs)
+        of_log = Clock(start, "UTC") if start > UNIX else None
+        rows = JOBS.select(jobs)
         if (out := jobs["out_of_line"]).any():
-            done = done.with_columns(deleted=pl.when(~out).then("deleted"))
+            rows = rows.with_columns(deleted=pl.when(~out).then("deleted"))
             notes.append(f"{int(out.sum())} jobs never became eligible, and were never in line")
-        return Tables(NAME, servers, done, every_stage, digests, tuple(notes), clock=of_log)
+        return Tables(NAME, servers, rows, every_stage, digests, tuple(notes), clock=of_log)
 
     def _all_files(
         self, files: Sequence[Path]
     ) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
         """Allocations of all files; rows are counted through them, in the order of their names."""
-        strict, before, listings = self.source.strict, 0, False
+        strict, offset, listings = self.source.strict, 0, False
         frames, begins = [], []
         stages: list[reading.Stage] = []
         digests: dict[str, str] = {}
         notes: list[str] = []
         for file in files:
             if _is_json(file):
-                raw, more, digest, remarks = read_sacct_json(file, strict)
+                raw, file_stages, digest, remarks = read_sacct_json(file, strict)
             else:
-                raw, more, digest, remarks = read_listing(file, strict, self.columns)
+                raw, file_stages, digest, remarks = read_listing(file, strict, self.columns)
                 listings = True
             notes += remarks
-            frames.append(raw.with_columns(pl.col("row") + before))
+            frames.append(raw.with_columns(pl.col("row") + offset))
             stages += [
                 stage._replace(
-                    dropped={why: (n, row + before) for why, (n, row) in stage.dropped.items()}
+                    dropped={text: (n, row + offset) for text, (n, row) in stage.dropped.items()}
                 )
-                for stage in more
+                for stage in file_stages
             ]
             digests |= digest
-            begins.append(f"{file.name} from {before + 1}")
-            before += more[0].read + 1
+            begins.append(f"{file.name} from {offset + 1}")
+            offset += file_stages[0].read + 1
         if listings:
             notes.append(
                 "times are local times of the cluster; some that are compared across a change "
@@ -400,33 +400,33 @@ class SlurmSacct(Reader):
             # A run has a start and an end; of what has none, the last record says most.
             run = pl.when(pl.col("end").is_not_null()).then("start")
             ran = run.is_not_null().any().over("name", "submit")
-            last = pl.struct("name", "submit", run.alias("run")).is_last_distinct()
-            every, again = reading.leave_out(
-                "records", every, [(reading.EARLIER, ~last | (ran & run.is_null()))]
+            newest = pl.struct("name", "submit", run.alias("run")).is_last_distinct()
+            every, repeated = reading.leave_out(
+                "records", every, [(reading.EARLIER, ~newest | (ran & run.is_null()))]
             )
-            stages.append(again)
+            stages.append(repeated)
         return every, tuple(stages), digests, notes
 
     def _requests(
         self, raw: pl.DataFrame, file: Path
     ) -> tuple[pl.DataFrame, reading.Stage, list[str]]:
-        first, second = ("alloc", "req") if self.tres == "allocated" else ("req", "alloc")
+        main, second = ("alloc", "req") if self.tres == "allocated" else ("req", "alloc")
         silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
-        held = self.tres == "held"
+        by_both = self.tres == "held"
         raw = raw.with_columns(
-            gpus_given=silent & pl.col("alloc").str.contains("gres/gpu", literal=True) & held,
-            other=(pl.col(first) == "") & (pl.col(second) != ""),
+            gpus_given=silent & pl.col("alloc").str.contains("gres/gpu", literal=True) & by_both,
+            other=(pl.col(main) == "") & (pl.col(second) != ""),
         )
         key = ["req", "alloc", "nodes", "memory", "sizes"]
         kinds = raw.select(key).unique(maintain_order=True)
-        found = [_request(self.tres, *row) for row in kinds.rows()]
+        parsed = [_request(self.tres, *row) for row in kinds.rows()]
         number, text = pl.Float64, pl.String
         dtypes = [number, number, number, text, pl.Int64, pl.Int64, text, pl.Boolean, text]
         names = ["cpu", "mem", "gpu", "models", "tasks", "per_node", "more", "beyond", "why"]
-        kinds = kinds.hstack(pl.DataFrame(found, schema=dict(zip(names, dtypes)), orient="row"))
+        kinds = kinds.hstack(pl.DataFrame(parsed, schema=dict(zip(names, dtypes)), orient="row"))
         jobs = raw.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
         unclear = kinds["why"].drop_nulls().unique().to_list()
-        rules = [(why, pl.col("why") == why) for why in unclear]
+        rules = [(reason, pl.col("why") == reason) for reason in unclear]
         if self.source.strict:
             reading.refuse(file, jobs, rules)
         jobs, stage = reading.leave_out("requests", jobs, rules)
@@ -437,13 +437,13 @@ class SlurmSacct(Reader):
             )
         # Parts are not to be more than the whole: thousandths, as they are counted, rounded down.
         several = pl.col("per_node") != 1
-        whole = (
+        rounded = (
             pl.when(several).then((pl.col(c) * 1000 + 1e-6).floor() / 1000).otherwise(c).alias(c)
             for c in ("cpu", "mem")
         )
-        jobs = jobs.with_columns(whole)
-        both = pl.concat_list("terms", "more").list.eval(pl.element().filter(pl.element() != ""))
-        jobs = jobs.with_columns(terms=both.list.join(","))
+        jobs = jobs.with_columns(rounded)
+        joint = pl.concat_list("terms", "more").list.eval(pl.element().filter(pl.element() != ""))
+        jobs = jobs.with_columns(terms=joint.list.join(","))
         if not (jobs["terms"] != "").any():
             jobs = jobs.drop("terms")
         asking = TableMapping(FORMAT.mapping["requests"], {"tres": self.tres})
@@ -455,14 +455,9 @@ class SlurmSacct(Reader):
         file = self.nodes
         if file is None:
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
-            found = [f for f in _files(folder) if FORMAT.table("nodes").fits(f)]
-            if len(found) > 1:
-                names = ", ".join(f.name for f in found)
-                raise TraceError(
-                    f"{len(found)} files could be the node list: {names}; choose one with nodes=",
-                    self.source.path,
-                )
-            file = found[0] if found else None
+            lists = [f for f in _files(folder) if FORMAT.table("nodes").fits(f)]
+            choose = "choose one with nodes="
+            file = only_file(lists, "the node list", self.source.path, choose)
         if file is None:
             note = (
                 f"{NO_SERVERS}sacct does not list nodes; give the output of scontrol show node "
@@ -494,11 +489,11 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
         "a part of an array that has not started, of which not all tasks are told",
         pl.col("name").str.contains("[", literal=True),
     )
-    kept, stage = reading.leave_out("jobs", raw, [array, *bad])
-    if kept.is_empty():
-        why = reading.reasons(stage.dropped) or "there are steps only"
-        raise TraceError(f"no job can be used: {why}", file)
-    return kept, stage
+    sound, stage = reading.leave_out("jobs", raw, [array, *bad])
+    if sound.is_empty():
+        reason = reading.reasons(stage.dropped) or "there are steps only"
+        raise TraceError(f"no job can be used: {reason}", file)
+    return sound, stage
 
 
 def _request(
@@ -506,13 +501,13 @@ def _request(
 ) -> tuple[object, ...]:
     """What a job asks for, whether it holds more cores than that, and why that is not known."""
     if not (req or alloc):
-        why: str | None = "neither ReqTRES nor AllocTRES says what it asks for"
+        problem: str | None = "neither ReqTRES nor AllocTRES says what it asks for"
     else:
         try:
             if tres == "held":
-                found = request(req, alloc, nodes, memory, sizes)
-                asked = request(req or alloc, "", nodes, memory)
-                return (*found, found.cpu * found.tasks > asked.cpu * asked.tasks, None)
+                holding = request(req, alloc, nodes, memory, sizes)
+                wanted = request(req or alloc, "", nodes, memory)
+                return (*holding, holding.cpu * holding.tasks > wanted.cpu * wanted.tasks, None)
             return (
                 *request(
                     (req or alloc) if tres == "requested" else (alloc or req), "", nodes, memory
@@ -521,8 +516,8 @@ def _request(
                 None,
             )
         except ValueError as error:
-            why = str(error)
-    return (*(None,) * len(TaskRequest._fields), None, why)
+            problem = str(error)
+    return (*(None,) * len(TaskRequest._fields), None, problem)
 
 
 def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, list[str]]:
@@ -541,14 +536,14 @@ def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFr
         except ValueError:
             lists[text] = ""
             wrong.append(text)
-    found = raw.with_columns(pl.col("hosts").replace_strict(lists, return_dtype=pl.String))
+    with_names = raw.with_columns(pl.col("hosts").replace_strict(lists, return_dtype=pl.String))
     if not wrong:
-        return found, []
+        return with_names, []
     bad = raw.filter(pl.col("hosts").is_in(wrong))
     if strict:
         reading.refuse(file, raw, [("NodeList is no list of nodes", pl.col("hosts").is_in(wrong))])
     row, text = bad.sort("row").select("row", "hosts").row(0)
-    return found, [
+    return with_names, [
         f"{len(bad)} jobs have a NodeList that is no list of nodes ({text!r:.60}, first in "
         f"row {row}); where they ran is not known"
     ]

@@ -45,11 +45,11 @@ def read_sacct_json(
     """Allocations of a JSON document of sacct or squeue, its stage, digest and notes."""
     document = read_records(file, "jobs")
     moment = re.search(r'"last_update":\s*(?:\{[^{}]*"number":\s*)?(\d+)', beginning(file))
-    now = float(moment[1]) if moment else None
+    listed_at = float(moment[1]) if moment else None
     account, rows, steps = RowAccount(file, strict), [], 0
     for row, record in enumerate(document.records, 1):
         try:
-            job = _queued(record, now) if "submit_time" in record else _job(record)
+            job = _queued(record, listed_at) if "submit_time" in record else _job(record)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             missing = error if isinstance(error, _MissingError) else "fields of a job"
             account.refuse(row, f"the record has no usable {missing}")
@@ -116,9 +116,9 @@ def _queued(record: dict[str, Any], now: float | None) -> dict[str, Any]:
     status = _status(record.get("job_state"))
     waits, over = "PENDING" in status, not any(state in status for state in NOT_OVER)
     requested = str(record.get("tres_req_str") or "")
-    asked = re.search(r"\bnode=(\d+)", requested)  # the number that squeue shows is a guess
+    nodes_asked = re.search(r"\bnode=(\d+)", requested)  # the number that squeue shows is a guess
     count, high = (int(_number(record.get(name)) or 0) for name in ("node_count", "max_nodes"))
-    low = int(asked[1]) if asked else count
+    low = int(nodes_asked[1]) if nodes_asked else count
     # The start of a job that waits is a forecast, and the end of one that runs its limit.
     job |= {"start": None, "hosts": ""} if waits else {}
     job |= {} if over else {"end": None}

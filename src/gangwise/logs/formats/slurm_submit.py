@@ -49,14 +49,14 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
     >>> submitted("sbatch -n1 : -n 4 run.sh", 1)
     {'ntasks': '4'}
     """
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     words = iter(line.split()[1:])
     for word in words:
         if word == ":":
             component -= 1
             if component < 0:
                 break
-            found = {}
+            options = {}
             continue
         if not re.match("--?[a-zA-Z]", word) or word.startswith("--wrap"):
             break
@@ -64,8 +64,8 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
         name, equals, value = word[2:].partition("=") if long else (word[1], "", word[2:])
         if not (equals or value or ALONE.match(word)):
             value = next(words, "")
-        found[name if long else OPTIONS["short"].get(name, name)] = value
-    return found
+        options[name if long else OPTIONS["short"].get(name, name)] = value
+    return options
 
 
 SIZES: tuple[str, ...] = ("nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "exclusive")
@@ -127,25 +127,24 @@ class _Totals(NamedTuple):
 
 
 def _totals(text: str, nodes: int | None, memory: str) -> _Totals:
-    held = notation.read_tres(text)
-    if "cpu" not in held:
+    tres = notation.read_tres(text)
+    if "cpu" not in tres:
         raise ValueError("the TRES list names no cpu")
-    cpu = notation.read_count(held["cpu"])
-    several = int(notation.read_count(held["node"])) if "node" in held else nodes
+    cpu = notation.read_count(tres["cpu"])
+    several = int(notation.read_count(tres["node"])) if "node" in tres else nodes
     if not several:
         raise ValueError("the number of nodes is not known")
-    if "mem" in held:
-        mem = notation.gib(held["mem"])
+    if "mem" in tres:
+        mem = notation.gib(tres["mem"])
     else:
         per = several if memory.endswith("n") else cpu if memory.endswith("c") else 1
         amount = notation.gib(memory.rstrip("nc")) if memory else 0.0
         if amount >= notation.PER_CORE:
             per, amount = cpu, amount - notation.PER_CORE
         mem = per * amount
-    kinds = {
-        name[9:]: notation.read_count(n) for name, n in held.items() if name.startswith("gres/gpu:")
-    }
-    gpu = notation.read_count(held["gres/gpu"]) if "gres/gpu" in held else sum(kinds.values())
+    typed = (name for name in tres if name.startswith("gres/gpu:"))
+    kinds = {name[9:]: notation.read_count(tres[name]) for name in typed}
+    gpu = notation.read_count(tres["gres/gpu"]) if "gres/gpu" in tres else sum(kinds.values())
     models = tuple(sorted(name for name, n in kinds.items() if n)) if gpu else ()
     return _Totals(cpu, mem, gpu, models, several)
 
@@ -170,26 +169,26 @@ def request(
     >>> request("cpu=1,mem=1G,node=1", "cpu=8,mem=1G,node=1").cpu  # a whole node
     8.0
     """
-    first = _totals(asked or given, nodes, memory)
+    wanted = _totals(asked or given, nodes, memory)
     second = _totals(given or asked, nodes, memory)
     holds = _Totals(
-        max(first.cpu, second.cpu),
-        max(first.mem, second.mem),
-        max(first.gpu, second.gpu),
+        max(wanted.cpu, second.cpu),
+        max(wanted.mem, second.mem),
+        max(wanted.gpu, second.gpu),
         # AllocTRES names what was given; versions that name GPUs in ReqTRES name there what was
         # asked for. Of several models that were given none was.
-        first.models if asked and first.gpu else second.models[: len(second.models) == 1],
+        wanted.models if asked and wanted.gpu else second.models[: len(second.models) == 1],
         second.nodes,
     )
     options = dict(part.split("=", 1) for part in sizes.split(";") if part)
     # Without --mem, and without a default of the site, a job has all memory of its nodes: more
     # than was asked for, of each node and of each core.
-    memory_too = second.mem * first.nodes > 1.001 * first.mem * second.nodes
-    memory_too &= second.mem * first.cpu > 1.001 * first.mem * second.cpu
-    tasks, per_node, bounds = _tasks(first, second, bool(given), options)
+    memory_too = second.mem * wanted.nodes > 1.001 * wanted.mem * second.nodes
+    memory_too &= second.mem * wanted.cpu > 1.001 * wanted.mem * second.cpu
+    tasks, per_node, bounds = _tasks(wanted, second, bool(given), options)
     if memory_too and per_node != 1:
         tasks, per_node, bounds = second.nodes, 1, (0, 0)
-    if asked and not first.gpu and ("exclusive" in options or holds.gpu % tasks):
+    if asked and not wanted.gpu and ("exclusive" in options or holds.gpu % tasks):
         holds = holds._replace(gpu=0.0, models=())  # those of whole nodes, that it did not ask for
     terms = []
     if "exclusive" in options and not options["exclusive"]:
@@ -197,11 +196,11 @@ def request(
     elif memory_too:
         terms.append("whole=memory")
     if terms:  # nobody is beside it, whatever else it is given
-        holds = holds._replace(mem=first.mem)
+        holds = holds._replace(mem=wanted.mem)
     if bounds != (0, 0):
         terms.append(f"nodes={bounds[0]}-{bounds[1]}")
-    if asked and (per_node != 1 or holds.cpu > first.cpu or tasks != first.nodes):
-        terms.append(f"size={first.cpu:g}x{first.nodes}")  # what multifactor priority counts
+    if asked and (per_node != 1 or holds.cpu > wanted.cpu or tasks != wanted.nodes):
+        terms.append(f"size={wanted.cpu:g}x{wanted.nodes}")  # what multifactor priority counts
     several = (holds.cpu / tasks, holds.mem / tasks, holds.gpu / tasks)
     return TaskRequest(*several, "|".join(holds.models), tasks, per_node, ",".join(terms))
 
@@ -222,8 +221,8 @@ def _tasks(
         return (second.nodes if started else max(first.nodes, -(-ntasks // a_node))), 1, (0, 0)
     shared = first.gpu > 0 and "gpus-per-task" not in options
     # More than a core a node that was not asked for: whole nodes, not both threads of a core.
-    whole = second.cpu > first.cpu + second.nodes or "exclusive" in options
-    if (whole and started) or shared or a_node or not (anywhere or ntasks > low > 0):
+    whole_nodes = second.cpu > first.cpu + second.nodes or "exclusive" in options
+    if (whole_nodes and started) or shared or a_node or not (anywhere or ntasks > low > 0):
         return second.nodes, 1, (0, 0)
     cpu = max(first.cpu, second.cpu)
     tasks = int(cpu // (1 if cpu % cores else cores))
@@ -283,8 +282,8 @@ def terms(asked: dict[str, str], name: str, features: str, request: str, nodes: 
         parts["array"] = f"{name.partition('_')[0]}%{most[1]}"
     if wanted := features or asked.get("constraint", ""):
         parts["features"] = wanted.strip("()").replace(",", "&")
-    if here := _nodes_named(asked.get("nodelist", "")):
-        parts |= {"on": here} if (nodes or 1) <= here.count("|") + 1 else {}
+    if on := _nodes_named(asked.get("nodelist", "")):
+        parts |= {"on": on} if (nodes or 1) <= on.count("|") + 1 else {}
     if elsewhere := _nodes_named(asked.get("exclude", "")):
         parts["not"] = elsewhere
     if reservation := asked.get("reservation", ""):
@@ -356,21 +355,21 @@ def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
     if not raw["name"].is_duplicated().any():
         return raw, {}
     columns = raw.select("name", "user", "submit", "end").rows()
-    names, seen = raw["name"].to_list(), defaultdict[str, list[int]](list)
-    before: dict[str, str] = {}
-    again = [""] * len(names)
+    names, records_of = raw["name"].to_list(), defaultdict[str, list[int]](list)
+    preceding: dict[str, str] = {}
+    first_run = [""] * len(names)
     for i in raw["submit"].arg_sort().to_list():
         name, user, submit, _ = columns[i]
-        if earlier := seen[name]:
+        if earlier := records_of[name]:
             names[i] = f"{name}#{len(earlier) + 1}"
-            last = earlier[-1]
-            _, who, _, ended = columns[last]
-            if who == user and ended is not None and -SEEN <= submit - ended <= AGAIN:
-                before[names[i]] = names[last]
-                again[i] = again[last] = again[last] or names[last]
-        seen[name].append(i)
+            latest = earlier[-1]
+            _, user_before, _, ended = columns[latest]
+            if user_before == user and ended is not None and -SEEN <= submit - ended <= AGAIN:
+                preceding[names[i]] = names[latest]
+                first_run[i] = first_run[latest] = first_run[latest] or names[latest]
+        records_of[name].append(i)
     named = raw.with_columns(name=pl.Series(names))
-    return (named.with_columns(again=pl.Series(again)) if before else named), before
+    return (named.with_columns(again=pl.Series(first_run)) if preceding else named), preceding
 
 
 def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -382,7 +381,7 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     columns = [pl.col(name).fill_null("") for name in ("name", "line", "features", "req", "alloc")]
     columns.append(pl.concat_str("user", pl.lit("/"), "application", ignore_nulls=True))
     rows = raw.select(*columns, "nodes", "submit").rows()
-    before, held = [""] * len(raw), [False] * len(raw)
+    preceding, on_hold = [""] * len(raw), [False] * len(raw)
     tasks, alike = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for name, *_ in rows:
         number = name.partition("#")[0]
@@ -394,39 +393,39 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     for i in raw["submit"].arg_sort().to_list():
         name, line, features, req, alloc, title, nodes, submit = rows[i]
         offset = name.partition("#")[0].partition("+")[2]
-        asked = submitted(line, int(offset or 0)) if line else {}
-        own[i], sizes[i] = terms(asked, name, features, req or alloc, nodes), sizes_of(asked)
-        if asked:
-            named.update(_not_played(asked, nodes))
-            if "nice" in asked:  # 100 where no number is given
-                lower = asked["nice"] or "100"
+        options = submitted(line, int(offset or 0)) if line else {}
+        own[i], sizes[i] = terms(options, name, features, req or alloc, nodes), sizes_of(options)
+        if options:
+            named.update(_not_played(options, nodes))
+            if "nice" in options:  # 100 where no number is given
+                lower = options["nice"] or "100"
                 nice[i] = -float(lower) if re.fullmatch(r"-?\d+", lower) else 0.0
-        held[i], played[i] = "hold" in asked, "array=" in own[i]
-        if dependency := asked.get("dependency", ""):
-            others = awaited(dependency, name, tasks)
-            if others is not None and "singleton" in dependency:
-                others += alike.pop(title, [])  # later ones come after this one
-            played[i] |= others is not None and not {"begin", "hold"} & {*asked}
+        on_hold[i], played[i] = "hold" in options, "array=" in own[i]
+        if dependency := options.get("dependency", ""):
+            prior = awaited(dependency, name, tasks)
+            if prior is not None and "singleton" in dependency:
+                prior += alike.pop(title, [])  # later ones come after this one
+            played[i] |= prior is not None and not {"begin", "hold"} & {*options}
             # Of a number that came round again, the job that was there by then.
-            there = (n for n in others or () if n != name and came_at.get(n, submit) <= submit)
-            before[i] = "|".join(there)
+            present = (n for n in prior or () if n != name and came_at.get(n, submit) <= submit)
+            preceding[i] = "|".join(present)
         if name in earlier:
-            before[i] += "|" * bool(before[i]) + earlier[name]
+            preceding[i] += "|" * bool(preceding[i]) + earlier[name]
         alike[title].append(name)
     later = (pl.col("eligible") > pl.col("submit") + SEEN) & ~pl.Series(played, dtype=pl.Boolean)
     later &= (pl.col("eligible") <= pl.col("start")) | pl.col("start").is_null()
-    came, late = raw["submit"], raw.select(late=later.fill_null(False))["late"]
+    submitted_at, late = raw["submit"], raw.select(late=later.fill_null(False))["late"]
     came_in = pl.when(late).then("eligible").otherwise("submit")
-    raw = raw.with_columns(submit=came_in, preceding=pl.Series(before), sizes=pl.Series(sizes))
-    first: float = raw["submit"].min()  # type: ignore[assignment]  # a number: rows have times
+    raw = raw.with_columns(submit=came_in, preceding=pl.Series(preceding), sizes=pl.Series(sizes))
+    begin: float = raw["submit"].min()  # type: ignore[assignment]  # a number: rows have times
     for i in late.arg_true().to_list():
-        if not held[i]:  # one that was held goes to the end of the line
-            own[i] += "," * bool(own[i]) + f"queued={came[i] - first:g}"
+        if not on_hold[i]:  # one that was held goes to the end of the line
+            own[i] += "," * bool(own[i]) + f"queued={submitted_at[i] - begin:g}"
     # Who never was eligible was never in line: held, or after a job that failed.
     out = raw["start"].is_null() & raw["eligible"].is_null() & raw["eligible"].is_not_null().any()
     raw = raw.with_columns(late=late, terms=pl.Series(own), out_of_line=out)
     raw = raw.drop("eligible", "line", "features")
     raw = raw.with_columns(priority=pl.Series(nice)) if any(nice) else raw
     blank = [] if (raw["preceding"] != "").any() else ["preceding"]
-    notes = [f"{n} jobs ask for {what}" for what, n in named.items() if n]
+    notes = [f"{n} jobs ask for {option}" for option, n in named.items() if n]
     return raw.drop(*blank, *["late"] * (not late.any())), notes

@@ -66,32 +66,32 @@ class StandardWorkload(Reader):
         section = TableMapping(self.FORMAT.mapping["jobs"])
         widths = [len(row) for row in _rows(file)]
         wider = len({*widths}) == 1 and widths[0] < 100  # a log, and no list of numbers
-        more = range(len(FIELDS) + 1, widths[0] + 1 if wider else 0)
-        spare = tuple(Column(f"field {n}", number=False, empty=True) for n in more)
+        extra = range(len(FIELDS) + 1, widths[0] + 1 if wider else 0)
+        spare = tuple(Column(f"field {n}", number=False, empty=True) for n in extra)
         schema = replace(SWF, columns=(*SWF.columns, *spare))
         reading = TableReader(file, schema, strict=self.source.strict, blocks=blocks)
         # Numbers take more room than jobs, which are made of each batch.
         jobs = pl.concat([section.select(frame) for frame in reading])
         stages = [reading.stage()]
-        again = ~pl.col("job").is_first_distinct()
-        for name, why, lost in (
+        repeated = ~pl.col("job").is_first_distinct()
+        for name, reason, lost in (
             ("jobs", PART, pl.col("status") == "part"),
             ("submissions", NO_SUBMISSION, pl.col("created") < 0),
-            ("numbers", "its number was used before", again),
+            ("numbers", "its number was used before", repeated),
         ):
-            jobs, stage = leave_out(name, jobs, [(why, lost)])
+            jobs, stage = leave_out(name, jobs, [(reason, lost)])
             stages += [stage] * bool(stage.dropped)
         if jobs.is_empty():
-            why = reasons(*(stage.dropped for stage in stages[1:]))
-            raise TraceError(f"no job can be used: {why}", file)
+            reason = reasons(*(stage.dropped for stage in stages[1:]))
+            raise TraceError(f"no job can be used: {reason}", file)
         header = header_of(blocks.comments)
         notes = section.notes(jobs.with_columns(before=pl.col("created").shift(1)))
         if spare:
-            notes.append(f"rows have {more[-1]} fields, of which the first 18 are read")
+            notes.append(f"rows have {extra[-1]} fields, of which the first 18 are read")
         if header.get("Acknowledge"):
             notes.append(f"acknowledge: {header['Acknowledge']}")
-        given = [header.get(name, "") for name in ("MaxProcs", "MaxNodes")]
-        size = [float(text) for text in given if text.isdecimal() and 0 < int(text) < 2**40]
+        sizes_told = [header.get(name, "") for name in ("MaxProcs", "MaxNodes")]
+        size = [float(text) for text in sizes_told if text.isdecimal() and 0 < int(text) < 2**40]
         pool = server_table((1, "pool", "", processors, 0.0, 0.0) for processors in size[:1])
         account = (tuple(stages), {file.name: reading.blocks.digest()}, tuple(notes))
         jobs = jobs.drop("job", "allocated", "thinks")
@@ -104,11 +104,11 @@ def header_of(comments: Sequence[str]) -> dict[str, str]:
     >>> header_of(["; MaxProcs: 128", ";", "; Note: a", "; Note: b"])
     {'MaxProcs': '128', 'Note': 'a'}
     """
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for comment in comments:
         if match := HEADER.match(comment.strip()):
-            found.setdefault(match[1], match[2])
-    return found
+            fields.setdefault(match[1], match[2])
+    return fields
 
 
 def clock_of(header: Mapping[str, str]) -> Clock | None:

@@ -67,8 +67,8 @@ class TableMapping:
         """The expression; None where the frame lacks a column of it."""
         if text.isidentifier():
             return pl.col(text) if text in frame.columns else None
-        found = _with_options(text, self.options)
-        return found if {*found.meta.root_names()} <= {*frame.columns} else None
+        expression = _with_options(text, self.options)
+        return expression if {*expression.meta.root_names()} <= {*frame.columns} else None
 
     def holds(self, condition: str) -> bool:
         """Whether a condition is true of the options."""
@@ -95,20 +95,20 @@ class TableMapping:
     def extended(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame and the columns ``with`` it, each the first of its texts that can be had."""
         for name, text in self.spec.get("with", {}).items():
-            values = [self.sql(each, frame) for each in ([text] if isinstance(text, str) else text)]
+            values = [self.sql(sql, frame) for sql in ([text] if isinstance(text, str) else text)]
             if (value := next((v for v in values if v is not None), None)) is not None:
                 frame = frame.with_columns(value.alias(name))
         return frame
 
     def rules(self, frame: pl.DataFrame) -> list[Rule]:
         """Reasons to leave out a row, and what is true of such rows."""
-        found: list[Rule] = []
+        rules: list[Rule] = []
         for reason, text in self.spec.get("leave_out", {}).items():
             broken, columns = self.sql(text, frame), re.findall(r"\{(\w+)\}", reason)
             if broken is not None:
                 template = pl.format(re.sub(r"\{\w+\}", "{}", reason), *columns)
-                found.append((template if columns else reason, broken))
-        return found
+                rules.append((template if columns else reason, broken))
+        return rules
 
     def select(self, frame: pl.DataFrame) -> pl.DataFrame:
         columns, wanted = [pl.col("row")], self.spec["columns"]
@@ -120,14 +120,15 @@ class TableMapping:
             if value is not None:
                 value = value.cast(pl.Float64) if name in NUMBERS else value
                 columns.append(value.alias(name))
-        made = frame.select(columns)
+        selected = frame.select(columns)
         if not self.spec.get("sort_models"):
-            return made
-        each = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
-        return made.with_columns(each.list.unique().list.sort().list.join("|").str.strip_chars("|"))
+            return selected
+        names = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
+        names = names.list.unique().list.sort().list.join("|")
+        return selected.with_columns(names.str.strip_chars("|"))
 
     def notes(self, frame: pl.DataFrame) -> list[str]:
-        found = []
+        notes = []
         for note in self.spec.get("notes", ()):
             entry = {"text": note} if isinstance(note, str) else note
             if "if" in entry and not self.holds(entry["if"]):
@@ -139,8 +140,8 @@ class TableMapping:
             if len(numbers) < len(texts) or None in numbers:
                 continue
             if not texts or numbers[0] or entry.get("always"):
-                found.append(entry["text"].format(*numbers))
-        return found
+                notes.append(entry["text"].format(*numbers))
+        return notes
 
 
 def _with_options(text: str, options: Mapping[str, Any]) -> pl.Expr:
@@ -182,14 +183,14 @@ def server_log(
     server, time = spec["server"], spec["time"]
     rows = frame.sort(time, "part", "row")
     rows = rows.with_columns(log.sql(spec[name], rows).alias(name) for name in ("up", "sized"))  # type: ignore[union-attr]  # of columns that are needed
-    last = rows.filter("sized").group_by(server, maintain_order=True).last().sort("row")
-    before = pl.col("up").shift(1).over(server, order_by=pl.int_range(pl.len()))
-    before = pl.coalesce(before, log.sql(spec["first"], rows))
-    known = pl.col(server).is_in(last[server].to_list())
-    events = rows.filter(known & (pl.col("up") != before))
+    sizes = rows.filter("sized").group_by(server, maintain_order=True).last().sort("row")
+    was_up = pl.col("up").shift(1).over(server, order_by=pl.int_range(pl.len()))
+    was_up = pl.coalesce(was_up, log.sql(spec["first"], rows))
+    sized = pl.col(server).is_in(sizes[server].to_list())
+    events = rows.filter(sized & (pl.col("up") != was_up))
     every = rows.group_by(server).agg(pl.col("row").min())
-    _, stage = leave_out("machines", every, [(spec["never"], ~known)])
-    return last, events.select(time=time, server=server, up="up"), (stage,)
+    _, stage = leave_out("machines", every, [(spec["never"], ~sized)])
+    return sizes, events.select(time=time, server=server, up="up"), (stage,)
 
 
 class TabularReader(Reader):
@@ -201,13 +202,13 @@ class TabularReader(Reader):
     """
 
     def __init__(self, path: Path | str | None = None, *, strict: bool = False, **options: Any):
-        files, whole = self.FORMAT.mapping.get("files", {}), path is not None
-        given = {name: Path(options[name]) for name in files if options.get(name) is not None}
-        if not whole and not (files and len(given) == len(files)):
-            both = " and ".join(f"{name}=" for name in files)
-            raise TraceError("give a directory" + f", or both {both}" * bool(files))
+        files, has_path = self.FORMAT.mapping.get("files", {}), path is not None
+        named_files = {name: Path(options[name]) for name in files if options.get(name) is not None}
+        if not has_path and not (files and len(named_files) == len(files)):
+            arguments = " and ".join(f"{name}=" for name in files)
+            raise TraceError("give a directory" + f", or both {arguments}" * bool(files))
         path = Path(path or ".")
-        named = {self._table_of(file, files[name]): file for name, file in given.items()}
+        named = {self._table_of(file, files[name]): file for name, file in named_files.items()}
         if self.FORMAT.mapping.get("beside") and path.is_file():
             every = [table.name for table in self.FORMAT.tables]
             jobs = self.FORMAT.mapping["jobs"]["table"]
@@ -220,19 +221,17 @@ class TabularReader(Reader):
 
     def _table_of(self, file: Path, tables: Sequence[str]) -> str:
         """Which of some tables a file is; the first where it cannot be told."""
-        here = [table.name for _, table in recognise(file, [self.FORMAT])]
-        return next((name for name in tables if name in here), tables[0])
+        names_of = [table.name for _, table in recognise(file, [self.FORMAT])]
+        return next((name for name in tables if name in names_of), tables[0])
 
     def section(self, name: str) -> TableMapping:
         return TableMapping(self.FORMAT.mapping.get(name, {}), self.options)
 
     def _jobs(self) -> TableMapping:
         sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
-        named = (each for each in sections if each.spec["table"] in self.source.named)
-        here = (each for each in sections if not self._missing_tables(each))
-        return next(
-            (each for each in (*named, *here) if not self._missing_tables(each)), sections[0]
-        )
+        named = [section for section in sections if section.spec["table"] in self.source.named]
+        order = sorted(sections, key=lambda section: section not in named)
+        return next((s for s in order if not self._missing_tables(s)), sections[0])
 
     def _missing_tables(self, section: TableMapping) -> list[str]:
         joined = [join["table"] for join in section.spec.get("join", ()) if "unless" not in join]
@@ -242,14 +241,14 @@ class TabularReader(Reader):
         jobs = self._jobs()
         if (absent := self._missing_tables(jobs)) and "alone" in self.FORMAT.mapping:
             files = " and ".join(f"{table}.tar.gz" for table in absent)
-            why = (
+            reason = (
                 f"no {' and no '.join(absent)} here, so there are no jobs to play; download "
                 f"{files} {self.FORMAT.mapping['alone']}"
             )
             servers, _, stages, digests, notes = self._servers()
             none = pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(UNITS, pl.Float64)})
             return Tables(
-                self.FORMAT.name, servers, none, stages, digests, tuple(notes), no_jobs=why
+                self.FORMAT.name, servers, none, stages, digests, tuple(notes), no_jobs=reason
             )
         if "only" in jobs.spec:
             files_here = self.source.files(jobs.spec["table"])
@@ -259,30 +258,31 @@ class TabularReader(Reader):
 
     def tables_of(self, jobs: TableMapping) -> Tables:
         mapping, notes = self.FORMAT.mapping, list[str]()
-        for other in mapping.get("or", ()):
-            spec = mapping[other]
+        for name in mapping.get("or", ()):
+            spec = mapping[name]
             if "unread" in spec and jobs.spec is not spec and self.source.has(spec["table"]):
                 notes.append(spec["unread"])
         servers, events, stages, digests, about = self._servers()
-        read = self._joined(jobs)
-        frame = read.frame
+        joined = self._joined(jobs)
+        frame = joined.frame
         for entry in jobs.spec.get("fill", ()):
-            where = jobs.sql(entry["where"], frame)
-            if where is None:
+            condition = jobs.sql(entry["where"], frame)
+            if condition is None:
                 continue
-            if count := int(frame.select(where.fill_null(False).sum()).item()):
+            if count := int(frame.select(condition.fill_null(False).sum()).item()):
                 notes.append(f"{count} {entry['text']}")
-                filled = pl.when(where).then(entry["by"]).otherwise(entry["column"])
+                filled = pl.when(condition).then(entry["by"]).otherwise(entry["column"])
                 frame = frame.with_columns(filled.alias(entry["column"]))
         columns = self.FORMAT.table(jobs.spec["table"]).schema.columns
         times = [c for c in columns if c.times and c.name in frame.columns]
-        made, left_out, more = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
-        notes += more
-        first = mapping.get("servers", {}).get("notes_first")
-        every_note = (*about, *notes) if first else (*notes, *about)
-        account = ((*stages, *read.stages, *left_out), {**digests, **read.digests}, every_note)
+        frame = frame.with_columns(map(seconds, times))
+        rows, left_out, remarks = jobs.make(frame, self.source.path)
+        notes += remarks
+        servers_first = mapping.get("servers", {}).get("notes_first")
+        every_note = (*about, *notes) if servers_first else (*notes, *about)
+        account = ((*stages, *joined.stages, *left_out), {**digests, **joined.digests}, every_note)
         units = {**UNITS, **mapping.get("units", {})}
-        return Tables(self.FORMAT.name, servers, made, *account, units, events)
+        return Tables(self.FORMAT.name, servers, rows, *account, units, events)
 
     def _joined(self, jobs: TableMapping) -> Read:
         reads, frames = [], []
@@ -291,18 +291,19 @@ class TabularReader(Reader):
             if not needed and not self.source.has(join["table"]):
                 continue
             reads.append(self.source.read(join["table"]))
-            taken = {name: jobs.sql(sql, reads[-1].frame) for name, sql in join["columns"].items()}
-            columns = [sql.alias(name) for name, sql in taken.items() if sql is not None]
+            joined, named = reads[-1].frame, join["columns"].items()
+            sql_of = {name: jobs.sql(sql, joined) for name, sql in named}
+            columns = [sql.alias(name) for name, sql in sql_of.items() if sql is not None]
             frames.append((join["on"], reads[-1].frame.select(join["on"], *columns)))
         at = sum("unless" not in join for join in jobs.spec.get("join", ()))
-        read = self.source.read(jobs.spec["table"])
-        reads.insert(at, read)
+        main = self.source.read(jobs.spec["table"])
+        reads.insert(at, main)
         for on, frame in frames:
-            read.frame = read.frame.join(frame, on=on, how="left", maintain_order="left")
+            main.frame = main.frame.join(frame, on=on, how="left", maintain_order="left")
         return Read(
-            read.frame,
-            tuple(stage for each in reads for stage in each.stages),
-            {name: digest for each in reads for name, digest in each.digests.items()},
+            main.frame,
+            tuple(stage for part in reads for stage in part.stages),
+            {name: digest for part in reads for name, digest in part.digests.items()},
         )
 
     def _servers(
@@ -314,16 +315,16 @@ class TabularReader(Reader):
         spec = section.spec
         if "table" not in spec or not (spec.get("needed") or self.source.has(spec["table"])):
             return server_table(), None, (), {}, [spec["missing"]] if "missing" in spec else []
-        read = self.source.read(spec["table"])
-        frame, events, stages = read.frame, None, read.stages
+        table = self.source.read(spec["table"])
+        frame, events, stages = table.frame, None, table.stages
         if "log" in spec:
-            frame, events, more = server_log(frame, TableMapping(spec["log"], self.options))
-            stages = (*stages, *more)
+            frame, events, log_stages = server_log(frame, TableMapping(spec["log"], self.options))
+            stages = (*stages, *log_stages)
         notes = section.notes(frame)
         if "repeat" in spec:
             number = frame.select(_with_options(spec["repeat"], self.options)).item()
             frame = pl.DataFrame({"row": np.arange(1, int(number) + 1)})
-        return section.select(frame), events, stages, read.digests, notes
+        return section.select(frame), events, stages, table.digests, notes
 
 
 def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -331,21 +332,22 @@ def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises TraceError for a value that cannot be.
     """
-    found = {}
+    values = {}
     for name, entry in form.mapping.get("options", {}).items():
         value = options.get(name, entry["default"])
         if isinstance(entry["default"], list):
             value = split_names(value) or ("",)
-        for one in value if isinstance(value, tuple) else (value,):
-            if "choices" in entry and one not in entry["choices"]:
-                known = ", ".join(entry["choices"])
-                raise TraceError(f"{name} is {one!r}; choose among {known}")
-            if "least" in entry and not entry["least"] <= one <= entry["most"]:
+        for choice in value if isinstance(value, tuple) else (value,):
+            if "choices" in entry and choice not in entry["choices"]:
+                choices = ", ".join(entry["choices"])
+                raise TraceError(f"{name} is {choice!r}; choose among {choices}")
+            if "least" in entry and not entry["least"] <= choice <= entry["most"]:
                 raise TraceError(
-                    f"{name} is {one!r}; give a number from {entry['least']:g} to {entry['most']:g}"
+                    f"{name} is {choice!r}; give a number from {entry['least']:g} to "
+                    f"{entry['most']:g}"
                 )
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 @cache

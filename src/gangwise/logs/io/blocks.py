@@ -163,23 +163,25 @@ class Blocks:
         """All of the text in one piece, instead of blocks: its lines may be of any length."""
         pieces, total = list[bytes](), 0
         with self._open() as file:
-            before = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             for text in self._texts(file):
                 while piece := text.read(self.size):
                     pieces.append(piece)
-                    self._check_expansion(total := total + len(piece), before.st_size)
+                    self._check_expansion(total := total + len(piece), status.st_size)
                     if total > WHOLE:
-                        what = f"the file unpacks to more than {WHOLE >> 30} GiB of text, and is "
-                        raise TraceError(f"{what}a document that must be read whole", self.path)
-            self._finish(file, before)
+                        problem = (
+                            f"the file unpacks to more than {WHOLE >> 30} GiB of text, and is "
+                        )
+                        raise TraceError(f"{problem}a document that must be read whole", self.path)
+            self._finish(file, status)
         return b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
 
     def __iter__(self) -> Iterator[Block]:
         with self._open() as file:
-            before = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             for text in self._texts(file):
                 for block in self._cut(text):
-                    self._check_expansion(self.unpacked, before.st_size)
+                    self._check_expansion(self.unpacked, status.st_size)
                     if self._line - 1 > self._most_rows:
                         raise TraceError(
                             f"the file has more than {self._most_rows:,} rows; if all are wanted, "
@@ -188,9 +190,9 @@ class Blocks:
                         )
                     if self.unpacked > self._reported + SHOWN:
                         self._reported = self.unpacked
-                        tell(f"reading {self.path.name}", self.stored, before.st_size)
+                        tell(f"reading {self.path.name}", self.stored, status.st_size)
                     yield block
-            self._finish(file, before)
+            self._finish(file, status)
 
     def _check_expansion(self, unpacked: int, stored: int) -> None:
         if unpacked > max(FREE, self._most_expansion * stored):
@@ -204,13 +206,13 @@ class Blocks:
     def _finish(self, file: IO[bytes], before: os.stat_result) -> None:
         while self._stored(file, STORED):
             pass
-        after = os.fstat(file.fileno())
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or (
+        status = os.fstat(file.fileno())
+        if (before.st_size, before.st_mtime_ns) != (status.st_size, status.st_mtime_ns) or (
             self.stored != before.st_size
         ):
             raise TraceError(
                 f"the file changed while it was read (it had {before.st_size:,} bytes, "
-                f"{self.stored:,} were read, now it has {after.st_size:,}): rows would be counted "
+                f"{self.stored:,} were read, now it has {status.st_size:,}): rows would be counted "
                 "wrongly; copy it, and read the copy",
                 self.path,
             )
@@ -236,9 +238,10 @@ class Blocks:
         return data
 
     def _texts(self, file: IO[bytes]) -> Iterator[_Bytes]:
-        whole: Any = _Pieces(self._pieces(file))
-        start = whole.read(512)
-        whole.put_back(start)
+        stream: Any = _Pieces(self._pieces(file))
+        start = stream.read(512)
+        stream.put_back(start)
+        # What the first bytes say decides, whatever the file is called.
         if start.startswith(b"PAR1"):
             yield _Pieces(self._table())
             return
@@ -246,7 +249,7 @@ class Blocks:
             yield from self._members()
             return
         if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            pieces = iter(partial(whole.read, STORED), b"")
+            pieces = iter(partial(stream.read, STORED), b"")
             texts = codecs.iterdecode(pieces, "utf-16", "replace")
             yield _Pieces(text.encode() for text in texts)
             return
@@ -254,17 +257,17 @@ class Blocks:
             yield _Pieces(self._lines(file))
             return
         if start[257:262] != b"ustar":
-            yield whole
+            yield stream
             return
         try:
-            with tarfile.open(fileobj=whole, mode="r|", bufsize=STORED) as archive:
+            with tarfile.open(fileobj=stream, mode="r|", bufsize=STORED) as archive:
                 for member in archive:
                     hidden = member.name.rsplit("/", 1)[-1].startswith(".")
                     if member.isfile() and member.size and not hidden:
                         opened = archive.extractfile(member)
                         assert opened is not None  # it is a file
                         yield opened
-            while whole.read(STORED):
+            while stream.read(STORED):
                 pass
         except (tarfile.TarError, EOFError) as error:
             self.damage = self.damage or f"the tar archive is cut short or damaged ({error})"
@@ -285,22 +288,23 @@ class Blocks:
 
     def _lines(self, file: IO[bytes]) -> Iterator[bytes]:
         """The text of a zstd file: polars unpacks it as a stream, and its blocks say how far."""
-        with self.path.open("rb") as again:
-            pieces = list(zstd_blocks(again))
+        with self.path.open("rb") as second:
+            pieces = list(zstd_blocks(second))
         size = sum(piece.given for piece in pieces)  # a line without an end is not streamed
         self._check_expansion(size, os.fstat(file.fileno()).st_size)
+        # The share of the text is taken for the share of the blocks, for the report of progress.
         share = sum(piece.most for piece in pieces) / max(size, 1)
-        one: Any = {"has_header": False, "separator": "\x1f", "quote_char": None}
-        done = upto = last = 0
+        layout: Any = {"has_header": False, "separator": "\x1f", "quote_char": None}
+        text_read = upto = block = 0
         try:
-            lines = pl.scan_csv(self.path, **one, new_columns=["line"], infer_schema=False)
-            for some in lines.collect_batches():
-                text = "\n".join([*some["line"].fill_null("").to_list(), ""]).encode()
-                done += len(text)
-                while upto < share * done and last < len(pieces):
-                    upto += pieces[last].most
-                    self._stored(file, max(pieces[last].end - self.stored, 0))
-                    last += 1
+            lines = pl.scan_csv(self.path, **layout, new_columns=["line"], infer_schema=False)
+            for batch in lines.collect_batches():
+                text = "\n".join([*batch["line"].fill_null("").to_list(), ""]).encode()
+                text_read += len(text)
+                while upto < share * text_read and block < len(pieces):
+                    upto += pieces[block].most
+                    self._stored(file, max(pieces[block].end - self.stored, 0))
+                    block += 1
                 yield text
         except pl.exceptions.NoDataError:
             return
@@ -312,14 +316,14 @@ class Blocks:
         try:
             table = pl.scan_parquet(self.path)
             kinds = table.collect_schema()
-            first = 0
-            while len(some := table.slice(first, TABLE_ROWS).collect()) or not first:
-                frame = some.select(_written(name, kind) for name, kind in kinds.items())
-                yield frame.write_csv(include_header=not first).encode()
-                first += TABLE_ROWS
+            offset = 0
+            while len(rows := table.slice(offset, TABLE_ROWS).collect()) or not offset:
+                frame = rows.select(_written(name, kind) for name, kind in kinds.items())
+                yield frame.write_csv(include_header=not offset).encode()
+                offset += TABLE_ROWS
         except (pl.exceptions.PolarsError, OSError) as error:
-            why = str(error).split("\n")[0]
-            raise TraceError(f"the Parquet file cannot be read ({why})", self.path) from error
+            problem = str(error).split("\n")[0]
+            raise TraceError(f"the Parquet file cannot be read ({problem})", self.path) from error
 
     def _pieces(self, file: IO[bytes]) -> Iterator[bytes]:
         data = self._stored(file, STORED)
@@ -330,6 +334,7 @@ class Blocks:
                 data = self._stored(file, STORED)
             return
         kind, opened = packed
+        # Packed files may be several members one after another.
         member, begun = opened(), True
         # A piece of gzip unpacks to a thousand times its size at most; others are cut.
         most = () if kind == "gzip" else (self.size,)
@@ -351,8 +356,8 @@ class Blocks:
             data = b""
             if member.eof:
                 data = member.unused_data.lstrip(b"\0")
-                while not data and (more := self._stored(file, STORED)):
-                    data = more.lstrip(b"\0")
+                while not data and (piece_read := self._stored(file, STORED)):
+                    data = piece_read.lstrip(b"\0")
                 if not data:
                     return
                 member, begun = opened(), False
@@ -371,18 +376,20 @@ class Blocks:
             data = carried + fresh
             if opens:
                 data = data.removeprefix(b"\xef\xbb\xbf")
-            last = len(fresh) < self.size
-            held = b""
+            at_end = len(fresh) < self.size
+            lone_return = b""
             if b"\r" in data:
-                if data.endswith(b"\r") and not last:
-                    data, held = data[:-1], b"\r"
+                if data.endswith(b"\r") and not at_end:
+                    data, lone_return = data[:-1], b"\r"
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            if last and not self.damage and data and not data.endswith(b"\n"):
+            if at_end and not self.damage and data and not data.endswith(b"\n"):
                 data += b"\n"
-            whole = data.rfind(b"\n") + 1
-            end = whole
-            if data[whole - 2 : whole - 1].isspace() or whole < 2:  # blank lines at the end
-                complete = len(data[:whole].rstrip())
+            end_of_lines = data.rfind(b"\n") + 1
+            end = end_of_lines
+            if (
+                data[end_of_lines - 2 : end_of_lines - 1].isspace() or end_of_lines < 2
+            ):  # blank lines at the end
+                complete = len(data[:end_of_lines].rstrip())
                 end = data.index(b"\n", complete) + 1 if complete else 0
             if end:
                 lines = b"".join([*blank, data[:end]])
@@ -392,16 +399,17 @@ class Blocks:
                 self.unpacked += len(lines)
                 opens, blank = False, []
                 yield block
-            if whole > end:
-                blank.append(data[end:whole])  # blank lines wait for what follows
-            carried = data[whole:] + held
-            if last:
+            if end_of_lines > end:
+                blank.append(data[end:end_of_lines])  # blank lines wait for what follows
+            # What follows the last line end belongs to the next block.
+            carried = data[end_of_lines:] + lone_return
+            if at_end:
                 break
             waiting = sum(map(len, blank))
             if max(len(carried), waiting) > LONGEST_LINE:
-                what = "blank lines are" if waiting > LONGEST_LINE else "the line is"
+                subject = "blank lines are" if waiting > LONGEST_LINE else "the line is"
                 raise TraceError(
-                    f"{what} longer than {LONGEST_LINE >> 20} MiB: this is not a table in text",
+                    f"{subject} longer than {LONGEST_LINE >> 20} MiB: this is not a table in text",
                     self.path,
                     self._line,
                 )
@@ -433,25 +441,26 @@ def zstd_blocks(file: IO[bytes]) -> Iterator[ZstdBlock]:
         head = file.read(1)
         if magic != ZSTD or not head:
             return
+        # Frame header: single segment, size of the window, of the dictionary id and of the content.
         single = head[0] >> 5 & 1
         window = file.read(1) if not single else b""
         file.seek((0, 1, 2, 4)[head[0] & 3], os.SEEK_CUR)  # number of its dictionary
         width = (single, 2, 4, 8)[head[0] >> 6]
-        given = int.from_bytes(file.read(width), "little") + 256 * (width == 2)
+        content_size = int.from_bytes(file.read(width), "little") + 256 * (width == 2)
         largest = ZSTD_BLOCK
         if window:
             base = 1 << 10 + (window[0] >> 3)
             largest = min(largest, base + base // 8 * (window[0] & 7))
-        last = False
-        while not last:
+        is_last = False
+        while not is_last:
             if len(about := file.read(3)) < 3:
                 return
             number = int.from_bytes(about, "little")
-            last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
+            is_last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
             end = file.seek(1 if kind == 1 else size, os.SEEK_CUR)  # one byte that is repeated
             text = largest if kind == 2 else size
-            yield ZstdBlock(text, end, given if width else text)
-            given = 0
+            yield ZstdBlock(text, end, content_size if width else text)
+            content_size = 0
         file.seek(4 * (head[0] >> 2 & 1), os.SEEK_CUR)  # its check sum
 
 
@@ -472,12 +481,12 @@ class _Pieces:
         if over <= 0:
             data, self._have = b"".join(self._have), []
         elif over < len(self._have[-1]):  # the usual case: all pieces and a part of the last
-            last = self._have.pop()
-            data = b"".join([*self._have, last[: len(last) - over]])
-            self._have = [last[len(last) - over :]]
+            newest = self._have.pop()
+            data = b"".join([*self._have, newest[: len(newest) - over]])
+            self._have = [newest[len(newest) - over :]]
         else:
-            whole = b"".join(self._have)
-            data, self._have = whole[:size], [whole[size:]]
+            joined = b"".join(self._have)
+            data, self._have = joined[:size], [joined[size:]]
         return data
 
 
@@ -505,20 +514,20 @@ class Commented(Blocks):
                     continue
             lines = block.data[:-1].split(b"\n")
             for whole_rows, run in groupby(lines, self._is_row):
-                some = list(run)
+                texts = list(run)
                 if whole_rows:
                     if self.commas:
-                        some = [with_points(text) for text in some]
+                        texts = [with_points(text) for text in texts]
                     if self.squeeze:
-                        some = [
+                        texts = [
                             b" ".join(text.replace(self.mark or b" ", b" ").split())
-                            for text in some
+                            for text in texts
                         ]
-                    yield Block(b"\n".join(some) + b"\n", len(some), line, opens)
+                    yield Block(b"\n".join(texts) + b"\n", len(texts), line, opens)
                     opens = False
                 else:
-                    self.comments += [text.decode("utf-8", "replace") for text in some]
-                line += len(some)
+                    self.comments += [text.decode("utf-8", "replace") for text in texts]
+                line += len(texts)
 
     def _is_row(self, text: bytes) -> bool:
         text = text.lstrip()
@@ -540,8 +549,8 @@ def squeezed(data: bytes) -> bytes:
     >>> squeezed(b"  1\t  2 \n3 4\n \n")
     b'1 2\n3 4\n\n'
     """
-    found = re.sub(rb"[ \t\v\f]+", b" ", data)
-    return found.replace(b"\n ", b"\n").replace(b" \n", b"\n").removeprefix(b" ")
+    single = re.sub(rb"[ \t\v\f]+", b" ", data)
+    return single.replace(b"\n ", b"\n").replace(b" \n", b"\n").removeprefix(b" ")
 
 
 def _written(name: str, kind: pl.DataType) -> pl.Expr:

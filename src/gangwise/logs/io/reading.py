@@ -58,16 +58,18 @@ def reasons(*dropped: Mapping[str, tuple[int, int]]) -> str:
     >>> reasons({"cpu is negative": (3, 4)}, {"it requests nothing": (1, 9)})
     'cpu is negative (3, first in row 4); it requests nothing (1, first in row 9)'
     """
-    every = (item for each in dropped for item in each.items())
-    return "; ".join(f"{why} ({count}, first in row {row})" for why, (count, row) in every)
+    every = (item for account in dropped for item in account.items())
+    return "; ".join(f"{reason} ({count}, first in row {row})" for reason, (count, row) in every)
 
 
 def reason_lines(dropped: Mapping[str, tuple[int, int]]) -> list[str]:
-    return [f"    {count:8d}  {why} (first in row {row})" for why, (count, row) in dropped.items()]
+    return [
+        f"    {count:8d}  {text} (first in row {row})" for text, (count, row) in dropped.items()
+    ]
 
 
 def reasons_plain(dropped: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
-    return {why: {"count": count, "first_row": row} for why, (count, row) in dropped.items()}
+    return {reason: {"count": count, "first_row": row} for reason, (count, row) in dropped.items()}
 
 
 Rule = tuple[str | pl.Expr, pl.Expr]
@@ -76,11 +78,11 @@ Rule = tuple[str | pl.Expr, pl.Expr]
 
 def first_reason(rules: Sequence[Rule]) -> pl.Expr:
     """The reason of the first rule that a row breaks; null where it breaks none."""
-    given = (
+    cases = (
         pl.when(broken).then(pl.lit(reason) if isinstance(reason, str) else reason)
         for reason, broken in rules
     )
-    return pl.coalesce(*given, pl.lit(None, pl.String))
+    return pl.coalesce(*cases, pl.lit(None, pl.String))
 
 
 def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl.DataFrame, Stage]:
@@ -97,15 +99,15 @@ def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl
     # Most rows break no rule, so that reasons, which are texts, are made for the others alone.
     numbers = [pl.when(broken).then(pl.lit(n, pl.Int32)) for n, (_, broken) in enumerate(rules)]
     broke = frame.with_columns(pl.coalesce(*numbers, pl.lit(None, pl.Int32)).alias(BROKE))
-    kept = broke[BROKE].is_null()
-    if kept.all():  # the usual case, without a copy
+    sound = broke[BROKE].is_null()
+    if sound.all():  # the usual case, without a copy
         return frame, Stage(name, len(frame), len(frame), {})
     chosen = [(reason, pl.col(BROKE) == n) for n, (reason, _) in enumerate(rules)]
-    lost = broke.filter(~kept).rechunk()  # polars 2.1 fails on texts in several chunks here
+    lost = broke.filter(~sound).rechunk()  # polars 2.1 fails on texts in several chunks here
     lost = lost.select("row", reason=first_reason(chosen))
     counted = lost.group_by("reason").agg(pl.len(), pl.col("row").min()).sort("row", "reason")
     dropped = {text: (count, row) for text, count, row in counted.rows()}
-    used = frame.filter(kept)
+    used = frame.filter(sound)
     return used, Stage(name, len(frame), len(used), dropped)
 
 
@@ -152,12 +154,12 @@ class RowAccount:
         self.leave_out(row, reason)
 
     def leave_out(self, row: int, reason: str, rows: int = 1) -> None:
-        count, first = self.dropped.get(reason, (0, row))
-        self.dropped[reason] = (count + rows, min(first, row))
+        count, first_row = self.dropped.get(reason, (0, row))
+        self.dropped[reason] = (count + rows, min(first_row, row))
 
     def stage(self, name: str, read: int) -> Stage:
-        kept = read - sum(count for count, _ in self.dropped.values())
-        return Stage(name, read, kept, dict(self.dropped))
+        used = read - sum(count for count, _ in self.dropped.values())
+        return Stage(name, read, used, dict(self.dropped))
 
     def require(self, kept: int, what: str) -> None:
         if not kept:
@@ -219,18 +221,18 @@ class Schema:
 
     def place(self, header: Sequence[str]) -> dict[str, int]:
         """Where each column of the schema stands in a header; absent ones are left out."""
-        first = {name: i for i, name in reversed([*enumerate(header)])}
-        found: dict[str, int] = {}
+        position = {name: i for i, name in reversed([*enumerate(header)])}
+        places: dict[str, int] = {}
         for column in self.columns:
             for spelling in (column.name, *column.also):
-                if spelling in first:
-                    found.setdefault(column.name, first[spelling])
-        return found
+                if spelling in position:
+                    places.setdefault(column.name, position[spelling])
+        return places
 
     def matches(self, header: Sequence[str]) -> bool:
         """Whether a header has every column that is needed, and none that must be absent."""
-        found = self.place(header)
-        return all(column.name in found for column in self.columns if column.needed) and not any(
+        places = self.place(header)
+        return all(column.name in places for column in self.columns if column.needed) and not any(
             name in header for name in self.absent
         )
 
@@ -338,8 +340,8 @@ def quotes_are_plain(data: bytes, separator: bytes) -> bool:
     beside = np.zeros(256, dtype=bool)
     beside[[ord(separator), ord("\n"), ord('"')]] = True
     # before one that opens, or after one that closes, a quote is the other of a double
-    before = opens if opens.size == 0 or opens[0] else opens[1:]
-    return bool(beside[text[before - 1]].all() and beside[text[closes + 1]].all())
+    preceded = opens if opens.size == 0 or opens[0] else opens[1:]
+    return bool(beside[text[preceded - 1]].all() and beside[text[closes + 1]].all())
 
 
 def outside_quotes(data: bytes, character: bytes) -> int:
@@ -378,6 +380,7 @@ class RowParser:
 
     def _fast(self, data: bytes, rows: int) -> pl.DataFrame | None:
         """The columns, typed; None when anything about the lines is unusual."""
+        # Whatever polars and csv might read differently goes the slow way.
         separator, width = self.schema.separator.encode(), self.layout.width
         quoted = b'"' in data
         if width == 1 or len(separator) != 1 or (quoted and not quotes_are_plain(data, separator)):
@@ -398,13 +401,14 @@ class RowParser:
             return None
         # Too many fields are an error of polars; too few are silently null, from the last on.
         if frame[LAST].null_count():
-            found = outside_quotes(data, separator) if quoted else data.count(separator)
-            if found != rows * (width - 1):
+            separators = outside_quotes(data, separator) if quoted else data.count(separator)
+            if separators != rows * (width - 1):
                 return None
         texts = pl.col([c.name for c in self.columns if not c.number]).fill_null("")
         return frame.with_columns(self._emptied(texts.str.strip_chars() if blanks else texts))
 
     def _parsed(self, data: bytes, quoted: bool) -> pl.DataFrame | None:
+        # All fields are named by their places, since columns of no interest must be counted too.
         types: dict[str, Any] = {str(place): pl.String for place in range(self.layout.width)}
         place = {c.name: str(self.layout.at[c.name]) for c in self.columns}
         types |= {place[c.name]: pl.Float64 for c in self.columns if c.number}
@@ -432,11 +436,12 @@ class RowParser:
         frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
         frame = frame.with_columns(self._emptied(pl.col([c.name for c in self.columns])))
         numbers = [c for c in self.columns if c.number]
-        read = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
+        parsed = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
+        # A number that cannot be read is a fault only where something stands in the cell.
         fault = first_reason(
-            [(name, (pl.col(name) != "") & number.is_null()) for name, number in read.items()]
+            [(name, (pl.col(name) != "") & number.is_null()) for name, number in parsed.items()]
         ).alias("fault")
-        return frame.with_columns(fault).with_columns(read.values()).with_row_index("row")
+        return frame.with_columns(fault).with_columns(parsed.values()).with_row_index("row")
 
     def _emptied(self, texts: pl.Expr) -> pl.Expr:
         if not self.schema.missing:
@@ -449,16 +454,17 @@ class RowParser:
             fields = pl.Series("fields", split, dtype=pl.List(pl.String))
         else:
             fields = pl.Series("fields", lines, dtype=pl.String).str.split(self.schema.separator)
-        each = pl.col("fields")
-        width, first = each.list.len(), each.list.first().str.strip_chars()
+        fields_of_line = pl.col("fields")
+        width, leading = fields_of_line.list.len(), fields_of_line.list.first().str.strip_chars()
         broken = [
-            ("quotes do not match", each.is_null()),
-            (NOT_UTF8, each.list.join("").str.contains("\ufffd", literal=True)),
-            ("the line is empty", (width == 1) & (first == "")),
+            ("quotes do not match", fields_of_line.is_null()),
+            (NOT_UTF8, fields_of_line.list.join("").str.contains("\ufffd", literal=True)),
+            ("the line is empty", (width == 1) & (leading == "")),
             ("the number of fields is not that of the columns", width != self.layout.width),
         ]
         texts = {
-            c.name: each.list.get(self.layout.at[c.name], null_on_oob=True) for c in self.columns
+            c.name: fields_of_line.list.get(self.layout.at[c.name], null_on_oob=True)
+            for c in self.columns
         }
         return fields.to_frame().select(
             first_reason(broken).alias("broken"),
@@ -468,11 +474,11 @@ class RowParser:
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
         names = [column.name for column in self.columns]
         paths = [column.also[0] if column.also else column.name for column in self.columns]
-        found = [fields_of_json(line, paths) for line in lines]
+        objects = [fields_of_json(line, paths) for line in lines]
         texts = pl.DataFrame(
-            [t for t, _ in found], schema=dict.fromkeys(names, pl.String), orient="row"
+            [t for t, _ in objects], schema=dict.fromkeys(names, pl.String), orient="row"
         )
-        broken = pl.Series("broken", [why for _, why in found], dtype=pl.String)
+        broken = pl.Series("broken", [problem for _, problem in objects], dtype=pl.String)
         return texts.with_columns(pl.all().str.strip_chars()).with_columns(broken)
 
 
@@ -548,10 +554,11 @@ class TableReader:
             return block
         end = data.index(b"\n") + 1
         text = data[:end].decode("utf-8", errors="replace").rstrip("\n")
-        first = [field.strip() for field in split_line(text, schema.separator) or []]
-        layout = _columns(self.path, schema, first)
+        header = [field.strip() for field in split_line(text, schema.separator) or []]
+        layout = _columns(self.path, schema, header)
         if self._rows is None:
             self._rows = RowParser(schema, layout)
+        # Members of an archive are one file only where their columns are the same.
         elif layout != self._rows.layout:
             raise TraceError(
                 "the members of this archive have different columns; unpack it and keep the files "
@@ -559,7 +566,7 @@ class TableReader:
                 self.path,
                 line,
             )
-        if schema.json or not (schema.header or schema.matches(first)):
+        if schema.json or not (schema.header or schema.matches(header)):
             return block
         return Block(data[end:], block.rows - 1, line + 1, False)
 
@@ -568,35 +575,36 @@ class TableReader:
         good, bad = self._rows.read(rows.data, rows.rows, rows.line)
         self.read += len(good) + len(bad)
         if self.schema.unique:
-            new = self._new(good[self.schema.unique])
-            if new is not None:
-                again = good.filter(~new).select(
+            fresh = self._new(good[self.schema.unique])
+            if fresh is not None:
+                repeated = good.filter(~fresh).select(
                     "row", pl.lit(f"{self.schema.unique} was used before").alias("reason")
                 )
-                good, bad = good.filter(new), pl.concat([bad, again])
+                good, bad = good.filter(fresh), pl.concat([bad, repeated])
+        # Reasons are counted by kind, each with its first row.
         if len(bad):
-            first = bad.sort("row").row(0)
+            worst = bad.sort("row").row(0)
             if self.strict:
-                text = rows.data.split(b"\n")[first[0] - rows.line]
+                text = rows.data.split(b"\n")[worst[0] - rows.line]
                 fields = self._rows.fields(text.decode("utf-8", errors="replace"))
-                self._refuse(first[0], first[1], fields)
-            for why, count, row in bad.group_by("reason").agg(pl.len(), pl.min("row")).rows():
-                self._account.leave_out(row, why, count)
+                self._refuse(worst[0], worst[1], fields)
+            for reason, count, row in bad.group_by("reason").agg(pl.len(), pl.min("row")).rows():
+                self._account.leave_out(row, reason, count)
         self.kept += len(good)
         return good
 
     def _new(self, values: pl.Series) -> pl.Series | None:
         """Which values were not there before; None for all of them, as a rule."""
-        each = values.to_list()
-        alone = set(each)
-        if len(alone) == len(each) and self._seen.isdisjoint(alone):
+        listed = values.to_list()
+        alone = set(listed)
+        if len(alone) == len(listed) and self._seen.isdisjoint(alone):
             self._seen |= alone
             return None
-        new = []
-        for value in each:
-            new.append(value not in self._seen)
+        is_new = []
+        for value in listed:
+            is_new.append(value not in self._seen)
             self._seen.add(value)
-        return pl.Series(new, dtype=pl.Boolean)
+        return pl.Series(is_new, dtype=pl.Boolean)
 
     def _cut_short(self, damage: str) -> None:
         torn = bool(self.blocks.torn)
@@ -608,8 +616,8 @@ class TableReader:
                 self.line + 1,
             )
         self.read += torn
-        why = f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, "
-        self._account.leave_out(self.line + 1, f"{why}download it again", int(torn))
+        reason = f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, "
+        self._account.leave_out(self.line + 1, f"{reason}download it again", int(torn))
 
     def _refuse(self, row: int, reason: str, fields: list[str] | None) -> NoReturn:
         assert self._rows is not None  # there was a row
@@ -617,11 +625,13 @@ class TableReader:
         named = [n for check in schema.checks if check.reason == reason for n in check.columns]
         named = named or [c.name for c in schema.columns if reason.startswith(f"{c.name} ")]
         if fields is not None and named and max(at[name] for name in named) < len(fields):
-            held = ", ".join(f"{name} = {fields[at[name]]!r}" for name in named)
+            shown = ", ".join(f"{name} = {fields[at[name]]!r}" for name in named)
         else:
-            held = f"{len(fields)} fields: {fields!r:.80}" if fields is not None else "see the line"
+            shown = (
+                f"{len(fields)} fields: {fields!r:.80}" if fields is not None else "see the line"
+            )
         raise TraceError(
-            f"{reason} ({held}); correct the row, or read without strict to leave such rows out",
+            f"{reason} ({shown}); correct the row, or read without strict to leave such rows out",
             self.path,
             row,
         )
@@ -682,8 +692,8 @@ def complain(path: Path, schema: Schema, first: list[str]) -> NoReturn:
         folded = {s.lower().replace(" ", "_"): s for s in spare}
         close = get_close_matches(name, list(folded), n=1, cutoff=0.6)
         hints.append(f"{name!r}" + (f" (did you mean {folded[close[0]]!r}?)" if close else ""))
-    what = "column" if len(missing) == 1 else "columns"
-    raise TraceError(f"the {schema.name} needs {what} {', '.join(hints)}: {listing}", path, 1)
+    noun = "column" if len(missing) == 1 else "columns"
+    raise TraceError(f"the {schema.name} needs {noun} {', '.join(hints)}: {listing}", path, 1)
 
 
 def _number(field: str) -> bool:

@@ -96,25 +96,14 @@ def split_names(names: Sequence[str] | str) -> tuple[str, ...]:
     >>> split_names("Terminated|Failed"), split_names(("Running",))
     (('Terminated', 'Failed'), ('Running',))
     """
-    given = re.split(r"[|,]", names) if isinstance(names, str) else names
-    return tuple(name.strip() for name in given)
+    parts = re.split(r"[|,]", names) if isinstance(names, str) else names
+    return tuple(name.strip() for name in parts)
 
 
 def listed(names: Sequence[str], most: int = 60) -> str:
     """Names for a message, which stays short whatever a file holds."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(name[:80] for name in names[:most]) + more
-
-
-def toml_text(held: Any) -> str:
-    """A text, number, truth value, list or table as TOML writes it, in one line.
-
-    >>> toml_text("a/b"), toml_text((1, 2.5)), toml_text({"scale": 2, "on": True})
-    ('"a/b"', '[1, 2.5]', '{ scale = 2, on = true }')
-    """
-    if isinstance(held, dict):
-        return "{ " + ", ".join(f"{key} = {toml_text(value)}" for key, value in held.items()) + " }"
-    return json.dumps(held, ensure_ascii=False)
+    rest_text = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(name[:80] for name in names[:most]) + rest_text
 
 
 @dataclass(frozen=True)
@@ -138,31 +127,31 @@ def read_records(path: Path, key: str = "") -> Records:
     document. Raises TraceError, with the line, when the file cannot be read, is cut short, or holds
     no such list.
     """
-    found, digest = document(path)
-    for name in [key] if isinstance(found, dict) and key in found else key.split("."):
+    value, digest = document(path)
+    for name in [key] if isinstance(value, dict) and key in value else key.split("."):
         if name:
-            if not isinstance(found, dict) or name not in found:
+            if not isinstance(value, dict) or name not in value:
                 raise TraceError(f"the JSON document has no key {key!r}", path)
-            found = found[name]
-    if not isinstance(found, list):
-        where = f"under {key!r}" if key else "in the JSON document"
-        raise TraceError(f"a list of records is needed {where}, not {type(found).__name__}", path)
-    if not found:
+            value = value[name]
+    if not isinstance(value, list):
+        place = f"under {key!r}" if key else "in the JSON document"
+        raise TraceError(f"a list of records is needed {place}, not {type(value).__name__}", path)
+    if not value:
         raise TraceError("the list of records is empty", path)
-    return Records(path, digest, found)
+    return Records(path, digest, value)
 
 
 def lists_of_records(path: Path) -> dict[str, list[Any]]:
     """The lists of objects in a document, by their keys as :func:`read_records` takes them."""
-    found, _ = document(path)
+    root, _ = document(path)
     lists: dict[str, list[Any]] = {}
-    inside = [("", found)]
+    inside = [("", root)]
     while inside:
-        key, held = inside.pop()
-        if isinstance(held, list) and held and isinstance(held[0], dict):
-            lists[key] = held
-        elif isinstance(held, dict):
-            inside += [(f"{key}.{name}" if key else name, value) for name, value in held.items()]
+        key, node = inside.pop()
+        if isinstance(node, list) and node and isinstance(node[0], dict):
+            lists[key] = node
+        elif isinstance(node, dict):
+            inside += [(f"{key}.{name}" if key else name, value) for name, value in node.items()]
     if not lists:
         raise TraceError("there is no list of objects in the JSON document", path)
     return lists
@@ -177,10 +166,10 @@ def document(path: Path) -> tuple[Any, str]:
     try:
         return json.loads(text), digest
     except json.JSONDecodeError as error:
-        what = f"this is not JSON: {error.msg} at character {error.colno} of the line"
+        problem = f"this is not JSON: {error.msg} at character {error.colno} of the line"
         if error.pos >= len(text) or error.msg.startswith("Unterminated string"):
-            what = "the JSON is cut short; what is missing cannot be known, so get it again"
-        raise TraceError(what, path, error.lineno) from error
+            problem = "the JSON is cut short; what is missing cannot be known, so get it again"
+        raise TraceError(problem, path, error.lineno) from error
     except RecursionError as error:
         raise TraceError("the JSON document is nested too deeply to be a trace", path) from error
     finally:
@@ -199,13 +188,13 @@ class RecordLines(Blocks):
         return self._whole
 
     def __iter__(self) -> Iterator[Block]:
-        found = read_records(self.path, self._key)
-        self._whole, self.stored = found.digest, self.path.stat().st_size
-        for first in range(0, len(found.records), RECORDS):
-            some = found.records[first : first + RECORDS]
-            data = "".join(f"{json.dumps(record)}\n" for record in some).encode()
+        source = read_records(self.path, self._key)
+        self._whole, self.stored = source.digest, self.path.stat().st_size
+        for start in range(0, len(source.records), RECORDS):
+            records = source.records[start : start + RECORDS]
+            data = "".join(f"{json.dumps(record)}\n" for record in records).encode()
             self.unpacked += len(data)
-            yield Block(data, len(some), first + 1, first == 0)
+            yield Block(data, len(records), start + 1, start == 0)
 
 
 RECORDS = 10_000  # in a block
@@ -229,12 +218,12 @@ def fields_of_json(line: str, names: Sequence[str]) -> tuple[list[str], str | No
     >>> fields_of_json("[1]", ["time"])
     ([''], 'the line is not a JSON object')
     """
-    found, why = _object(line)
-    if why is not None:
-        return [""] * len(names), why
+    record, problem = _object(line)
+    if problem is not None:
+        return [""] * len(names), problem
     texts = []
     for name in names:
-        value: Any = found
+        value: Any = record
         for field in name.split("."):
             value = value.get(field) if isinstance(value, dict) else None
         texts.append(value if isinstance(value, str) else _text(value, line, name))
@@ -247,14 +236,14 @@ def _object(line: str) -> tuple[dict[str, Any], str | None]:
     if not line.strip():
         return {}, "the line is empty"
     try:
-        found = DECODER.decode(line)
+        record = DECODER.decode(line)
         if "\\u" in line:
-            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair has no bytes
+            json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair has no bytes
     except UnicodeEncodeError:
         return {}, NOT_UTF8
     except (ValueError, RecursionError):
         return {}, NOT_AN_OBJECT
-    return (found, None) if isinstance(found, dict) else ({}, NOT_AN_OBJECT)
+    return (record, None) if isinstance(record, dict) else ({}, NOT_AN_OBJECT)
 
 
 def _text(value: Any, line: str, name: str) -> str:

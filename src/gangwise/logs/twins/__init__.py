@@ -112,8 +112,8 @@ class ArrivalProcess(NamedTuple):
         time = np.zeros(0)
         while not len(time) or time[-1] < passed[-1]:
             size = int(passed[-1] / 4) + 64
-            more = self.gaps.draw(rng, size) / mean if self.gaps else rng.exponential(1.0, size)
-            time = np.concatenate([time, np.cumsum(more) + (time[-1] if len(time) else 0.0)])
+            gaps = self.gaps.draw(rng, size) / mean if self.gaps else rng.exponential(1.0, size)
+            time = np.concatenate([time, np.cumsum(gaps) + (time[-1] if len(time) else 0.0)])
         arrived: Floats = np.interp(time[time < passed[-1]], passed, edges)
         return arrived
 
@@ -152,12 +152,12 @@ def calibration(name: str) -> TwinParameters:
     """
     if name not in NAMES:
         raise UnknownName("twin", name, list(NAMES))
-    known = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
-    machines = tuple(Kind(*kind) for kind in known.pop("machines"))
-    arrivals = known.pop("arrivals", {})
+    numbers = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    machines = tuple(Kind(*kind) for kind in numbers.pop("machines"))
+    arrivals = numbers.pop("arrivals", {})
     if "gaps" in arrivals:
         arrivals["gaps"] = Cdf.of(arrivals["gaps"])
-    return TwinParameters(name, machines=machines, arrivals=ArrivalProcess(**arrivals), **known)
+    return TwinParameters(name, machines=machines, arrivals=ArrivalProcess(**arrivals), **numbers)
 
 
 def servers_of(machines: Sequence[Kind], servers: int) -> pl.DataFrame:
@@ -166,6 +166,7 @@ def servers_of(machines: Sequence[Kind], servers: int) -> pl.DataFrame:
     >>> servers_of([Kind(3, "T4", 96, 512, 2), Kind(1, "", 32, 64)], 8)["model"].to_list()
     ['T4', 'T4', 'T4', 'T4', 'T4', 'T4', '', '']
     """
+    # Largest remainders: whole numbers of each kind, as near to its share as possible.
     exact = np.array([kind.number for kind in machines], dtype=np.float64)
     exact *= servers / exact.sum()
     counts = np.floor(exact + 1e-9).astype(np.int64)
@@ -208,6 +209,7 @@ def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -
     gang = np.ceil(np.exp(rng.normal(t["gang"][0], t["gang"][1], n)))
     kinds = [kind for kind in made.machines if kind.gpu]
     gpu = draw_rows(rng, t["gpus"], n)[:, 0]
+    # A model is taken in proportion to its GPUs that are allocated, see the table.
     weight = [
         kind.number * kind.gpu * t["allocated"]["strong" if kind.model in t["strong"] else "weak"]
         for kind in kinds
@@ -218,6 +220,7 @@ def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -
     on = np.where(gpu > room[on], choose(rng, large, n), on)  # to where it fits
     model = np.array([kind.model for kind in kinds])[on]
     strong = np.isin(model, t["strong"])
+    # The wait is log-normal, through its median and its 90 % point.
     median, most = (np.where(strong, *pair) for pair in zip(t["wait"]["strong"], t["wait"]["weak"]))
     wait = median * np.exp(np.log(most / median) / Z90 * rng.standard_normal(n))
     wait = np.minimum(wait, t["longest_wait"]).round()
@@ -247,17 +250,17 @@ def gpu_v2023(
     if not (isinstance(constrained, int | float) and 0 <= constrained <= 1):
         raise ScenarioError(f"constrained is {constrained!r}; it must be a share, from 0 to 1")
     t, n = made.tables, len(created)
-    asked, rare = _common(rng, t, n)
-    gpu = np.where(rare, draw_rows(rng, t["gpus"], n)[:, 0], asked[:, 2])
+    common, rare = _common(rng, t, n)
+    gpu = np.where(rare, draw_rows(rng, t["gpus"], n)[:, 0], common[:, 2])
     group = np.select([gpu == 0, gpu < 1, gpu == 1], [0, 1, 2], 3)
     classes = [t["classes"][name] for name in ("none", "part", "one", "several")]
 
     def by_class(quantity: str, whole: bool = False) -> Floats:
-        drawn = [Cdf.of(each[quantity]).draw(rng, n, whole=whole) for each in classes]
+        drawn = [Cdf.of(table[quantity]).draw(rng, n, whole=whole) for table in classes]
         return np.asarray(np.choose(group, drawn))
 
     cores = by_class("cores") * np.maximum(gpu, 1)
-    cpu = np.where(rare, cores.round(1), asked[:, 0])
+    cpu = np.where(rare, cores.round(1), common[:, 0])
     gib = by_class("gib")
     model = np.array([kind.model for kind in made.machines])
     on = choose(rng, [kind.number * kind.gpu for kind in made.machines], n)
@@ -271,7 +274,7 @@ def gpu_v2023(
             "created": created,
             "lifetime": by_class("seconds", whole=True),
             "cpu": cpu,
-            "mem": np.where(rare, (cpu * gib).round(2), asked[:, 1]),
+            "mem": np.where(rare, (cpu * gib).round(2), common[:, 1]),
             "gpu": gpu,
             "models": np.where(bound, model[on], ""),
         }
@@ -282,20 +285,20 @@ def google_2011(made: TwinParameters, rng: np.random.Generator, created: Floats)
     """Jobs, each of which makes one request of equal tasks."""
     t, n = made.tables, len(created)
     table = {name: Cdf.of(points) for name, points in t["tables"].items()}
-    common, other = _common(rng, t, n)
-    many = rng.random(n) < np.where(other, *reversed(t["several"]))
+    common, rare = _common(rng, t, n)
+    gang = rng.random(n) < np.where(rare, *reversed(t["several"]))
     wait = table["wait"].draw(rng, n)
-    one, several = (table[f"seconds_{size}"].draw(rng, n) for size in ("one", "several"))
+    single, several = (table[f"seconds_{size}"].draw(rng, n) for size in ("one", "several"))
     return pl.DataFrame(
         {
             "at": np.arange(n),
             "created": created,
             "wait": wait,
-            "lifetime": np.maximum(np.where(many, several, one), wait),
-            "cpu": np.where(other, table["cpu"].draw(rng, n), common[:, 0]),
-            "mem": np.where(other, table["mem"].draw(rng, n), common[:, 1]),
+            "lifetime": np.maximum(np.where(gang, several, single), wait),
+            "cpu": np.where(rare, table["cpu"].draw(rng, n), common[:, 0]),
+            "mem": np.where(rare, table["mem"].draw(rng, n), common[:, 1]),
             "gpu": np.zeros(n),
-            "tasks": np.where(many, table["tasks"].draw(rng, n, whole=True), 1.0),
+            "tasks": np.where(gang, table["tasks"].draw(rng, n, whole=True), 1.0),
             "models": pl.repeat("", n, eager=True),
         }
     )
@@ -303,8 +306,8 @@ def google_2011(made: TwinParameters, rng: np.random.Generator, created: Floats)
 
 def _common(rng: np.random.Generator, t: Mapping[str, Any], n: int) -> tuple[Floats, Bools]:
     """A common request for each job, shape [n, 3], and whether the job makes another instead."""
-    asked = draw_rows(rng, t["common"], n)
-    return asked, rng.random(n) < t["others"] / (t["others"] + sum(row[-1] for row in t["common"]))
+    rows = draw_rows(rng, t["common"], n)
+    return rows, rng.random(n) < t["others"] / (t["others"] + sum(row[-1] for row in t["common"]))
 
 
 def v2018(
@@ -326,7 +329,7 @@ def v2018(
     parents = np.where(number == 1, 1, parents) * ordered[at]
     offset = np.where(number == 0, 0.0, column.pop("offset"))
     chained = (rng.random(len(at)) < t["chain"]) & (rows[at] <= t["most_chained"])
-    names, after = _precedence(rng, number, parents, chained)
+    names, parent_names = _precedence(rng, number, parents, chained)
     return pl.DataFrame(
         {
             "at": at,
@@ -336,7 +339,7 @@ def v2018(
             "gpu": np.zeros(len(at)),
             "models": pl.repeat("", len(at), eager=True),
             "name": names,
-            "after": after,
+            "after": parent_names,
         }
     )
 
@@ -345,13 +348,13 @@ def _rows_of_v2018(rng: np.random.Generator, t: Mapping[str, Any], n: int) -> di
     def draw(name: str) -> Floats:
         return Cdf.of(t[name]).draw(rng, n, whole=True)
 
-    tasks, one, many = draw("tasks"), draw("one"), draw("many")
-    asked = draw_rows(rng, t["common"], n)
+    tasks, single, gang = draw("tasks"), draw("one"), draw("many")
+    requests = draw_rows(rng, t["common"], n)
     return {
-        "cpu": asked[:, 0],
-        "mem": asked[:, 1],
+        "cpu": requests[:, 0],
+        "mem": requests[:, 1],
         "tasks": tasks,
-        "lifetime": np.where(tasks == 1, one, many),
+        "lifetime": np.where(tasks == 1, single, gang),
         "parents": draw("parents"),
         "offset": draw("offset"),
     }
@@ -365,24 +368,26 @@ def _precedence(
     The parents of a row are drawn among those before it, each once; of chained rows the first is
     the row just before it.
     """
+    # Each edge: the child, and a parent drawn among the rows before it in its job.
     child = np.repeat(np.arange(len(number)), parents)
     back = np.floor(rng.random(len(child)) * number[child]).astype(np.int64)
-    first = np.diff(child, prepend=-1) > 0
-    parent = child - 1 - np.where(first & chained[child], 0, back)
+    leading = np.diff(child, prepend=-1) > 0
+    parent = child - 1 - np.where(leading & chained[child], 0, back)
     edges = pl.DataFrame({"child": child, "parent": parent}).unique().sort("child", "parent")
     own = pl.Series("number", number + 1).cast(pl.String)
     numbers = edges.with_columns(of=own.gather(edges["parent"]))
     joined = numbers.group_by("child", maintain_order=True).agg(pl.col("of").str.join("_"))
     every = pl.DataFrame({"child": np.arange(len(number)), "own": own})
+    # Names as the trace writes them: a letter, the own number, those of the parents.
     letters = every.join(joined, on="child", how="left", maintain_order="left").select(
         name=pl.when(pl.col("of").is_null())
         .then(pl.format("M{}", "own"))
         .otherwise(pl.format("R{}_{}", "own", "of"))
     )["name"]
-    before = edges.with_columns(name=letters.gather(edges["parent"]))
-    after = before.group_by("child", maintain_order=True).agg(pl.col("name").str.join("|"))
-    found = every.join(after, on="child", how="left", maintain_order="left")
-    return letters, found["name"].fill_null("")
+    named = edges.with_columns(name=letters.gather(edges["parent"]))
+    joined_to = named.group_by("child", maintain_order=True).agg(pl.col("name").str.join("|"))
+    complete = every.join(joined_to, on="child", how="left", maintain_order="left")
+    return letters, complete["name"].fill_null("")
 
 
 DRAWN: Mapping[str, Callable[..., pl.DataFrame]] = {
@@ -421,50 +426,50 @@ def twin(
     >>> tables.jobs.equals(twin("alibaba-gpu-v2023", seed=1, servers=100, days=2).jobs)
     True
     """
-    made = calibration(name)
+    drawn = calibration(name)
     for option in options:
-        if option not in made.options:
-            known = ["servers", "days", "jobs_per_day", *made.options]
-            raise UnknownName(f"setting of the twin of {name}", option, known)
-    servers = made.servers or made.size if servers is None else servers
-    days = made.days if days is None else days
+        if option not in drawn.options:
+            accepted = ["servers", "days", "jobs_per_day", *drawn.options]
+            raise UnknownName(f"setting of the twin of {name}", option, accepted)
+    servers = drawn.servers or drawn.size if servers is None else servers
+    days = drawn.days if days is None else days
     if jobs_per_day is None:
-        jobs_per_day = made.jobs_per_day * servers / made.size
+        jobs_per_day = drawn.jobs_per_day * servers / drawn.size
     _check(name, seed, servers, days, jobs_per_day)
     rng = Streams.of(seed).workload
-    created = made.arrivals.draw(rng, jobs_per_day, days)
+    created = drawn.arrivals.draw(rng, jobs_per_day, days)
     if not len(created):
         raise ScenarioError(
             f"the twin of {name} has no job in {days:g} days at {jobs_per_day:g} "
             "jobs per day: make it longer or the rate higher"
         )
-    jobs = _finish(DRAWN[made.name](made, rng, created, **options), days * DAY, made.whole)
+    jobs = _finish(DRAWN[drawn.name](drawn, rng, created, **options), days * DAY, drawn.whole)
     label = f"twin of {name}, seed {seed}"
     distances = "how far its jobs are from the trace is not known: it is not tested against files"
-    if made.within:
+    if drawn.within:
         distances = (
             "distance to the real trace at most, Kolmogorov-Smirnov for numbers and total "
             "variation for categories, by test: "
-        ) + ", ".join(f"{quantity} {value:g}" for quantity, value in made.within.items())
+        ) + ", ".join(f"{quantity} {value:g}" for quantity, value in drawn.within.items())
     notes = (
-        f"a synthetic twin, no real trace: {made.reproduces}; it leaves out {made.leaves_out}",
+        f"a synthetic twin, no real trace: {drawn.reproduces}; it leaves out {drawn.leaves_out}",
         distances,
     )
-    stage, here = Stage(label, len(jobs), len(jobs), {}), servers_of(made.machines, servers)
-    tables = Tables(f"twin-{name}", here, jobs, (stage,), {}, notes, dict(made.units))
+    stage, machines = (Stage(label, len(jobs), len(jobs), {}), servers_of(drawn.machines, servers))
+    tables = Tables(f"twin-{name}", machines, jobs, (stage,), {}, notes, dict(drawn.units))
     return replace(tables, digests={label: digest(tables)})
 
 
 def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float) -> None:
     numbers = int | float
-    for what, value, sense in (
+    for about, value, sense in (
         ("seed", seed, isinstance(seed, int) and seed >= 0),
         ("servers", servers, isinstance(servers, int) and 1 <= servers <= 1_000_000),
         ("days", days, isinstance(days, numbers) and 0 < days <= 3660),
         ("jobs_per_day", jobs_per_day, isinstance(jobs_per_day, numbers) and jobs_per_day > 0),
     ):
         if not sense or value == math.inf:
-            raise ScenarioError(f"the twin of {name}: {what} is {value!r}, which is out of range")
+            raise ScenarioError(f"the twin of {name}: {about} is {value!r}, which is out of range")
     if days * jobs_per_day > MAX_JOBS:
         raise ScenarioError(
             f"the twin of {name} would have about {days * jobs_per_day:.0f} jobs, and at most "
@@ -488,20 +493,20 @@ def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
         job=pl.format("job-{}", "at"),
         name=pl.col("name") if "name" in rows.columns else pl.format("job-{}", "at"),
     )
-    left = () if "after" in rows.columns else ("job",)  # where every row is a job
-    return rows.select(name for name in COLUMNS if name in rows.columns and name not in left)
+    absent = () if "after" in rows.columns else ("job",)  # where every row is a job
+    return rows.select(name for name in COLUMNS if name in rows.columns and name not in absent)
 
 
 def digest(tables: Tables) -> str:
     """SHA-256 of what is in the tables, so that results of different twins are told apart."""
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for frame in (tables.servers, tables.jobs):
         for column in frame.iter_columns():
-            found.update(column.name.encode())
+            sha.update(column.name.encode())
             values = column.fill_null(np.nan) if column.dtype.is_float() else column
             data = values.to_numpy()
-            found.update("\n".join(data).encode() if data.dtype == object else data.tobytes())
-    return found.hexdigest()
+            sha.update("\n".join(data).encode() if data.dtype == object else data.tobytes())
+    return sha.hexdigest()
 
 
 def completed(tables: Tables, what: str, knobs: dict[str, Any] | None = None) -> Tables:
@@ -529,23 +534,23 @@ def completed(tables: Tables, what: str, knobs: dict[str, Any] | None = None) ->
         )
     jobs, servers = what == "jobs", what == "servers" or tables.servers.is_empty()
     own = _own(knobs or {}, ["twin_seed", *("days", "jobs_per_day") * jobs])
-    made = twin(tables.trace, **own)
-    taken = " and ".join(["servers"] * servers + ["jobs"] * jobs)
-    label = f"{taken} of the {made.stages[0].name}"
-    about = "; ".join(made.notes) if jobs else "the mix of machines is the published one"
-    note = f"the {taken} are those of a synthetic twin, not of the files; {about}"
+    drawn = twin(tables.trace, **own)
+    parts = " and ".join(["servers"] * servers + ["jobs"] * jobs)
+    label = f"{parts} of the {drawn.stages[0].name}"
+    about = "; ".join(drawn.notes) if jobs else "the mix of machines is the published one"
+    note = f"the {parts} are those of a synthetic twin, not of the files; {about}"
     if not servers:
-        made = replace(made, servers=made.servers.clear())
+        drawn = replace(drawn, servers=drawn.servers.clear())
     if not jobs:
-        made = replace(made, jobs=made.jobs.clear())
-    digests = {**tables.digests, label: digest(made)}
-    found = replace(tables, digests=digests, notes=(*tables.notes, note))
+        drawn = replace(drawn, jobs=drawn.jobs.clear())
+    digests = {**tables.digests, label: digest(drawn)}
+    filled = replace(tables, digests=digests, notes=(*tables.notes, note))
     if servers:
-        found = replace(found, servers=made.servers)
+        filled = replace(filled, servers=drawn.servers)
     if jobs:
-        stages = (*tables.stages, Stage(label, len(made.jobs), len(made.jobs), {}))
-        found = replace(found, jobs=made.jobs, stages=stages, units=made.units, no_jobs="")
-    return found
+        stages = (*tables.stages, Stage(label, len(drawn.jobs), len(drawn.jobs), {}))
+        filled = replace(filled, jobs=drawn.jobs, stages=stages, units=drawn.units, no_jobs="")
+    return filled
 
 
 def open_twin(path: str, knobs: dict[str, Any]) -> Tables:

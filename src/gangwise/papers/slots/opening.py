@@ -21,12 +21,11 @@ from pydantic import Field
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.files import write_whole
-from gangwise.core.settings import Count, checked
+from gangwise.core.settings import Count, checked, toml_value
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import Channels, ReplayedArrivals
 from gangwise.logs import reader_of, ready_tables, without_reader
 from gangwise.logs.formats.google import Google2011
-from gangwise.logs.io.text import toml_text
 from gangwise.logs.tables import Reader, Tables, save_tables
 from gangwise.logs.twins import completed
 from gangwise.papers.gain_overhead.problem import (
@@ -277,11 +276,11 @@ def write_outline(
         if isinstance(scenario, SpeedsTraceScenario):
             found_at = scenario.measured
             given["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
-    lines = [f"trace = {toml_text(where)}", f"family = {toml_text(family)}"]
+    lines = [f"trace = {toml_value(where)}", f"family = {toml_value(family)}"]
     if tables is None and settings.get("trace"):
-        lines.append(f"format = {toml_text(settings['trace'])}")
+        lines.append(f"format = {toml_value(settings['trace'])}")
     lines += ["", "[settings]"]
-    lines += [f"{key} = {toml_text(value)}" for key, value in given.items() if value is not None]
+    lines += [f"{key} = {toml_value(value)}" for key, value in given.items() if value is not None]
     written.append(out / "scenario.toml")
     write_whole(written[-1], "\n".join(lines) + "\n")
     return written
