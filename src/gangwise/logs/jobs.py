@@ -16,6 +16,7 @@ What a job's type is, by which rates are learned, is a column of the log: ``job_
 from __future__ import annotations
 
 import gzip
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -49,25 +50,15 @@ from gangwise.logs.tables import (
 from gangwise.notation.units import duration
 
 QUANTITIES = tuple(UNITS)
-TYPES: Mapping[str, Sequence[str]] = {
-    "alibaba-gpu-v2020": ("group", "workload", "user"),
-    "acme": ("application", "user"),
-    "alibaba-gpu-v2025": ("application",),
-    "csv": ("type", "user"),
-    "kubernetes": ("application", "user"),
-    "swf": ("application", "user"),
-}
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TYPES: Mapping[str, Sequence[str]] = WORDS["types"]
 """Columns that tell the type of a job, by format; ``user`` elsewhere, then ``request``."""
+ASSUMED: Mapping[str, str] = WORDS["assumed"]
 REQUEST = "request"  # type of jobs that ask for the same GPUs, or cores where they ask for none
-NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
-NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part", "terms", "late"}
-NO_TYPE |= {"per_node", "again", "lost"}
+NO_TYPE = {*QUANTITIES, *WORDS["columns"]["no_type"]}
 GROUPS = ("partition", "queue")
 """Columns that a replay does not model without a site: it notes how many groups there are."""
 
-LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
-LATER |= {"limit", "priority", "unfinished", "terms", "per_node", "again"}
-"""Columns that are still needed when times, demand and type are known."""
 NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
 GANGS = ("kubernetes", "slurm-sacct", "philly", "alibaba-gpu-v2020")
@@ -78,11 +69,6 @@ SUSPENDED = 60.0
 """Seconds by which a job was longer on its nodes than it ran, if it was suspended there."""
 UNLIKELY = 7.0  # an exponential variable of mean 1 is above it once in 1,100 times
 LEAST_RUNS = 20  # run times that are known of others, to tell jobs from before the log by
-NOTED = {
-    "without a requested limit: the run time is taken for it": "limits unknown: run times used",
-    "ran longer than they requested": "ran longer than they requested, and are not cut off",
-}
-"""What :attr:`Jobs.account` notes, and how the line of what is played says it."""
 
 
 class Lost(NamedTuple):
@@ -388,25 +374,21 @@ class _LogBuilder:
         # Formats whose rows of a job are one gang join them; of others each row is a job.
         if "job" in self.rows.columns and self.form not in (*GANGS, "alibaba-v2018"):
             several = self.rows.group_by("job").len().filter(pl.col("len") > 1)
-            if len(several):
-                assumption = "of jobs that ask for several kinds of tasks, each a job of its own"
-                self.assumed[assumption] = int(several["len"].sum())
+            self._assume("kinds", several["len"].sum())
         if "late" in self.rows.columns:
-            assumption = "were held, or waited otherwise: submitted when they became eligible"
-            self.assumed[assumption] = int(self.rows["late"].sum())
+            self._assume("late", self.rows["late"].sum())
         terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
-        if fewer := int(terms.str.contains("fewest=").sum()):
-            assumption = (
-                "may start with fewer tasks: under kueue they do, and take longer by as much as "
-                "tasks are fewer; other schedulers, and the lower bound, have them whole"
-            )
-            self.assumed[assumption] = fewer
+        self._assume("fewer", terms.str.contains("fewest=").sum())
         self.type_name, self.types = self._types(job_type)
         self.ids, self.joined = _unique_ids(self.rows), list[str]()
         # The others are not looked at again, and take more room than the jobs.
-        needed = [c for c in self.rows.columns if c in (*LATER, *NAMED)]
+        needed = [c for c in self.rows.columns if c in (*WORDS["columns"]["later"], *NAMED)]
         small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in needed)
         self.rows = self.rows.select(*small)
+
+    def _assume(self, what: str, jobs: int) -> None:
+        if jobs:
+            self.assumed[ASSUMED[what]] = int(jobs)
 
     def _column(self, name: str) -> Floats:
         if name not in self.rows.columns:
@@ -446,16 +428,10 @@ class _LogBuilder:
             nodes = self._nodes_of_servers()
         elif "hosts" in self.rows.columns and (self.rows["hosts"] != "").any():
             nodes = self._nodes_of_hosts()
-            assumed = (
-                f"the log lists no nodes: taken to be the {len(nodes)} that jobs ran on, each as "
-                "large as the most that jobs held on it at once"
-            )
+            assumed = ASSUMED["hosts"].format(nodes=len(nodes))
         else:
             nodes = self._pool()
-            assumed = (
-                "the log lists no nodes: taken to be one pool, as large as the most that jobs held "
-                "at once, so hardly any job waits"
-            )
+            assumed = ASSUMED["pool"]
         if not nodes:
             raise TraceError(f"no job of {self.tables.trace} ran: there is nothing to play")
         # Parts of GPUs are parts of one GPU where nodes have whole ones, few enough to tell apart.
@@ -511,8 +487,7 @@ class _LogBuilder:
         usage = self._occupancy(pl.lit("pool"))
         usage = usage.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
         if asking := int((self.rows["models"].fill_null("") != "").sum()):
-            assumption = "ask for a GPU model, and take any: no node says which it has"
-            self.assumed[assumption] = asking
+            self._assume("any_model", asking)
             self.rows = self.rows.with_columns(models=pl.lit(""))
         peak = _peak_use(usage, list(self.demand), "host")
         return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
@@ -603,8 +578,7 @@ class _LogBuilder:
         of_jobs = runs.group_by("of", maintain_order=True).agg("row")["row"].to_list()
         of_jobs = [rows for rows in of_jobs if len(rows) > 1]
         if apart and of_jobs:
-            reason = "are runs of jobs that were requeued: each comes after the one before it"
-            self.assumed[reason] = sum(map(len, of_jobs))
+            self._assume("runs", sum(map(len, of_jobs)))
             return every
         names, self.submit, self.start = self.ids.to_list(), self.submit.copy(), self.start.copy()
         # The last run stands for the job: it came and started with the first, and did the work of
@@ -710,10 +684,8 @@ class _LogBuilder:
     def log(self, given: Nodes | None, rows_kept: bool, apart: bool) -> JobLog:
         with np.errstate(invalid="ignore"):
             early = self.start < self.submit
-        if early.any():
-            assumption = "started before they were submitted, as if they had not waited"
-            self.assumed[assumption] = int(early.sum())
-            self.start = np.where(early, self.submit, self.start)
+        self._assume("early", early.sum())
+        self.start = np.where(early, self.submit, self.start)
         self.early = self._ran_before()
         nodes, nodes_assumed = (given, "") if given else self._nodes()
         # Runs become jobs, then groups become gangs; what stays is a row of each job.
@@ -787,10 +759,8 @@ class _LogBuilder:
         longer = ran.size - np.searchsorted(ran, begins - self.start[place], side="left")
         if -np.log((longer + 0.5) / (ran.size + 1)).sum() < UNLIKELY:
             return none
-        note = "ran when the log begins: submitted when they started, in no mean"
-        self.assumed[note] = int(early.sum())
-        if waited.any():
-            self.assumed["waited when the log begins: submitted then"] = int(waited.sum())
+        self._assume("before", early.sum())
+        self._assume("waited_before", waited.sum())
         self.submit = np.where(early, self.start, np.where(waited, begins, self.submit))
         return early
 
@@ -805,37 +775,31 @@ class _LogBuilder:
             every[reason] = Lost(
                 places.size, float(self.hours[places].sum()), int(row[places].min())
             )
-        noted = jobs.account.noted.items()
-        assumed = {NOTED.get(note, note): n for note, n in noted} | self.assumed
+        # What was assumed of all jobs comes first, then that of some.
+        noted = {WORDS["noted"].get(note, note): n for note, n in jobs.account.noted.items()}
+        self.assumed = noted | self.assumed
+        no_start = int((np.isnan(jobs.recorded_start) & np.isinf(jobs.withdrawn)).sum())
         if not self.waits:
-            assumed["waits are not known: all the time from submission to end is work"] = len(jobs)
-        elif no_start := int((np.isnan(jobs.recorded_start) & np.isinf(jobs.withdrawn)).sum()):
-            assumed["the log does not say how long they waited"] = no_start
-        elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
-            assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
-        if self.form == "swf" and (behind := int((np.diff(jobs.after_from) > 0).sum())):
-            note = "come after another job, when the log says: think times are not played"
-            assumed[note] = behind
+            self._assume("no_waits", len(jobs))
+        elif no_start:
+            self._assume("no_start", no_start)
+        elif bool((jobs.recorded_start == jobs.submit).all()):
+            self._assume("at_start", len(jobs))
+        if self.form == "swf":
+            self._assume("think_time", (np.diff(jobs.after_from) > 0).sum())
         if nodes_assumed:
-            assumed[nodes_assumed] = len(jobs)
-        if withdrawn := int(np.isfinite(jobs.withdrawn).sum()):
-            note = "never started: in line until they were withdrawn or the log ended, in no mean"
-            assumed[note] = withdrawn
-        if running := int(jobs.censored.sum()):
-            note = "still ran when the log ended: held until then, in no mean of completion"
-            assumed[note] = running
+            self.assumed[nodes_assumed] = len(jobs)
+        self._assume("withdrawn", np.isfinite(jobs.withdrawn).sum())
+        self._assume("running", jobs.censored.sum())
         if requeued := int((self.lost[place] > 0).sum()):
             in_vain = self.hours[place] * self.lost[place] / np.maximum(self.run[place], 1e-9)
-            note = (
-                "ran again after they were stopped: their work is that of all runs, "
-                f"{amount_text(float(in_vain.sum()))} {self.unit}-hours of it lost"
-            )
-            assumed[note] = requeued
+            lost_hours = amount_text(float(in_vain.sum()))
+            self.assumed[ASSUMED["again"].format(lost=lost_hours, unit=self.unit)] = requeued
         hours = (float(self.hours.sum()), float(self.hours[place].sum()))
         counts = (self.tables.trace, total, len(jobs), self.device, self.unit, *hours)
         sources = ((*self.tables.notes, *self.notes), self.tables.digests)
         beyond = (overused(jobs, nodes), self._not_modelled(place))
-        return Played(*counts, every, assumed, unread, *sources, *beyond, nodes_assumed)
+        return Played(*counts, every, self.assumed, unread, *sources, *beyond, nodes_assumed)
 
     def _not_modelled(self, place: Ints) -> tuple[str, ...]:
         remarks = []

@@ -20,6 +20,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -90,6 +91,29 @@ class TimeOrder:
 
 
 @dataclass
+class Summaries:
+    """Rows that are summed up as they come.
+
+    Rows are summed up when there is as much that is new as was known: each log₂ times.
+    """
+
+    combine: Callable[[pl.DataFrame], pl.DataFrame]
+    known: list[pl.DataFrame] = field(default_factory=list)
+    fresh: list[pl.DataFrame] = field(default_factory=list)
+
+    def add(self, rows: pl.DataFrame) -> None:
+        self.fresh.append(rows)
+        if sum(map(len, self.fresh)) > sum(map(len, self.known)):
+            self.frame()
+
+    def frame(self) -> pl.DataFrame:
+        if self.fresh:
+            every = pl.concat([*self.known, *self.fresh])
+            self.known, self.fresh = [self.combine(every)], []
+        return self.known[0]
+
+
+@dataclass
 class Lives:
     """Summaries of all keys (columns that name a job or task) that occur in events.
 
@@ -100,26 +124,20 @@ class Lives:
     codes: Codes
     end: int = NEVER - 1
     order: TimeOrder = field(default_factory=TimeOrder)
-    _known: list[pl.DataFrame] = field(default_factory=list)
-    _new: list[pl.DataFrame] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._rows = Summaries(partial(_combine, keys=self.keys))
 
     @property
     def empty(self) -> bool:
-        return not (self._known or self._new)
+        return not (self._rows.known or self._rows.fresh)
 
     def add(self, events: pl.DataFrame) -> None:
         """Take in events: ``part row time event``, the keys, and ``cpu mem`` where there are."""
         if events.is_empty():
             return
         self.order.add(events)
-        self._new.append(_combine(_summarise(events, self.keys, self.codes, self.end), self.keys))
-        # Only when there is as much that is new as was known: a row is summed up log₂ times.
-        if sum(map(len, self._new)) > sum(map(len, self._known)):
-            self._join()
-
-    def _join(self) -> None:
-        every = pl.concat([*self._known, *self._new])
-        self._known, self._new = [_combine(every, self.keys)], []
+        self._rows.add(_combine(_summarise(events, self.keys, self.codes, self.end), self.keys))
 
     def frame(self) -> pl.DataFrame:
         """One row per key, in microseconds; null where there is no such event.
@@ -129,7 +147,6 @@ class Lives:
         there), ``code`` (of that end), ``cpu mem`` (first given), ``changed`` (given differently
         later).
         """
-        self._join()
         ended = pl.col("ended") // CODES
         alive = (
             ended.is_null()
@@ -137,7 +154,7 @@ class Lives:
             | (pl.col("seen") > ended)
             | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
         ).fill_null(False)
-        keys = self._known[0].select(
+        keys = self._rows.frame().select(
             pl.col(*self.keys, "place", "created", "submits", "started", "cpu", "mem", "changed"),
             deleted=pl.when(~alive).then(ended),
             code=pl.when(~alive).then(pl.col("ended") % CODES),
@@ -145,26 +162,10 @@ class Lives:
         return keys.sort(*self.keys)
 
 
-@dataclass
-class Users:
+def first_users(events: pl.DataFrame) -> pl.DataFrame:
     """The user of each job, the first by name where it has several."""
-
-    _known: pl.DataFrame = field(
-        default_factory=lambda: pl.DataFrame(schema={"job": pl.Int64, "user": pl.String})
-    )
-    _new: list[pl.DataFrame] = field(default_factory=list)
-
-    def add(self, events: pl.DataFrame) -> None:
-        named = events.filter(pl.col("user") != "").select(pl.col("job").cast(pl.Int64), "user")
-        self._new.append(named.unique())
-        if sum(map(len, self._new)) > len(self._known):
-            self.frame()
-
-    def frame(self) -> pl.DataFrame:
-        if self._new:
-            every = pl.concat([self._known, *self._new])
-            self._known, self._new = every.group_by("job").agg(pl.col("user").min()), []
-        return self._known
+    named = events.filter(pl.col("user") != "")
+    return named.group_by(pl.col("job").cast(pl.Int64)).agg(pl.col("user").min())
 
 
 def _time() -> pl.Expr:
@@ -400,6 +401,8 @@ class GoogleReader(Reader):
     CODES: ClassVar[Codes]
     TASKS: ClassVar[str]
     JOBS: ClassVar[str]
+    ADD_AND_REMOVE: ClassVar[tuple[int, int]]  # codes of events of machines
+    MACHINES: ClassVar[Mapping[str, str]] = {}  # names of the columns of these events
 
     def __init__(
         self,
@@ -424,7 +427,7 @@ class GoogleReader(Reader):
         self.stages: list[Stage] = []
         self.digests: dict[str, str] = {}
         self.notes: list[str] = []
-        self.users = Users()
+        self.users = Summaries(first_users)
         self._begin()
 
     def _begin(self) -> None: ...
@@ -433,8 +436,11 @@ class GoogleReader(Reader):
     def first(self) -> int:
         return OFFSET + round(self.begin * 3.6e9)
 
-    @abstractmethod
-    def _machines(self, end: int) -> Machines: ...
+    def _machines(self, end: int) -> Machines:
+        events = pl.concat(list(self._batches("machine_events", lambda: False)))
+        events = events.rename(self.MACHINES)
+        names = [file.name for file in self.files]
+        return machines_of(events, *self.ADD_AND_REMOVE, self.first, end, names)
 
     @abstractmethod
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame: ...
@@ -529,7 +535,7 @@ class GoogleReader(Reader):
             events = self._events(frame, table)
             lives.add(events)
             filled += int(events["filled"].sum())
-            self.users.add(events)
+            self.users.add(first_users(events))
         if lives.empty:
             raise TraceError(f"no row of {table} is of a job", self.source.path)
         latest = (lives.order.latest - OFFSET) / 1e6
@@ -562,24 +568,18 @@ class Google2011(GoogleReader):
     CODES = Codes(
         submit=0, schedule=1, ends={2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
     )
-    TASKS, JOBS = "task_events", "job_events"
+    TASKS, JOBS, ADD_AND_REMOVE = "task_events", "job_events", (0, 1)
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         requests = ["task", "cpu", "mem"] if table == self.TASKS else []
         columns = pl.col("part", "row", "time", "event", "job", "user", *requests)
         return frame.select(columns, filled=pl.col("missing_info") != "")
 
-    def _machines(self, end: int) -> Machines:
-        events = pl.concat(list(self._batches("machine_events", lambda: False)))
-        return machines_of(events, 0, 1, self.first, end, [f.name for f in self.files])
-
 
 FIRST = "start_after_collection_ids"
 ALLOC_SET = 1
 REQUESTS = {"task": "instance_index"}
 REQUESTS |= {"cpu": "resource_request.cpus", "mem": "resource_request.memory"}
-MACHINES = {"machine_id": "machine", "type": "event", "platform_id": "platform"}
-MACHINES |= {"capacity.cpus": "cpu", "capacity.memory": "mem"}
 
 
 class Google2019(GoogleReader):
@@ -595,7 +595,14 @@ class Google2019(GoogleReader):
     CODES = Codes(
         submit=0, schedule=3, ends={4: "EVICT", 5: "FAIL", 6: "FINISH", 7: "KILL", 8: "LOST"}
     )
-    TASKS, JOBS = "instance_events", "collection_events"
+    TASKS, JOBS, ADD_AND_REMOVE = "instance_events", "collection_events", (1, 2)
+    MACHINES = {
+        "machine_id": "machine",
+        "type": "event",
+        "platform_id": "platform",
+        "capacity.cpus": "cpu",
+        "capacity.memory": "mem",
+    }
 
     def _begin(self) -> None:
         self._after: dict[int, set[int]] = {}
@@ -656,7 +663,7 @@ class Google2019(GoogleReader):
             order = TimeOrder()
             for frame in self._batches(self.JOBS, lambda: order.latest > end):
                 order.add(frame)
-                self.users.add(self._events(frame, self.JOBS))
+                self.users.add(first_users(self._events(frame, self.JOBS)))
         elif tasks:
             self.notes.append(
                 "collection_events is not here: users, and what jobs must start "
@@ -690,10 +697,6 @@ class Google2019(GoogleReader):
             job=pl.col("name").replace_strict(group_of, return_dtype=pl.String),
             after=pl.Series(["|".join(parents.get(n, ())) for n in jobs["name"]], dtype=pl.String),
         )
-
-    def _machines(self, end: int) -> Machines:
-        events = pl.concat(list(self._batches("machine_events", lambda: False))).rename(MACHINES)
-        return machines_of(events, 1, 2, self.first, end, [f.name for f in self.files])
 
 
 def _connected(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:

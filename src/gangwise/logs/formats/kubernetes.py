@@ -253,8 +253,9 @@ def classes_of(records: list[Any]) -> dict[str, float]:
 def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[PodRecord]:
     """Read a Workload of Kueue as its pods, which start together when it is admitted."""
     meta, spec, pods = record["metadata"], record["spec"], []
-    conditions = (record.get("status") or {}).get("conditions") or ()
-    true = {pod_set["type"]: pod_set for pod_set in conditions if pod_set.get("status") == "True"}
+    status = record.get("status") or {}
+    conditions = (c for c in status.get("conditions") or () if c.get("status") == "True")
+    true = {condition["type"]: condition for condition in conditions}
     started, ended = (
         kubernetes.timestamp((true.get(kind) or {}).get("lastTransitionTime"))
         for kind in ("Admitted", "Finished")
@@ -263,17 +264,17 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
     if "Finished" in true:
         phase = "Failed" if true["Finished"].get("reason") == "Failed" else "Succeeded"
     evicted = kubernetes.timestamp((true.get("Evicted") or {}).get("lastTransitionTime"))
-    stats = (record.get("status") or {}).get("schedulingStats") or {}
-    evictions = sum(int(pod_set.get("count", 0)) for pod_set in stats.get("evictions") or ())
-    admission = (record.get("status") or {}).get("admission") or {}
-    counts = {part["name"]: part.get("count") for part in admission.get("podSetAssignments") or ()}
+    lost = (status.get("schedulingStats") or {}).get("evictions") or ()
+    evictions = sum(int(eviction.get("count", 0)) for eviction in lost)
+    admitted = (status.get("admission") or {}).get("podSetAssignments") or ()
+    counts = {part["name"]: part.get("count") for part in admitted}
     for pod_set in spec["podSets"]:
         template = {**pod_set["template"]["spec"], "priority": spec.get("priority")}
         pod = pod_of(row, {"metadata": meta, "spec": template}, False, owners)
         queue = f"{pod.namespace}/{spec['queueName']}" if spec.get("queueName") else ""
         pod = replace(pod, gang=pod.name, queue=queue, owner=str(meta.get("uid") or ""))
-        pod = replace(pod, started=started, ended=ended, status=phase)
-        pod = replace(pod, evicted=evicted, evictions=evictions)
+        pod = replace(pod, started=started, ended=ended, status=phase, evicted=evicted)
+        pod = replace(pod, evictions=evictions)
         count = int(pod_set.get("count", 1))
         if "minCount" in pod_set:
             share = (counts.get(pod_set.get("name")) or count) / max(count, 1)
