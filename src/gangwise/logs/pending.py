@@ -9,6 +9,7 @@ and NAME_y, the second is that of the instant.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,14 +22,8 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
 from gangwise.sites.wait_history import PendingJobs
 
-NOW = ("poll_time", "snapshot_time", "asked_time", "now")
-SUBMIT = ("submit_time", "submit", "submitted")
-START = ("start_time", "start", "started")
-ELIGIBLE = ("eligible_time", "eligible")
-ID = ("job_unique_id", "job_id", "jobid", "id", "job")
-GROUPS = ("user", "user_id", "account", "account_id", "partition", "partition_id", "qos", "qos_id")
-KNOWN = ("req_", "time_limit", "timelimit", "q_", "r_", "priority", "nodes_requested")
-"""How the names of columns begin that tell what was known at the instant."""
+WORDS = tomllib.loads(Path(__file__).with_name("guess.toml").read_text(encoding="utf-8"))
+NOW, SUBMIT, START, ELIGIBLE, ID, GROUPS, KNOWN = map(str.split, WORDS["pending"].values())
 FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
 
 
@@ -87,7 +82,7 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
         name = name.removesuffix("_x")
         if name in GROUPS:
             groups[name] = table[column].cast(pl.String).rank("dense").to_numpy().astype(np.int64)
-        elif name.startswith(KNOWN) or name.endswith("_poll"):
+        elif name.startswith((*KNOWN,)) or name.endswith("_poll"):
             if table[column].dtype.is_numeric():
                 features[name] = table[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
             elif "tres" in name:

@@ -27,6 +27,7 @@ GIB_IN = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, 
 """GiB in a unit; without one, memory is in MiB."""
 PER_CORE = 2.0**31 / 1024
 """GiB: old versions add 2^31 MiB to an amount that is per core, and may print the sum."""
+NO_AMOUNTS: Any = {}  # of a list that is not given
 FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
 
 

@@ -15,7 +15,7 @@ from gangwise.notation import NotationError
 
 MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86_400.0, 365 * 86_400.0
 SECONDS_IN = {"s": 1.0, "m": MINUTE, "min": MINUTE, "h": HOUR, "d": DAY}
-SUFFIXES = {
+SUFFIXES: dict[str, Fraction] = {
     "": Fraction(1),
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),
@@ -25,7 +25,7 @@ SUFFIXES = {
 }
 """Suffixes of quantities: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 GIB = 2.0**30
-UNITS = {
+UNITS: dict[str, float] = {
     "bytes": 1 / GIB,
     **{f"{prefix}B": 1000**n / GIB for n, prefix in enumerate("KMGT", 1)},
     **{f"{prefix}iB": 1024**n / GIB for n, prefix in enumerate("KMGT", 1)},

@@ -26,7 +26,7 @@ from gangwise.core.errors import ScenarioError, UnknownName, to_install
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
 from gangwise.jobs.choice import WorstFit, placed
 from gangwise.jobs.model import Job, Nodes
-from gangwise.logs.formats import kubernetes
+from gangwise.notation import units
 
 Key = tuple[str, str]
 """A flavor, and a resource of it."""
@@ -714,11 +714,11 @@ class Printed:
     def amount(self, kind: str, of: At, name: str, default: float) -> float:
         """An amount of a resource, memory in GiB; the default where it is not given or at fault."""
         try:
-            found = default if of.get(name) is None else kubernetes.amount(of[name])
+            found = default if of.get(name) is None else float(units.exact_quantity(of[name]))
         except ValueError as error:
             self.notes.append(f"{of.where}: {name}: {error}; {default:g} is taken")
             return default
-        return found / kubernetes.GIB if kind == "mem" and found is not default else found
+        return found / units.GIB if kind == "mem" and found is not default else found
 
     def quota(self, of: At) -> tuple[str, dict[str, float]]:
         """A resource of a flavor, and the fields of its :class:`Quota`."""

@@ -63,7 +63,7 @@ def limits_of(r: SlurmReading, row: SettingRow, names: Any) -> Limits:
             if (amount := r.value(row, name, float, -1.0)) >= 0:
                 limits[name, "jobs"] = amount
         else:
-            for of, amount in r.value(row, name, notation.amounts, {}).items():
+            for of, amount in r.value(row, name, notation.amounts, notation.NO_AMOUNTS).items():
                 limits[name, of] = amount
     return limits
 

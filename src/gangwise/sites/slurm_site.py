@@ -59,7 +59,7 @@ def read_slurm(
             f"AccountingStorageEnforce has neither limits nor safe, {where}"
         )
         caps, of_qos = [], [{**each, "most_time": np.inf} for each in of_qos]
-    for of, amount in r.value(config, "Licenses", notation.licences, {}).items():
+    for of, amount in r.value(config, "Licenses", notation.licences, notation.NO_AMOUNTS).items():
         caps.append({"scope": "all", "of": of, "most": amount})
     memory = any("Memory" in name for name in _listed(r, config, "SelectTypeParameters").values)
     ignored = () if memory else ("mem",)
@@ -105,7 +105,7 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
     found, threaded = [], 0
     switch_of = _switches(r, config)
     for name, row in r.entries("node", "NodeName").items():
-        kinds = r.value(row, "Gres", notation.gpus, {})
+        kinds = r.value(row, "Gres", notation.gpus, notation.NO_AMOUNTS)
         if row.values.get("State", "").upper().startswith("FUTURE"):
             continue  # it need not exist
         kept = r.value(row, "MemSpecLimit", float, 0.0)
@@ -278,7 +278,7 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
         "fewest_nodes": r.value(row, "MinNodes", notation.node_count, 0),
         "tier": r.value(row, "PriorityTier", int, 1),
         "priority": r.value(row, "PriorityJobFactor", float, 1.0),
-        "billing": r.value(row, "TRESBillingWeights", notation.weights, {}),
+        "billing": r.value(row, "TRESBillingWeights", notation.weights, notation.NO_AMOUNTS),
         "preempted": r.value(row, "PreemptMode", way, ""),
         "whole": row.values.get("OverSubscribe", "").upper() == "EXCLUSIVE",
     }
@@ -305,7 +305,7 @@ def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     names |= {"pool": "Partition", "qos": "QOS"}
     return {
         **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
-        "tres": r.value(row, "PriorityWeightTRES", notation.shares, {}),
+        "tres": r.value(row, "PriorityWeightTRES", notation.shares, notation.NO_AMOUNTS),
         "max_age": r.value(row, "PriorityMaxAge", time_limit, 604_800.0),
         "half_life": r.value(row, "PriorityDecayHalfLife", time_limit, 604_800.0) or np.inf,
         "period": r.value(row, "PriorityCalcPeriod", time_limit, 300.0),

@@ -29,19 +29,8 @@ from gangwise.notation import NotationError, units
 from gangwise.notation import slurm as notation
 
 NAME = "slurm-sacct"
-COMMAND = (
-    "sacct -a -X -P --format=JobID,User,State,Submit,Start,End,ReqTRES,AllocTRES,NNodes,NodeList"
-)
-TYPES = {"Partition": "partition", "QOS": "qos", "Account": "account", "JobName": "application"}
-"""Columns that may tell the type of a job."""
-
-
-SACCT = declared(NAME).table("jobs").schema
-OPEN_XDMOD = (
-    "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|"
-    "Elapsed|ExitCode|State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName"
-)
-"""Columns that Open XDMoD asks sacct for, and stores without a header."""
+SACCT, LISTING = declared(NAME).table("jobs").schema, declared(NAME).mapping["listing"]
+COMMAND, OPEN_XDMOD = LISTING["command"], LISTING["open_xdmod"]
 
 
 def listing_schema(columns: str) -> reading.Schema:
@@ -92,11 +81,6 @@ def separator_of(first: str) -> str:
     return (match[1] or match[2]) if match else "\t" if "\t" in first else "|"
 
 
-WORDS = {"State": r"[A-Z_]*(?: by \S+)?", "Timelimit": r"[\w:-]*"}
-WORDS |= dict.fromkeys(("User", "Account", "Partition", "QOS", "NodeList"), r"[\w.@$+,\[\] ()-]*")
-"""Patterns of fields that hold free text, but never the separator of a listing."""
-
-
 class RepairedRows(Blocks):
     """The blocks of a listing in which rows with too many separators are repaired if possible.
 
@@ -109,7 +93,8 @@ class RepairedRows(Blocks):
         self.schema, self.repaired = schema, 0
         place = {at: name for name, at in schema.place(names).items()}
         column_of = {
-            c.name: replace(c, pattern=c.pattern or WORDS.get(c.name, "")) for c in schema.columns
+            c.name: replace(c, pattern=c.pattern or LISTING["patterns"].get(c.name, ""))
+            for c in schema.columns
         }
         self.columns = [column_of.get(place.get(i, "")) for i in range(len(names))]
 
@@ -203,7 +188,7 @@ def read_listing(
         eligible="Eligible",
         features="Constraints",
         line="SubmitLine",
-        **{name: pl.col(column) for column, name in TYPES.items()},
+        **{name: pl.col(column) for column, name in LISTING["types"].items()},
     )
     return frame, (table.stage, steps), {file.name: table.digest}, notes
 
