@@ -596,7 +596,7 @@ class Google2019(GoogleReader):
         submit=0, schedule=3, ends={4: "EVICT", 5: "FAIL", 6: "FINISH", 7: "KILL", 8: "LOST"}
     )
     TASKS, JOBS, ADD_AND_REMOVE = "instance_events", "collection_events", (1, 2)
-    MACHINES = {
+    MACHINES: ClassVar[Mapping[str, str]] = {
         "machine_id": "machine",
         "type": "event",
         "platform_id": "platform",
