@@ -548,13 +548,14 @@ class ByRate(Worth):
         mean, _ = self.believed(job, now)
         # A gang is as fast as its slowest node.
         slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
-        request = self._asked(job, _devices(job, books))
+        request = self._request(job, books)
         allowed, waited = allowed_on(books.nodes, job.shape), now - job.submitted
         return float(
             rate_kernels.wait(self.state, request, slowest, mean, allowed, waiting, waited, now)
         )
 
-    def _asked(self, job: Job, devices: float) -> rate_kernels.JobRequest:
+    def _request(self, job: Job, books: Books) -> rate_kernels.JobRequest:
+        devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
         return rate_kernels.JobRequest(self._types[job.job_type], job.tasks * devices, job.limit)
 
     def moves(
@@ -603,10 +604,9 @@ class ByRate(Worth):
             job, time = event.job, event.time
             if job is None:
                 continue
-            devices = _devices(job, books)
             if self.waits and event.kind == "submitted" and time == job.submitted:
                 mean, _ = self.believed(job, time)
-                rate_kernels.submitted(self.state, self._asked(job, devices), mean, time)
+                rate_kernels.submitted(self.state, self._request(job, books), mean, time)
             if event.released:
                 kind = books.dominant(job.shape)
                 # Devices given back per generation: how often better nodes come free.
@@ -614,8 +614,3 @@ class ByRate(Worth):
                     for n, tasks, _ in pieces:
                         amount = tasks * (shape.demand[kind] / 1000.0)
                         rate_kernels.released(self.state, n, amount, time)
-
-
-def _devices(job: Job, books: Books) -> float:
-    """Devices of its dominant type that a task asks for."""
-    return job.shape.demand[books.dominant(job.shape)] / 1000.0

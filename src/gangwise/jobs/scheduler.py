@@ -559,10 +559,8 @@ class Composed:
     def _held_back(self, job: Job, last: queues.Round) -> tuple[str, float]:
         """The reason why a job waits, and when that is expected to end."""
         time = last.now
-        if (cap := last.capped(job)) is not None:
-            return cap
-        if (closed := last.closed(job)) is not None:
-            return closed
+        if (outside := last.capped(job) or last.closed(job)) is not None:
+            return outside
         if job.id in self._plan.slots:
             return "its reservation is for later", max(self._plan.slots[job.id][0], time)
         if (lacks := queues.no_room(job, last.books, last.ends, time)) is not None:
