@@ -116,7 +116,7 @@ class _Seedless(ISpawnableSeedSequence):
     def __init__(self, source: np.random.SeedSequence):
         self._source = source
 
-    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint32) -> Any:
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
         return self._source.generate_state(n_words, dtype)
 
     def spawn(self, n_children: int) -> list[_Seedless]:
@@ -126,7 +126,8 @@ class _Seedless(ISpawnableSeedSequence):
 def _without_seed(seed: int) -> np.random.Generator:
     """The generator that a policy gets in a run with this seed, without the seed."""
     sequence: Any = Streams.of(seed).policy.bit_generator.seed_seq
-    return np.random.default_rng(_Seedless(sequence))
+    hidden: Any = _Seedless(sequence)  # numpy's types name its own class, not the protocol
+    return np.random.default_rng(hidden)
 
 
 @dataclass(frozen=True)

@@ -495,5 +495,5 @@ def _value(key: str, held: Mapped) -> pl.Expr:
         column = units.quantity(column) * (units.UNITS["bytes"] if key == "mem" else 1.0)
     elif held.unit == "clock":
         column = units.clock(column)
-    number = column * (held.scale * units.UNITS.get(held.unit, 1.0))
+    number: pl.Expr = column * (held.scale * units.UNITS.get(held.unit, 1.0))
     return number if held.empty is None else number.fill_null(float(held.empty))
