@@ -1,7 +1,7 @@
 """Atomic, sealed files and folders of results: everything that gangwise writes goes through here.
 
-- A file is written beside its place, flushed, and renamed, and the folder is flushed: whoever
-  looks, even after a power cut, sees the old file or the new one.
+- A file is written beside its place, flushed, and renamed, and the folder is flushed: a
+  reader, even after a power cut, sees the old file or the new one.
 - Files that belong together are published together (:meth:`Folder.publish`). All are on the disk
   before the first is renamed, and what they replace is gone before the first appears, so that a new
   summary never stands beside an old page. Whoever opens the folder next completes a publication
@@ -314,7 +314,8 @@ class Folder:
 
         With ``replace``, also in place of a file that is not registered: its name says what it is.
 
-        Raises StoreError when it cannot be written, or would replace a file of somebody else.
+        Raises StoreError when it cannot be written, or would replace a file that gangwise did not
+        write.
         """
         path = self.place(name)
         if not replace:
@@ -362,7 +363,8 @@ class Folder:
 
         Nothing changes unless all of them are on the disk.
 
-        Raises StoreError when one cannot be written, or would replace a file of somebody else.
+        Raises StoreError when one cannot be written, or would replace a file that gangwise did not
+        write.
         """
         publication = Publication(self, name)
         with self.lock():

@@ -84,7 +84,7 @@ class Tree:
         except FileNotFoundError:
             if not make:
                 raise
-        with suppress(FileExistsError):  # somebody else was faster
+        with suppress(FileExistsError):  # another process was faster
             os.mkdir(part, dir_fd=handle)
         return os.open(part, os.O_RDONLY | _FOLDER, dir_fd=handle)
 
@@ -112,7 +112,7 @@ class Tree:
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.EMLINK):
                     self._refuse_link(path)
-                if error.errno == errno.ENXIO:  # a FIFO that nobody reads, a socket
+                if error.errno == errno.ENXIO:  # a FIFO without a reader, a socket
                     raise StoreError(f"{path} is not a regular file; remove it") from None
                 raise
         try:

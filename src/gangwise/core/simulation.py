@@ -10,7 +10,7 @@ one seed, so that nothing a policy draws changes the arrivals or the noise that 
 meet.
 
 A *checkpoint* is the state of an unfinished run. It holds objects of any class, so it is a pickle,
-and whoever unpickles a file runs what its writer put into it. Therefore each carries an HMAC-SHA256
+and unpickling a file runs what its writer put into it. Therefore each carries an HMAC-SHA256
 over all of it, made with a key that only this user can read. A file without a valid one is refused
 before it is unpickled. Its lines::
 

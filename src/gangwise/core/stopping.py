@@ -103,7 +103,7 @@ def requests_to_stop() -> Iterator[StopRequest]:
 
 @contextmanager
 def children_left_alone() -> Iterator[None]:
-    """Shield processes that are started here from Ctrl-C and SIGTERM: who starts them ends them.
+    """Shield processes that are started here from Ctrl-C and SIGTERM: their parent ends them.
 
     A terminal sends Ctrl-C to all processes of a command; a worker that gets it while it starts
     prints a traceback. Blocked signals stay blocked in a new process; here they wait for the end.

@@ -1,4 +1,4 @@
-"""Progress of what takes long inside, for whoever shows it: which file is read, and how far."""
+"""Progress of what takes long inside, for a display: which file is read, and how far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _reports: list[Report] = []
 
 @contextmanager
 def watched(report: Report) -> Iterator[None]:
-    """Have progress reported, until the block ends; the innermost one alone hears of it."""
+    """Have progress reported, until the block ends; it is told to the innermost one alone."""
     _reports.append(report)
     try:
         yield

@@ -44,7 +44,7 @@ which, the detail in words); the job is pending again."""
 
 Cause = Literal["released", "node_failed"]
 """Why a job is off its nodes: it was taken off (by the scheduler, a user, an operator, or because
-a Binding failed), or a node of its own failed. Schedulers hear the second as a failure."""
+a Binding failed), or a node of its own failed. Schedulers are told of the second as a failure."""
 
 Phase = Literal["pending", "placed", "running", Ending]
 ENDED: frozenset[Phase] = frozenset(get_args(Ending))
@@ -170,7 +170,7 @@ class Status:
     started: float = math.nan  # by the cluster's clock, as ``ended``
     ended: float = math.nan
     detail: str = ""
-    foreign: bool = False  # somebody else placed it: it takes devices, and is not ours to touch
+    foreign: bool = False  # another scheduler placed it: it takes devices, and is not ours to touch
     cause: Cause = "released"  # why it is pending after it was placed
 
     def __post_init__(self) -> None:

@@ -123,7 +123,7 @@ class Written(NamedTuple):
 def read_file(path: Path | str, most: int) -> Written | None:
     """A regular file of bounded size, without waiting for anybody; None where it is not there.
 
-    A user may put there a FIFO that nobody writes to, a link to a device, a folder, or any size;
+    A user may put there a FIFO without a writer, a link to a device, a folder, or any size;
     they raise Malformed.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC

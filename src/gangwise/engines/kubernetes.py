@@ -3,12 +3,12 @@
 A Binding checks nothing: the API server takes a full node, and one that is not there. So a
 placement is checked here against all pods that the watch has shown, and only then sent. What is
 decided is written with the Binding itself, as annotations of the pod (job, attempt, placement);
-whoever comes after a crash finds it there.
+the next service finds it there after a crash.
 
 A binding cannot be undone. To take a gang off its nodes, its pods are deleted; a pod that no
 controller would make again gets a successor first (``NAME-rN``, which names the pod it replaces),
-so that there is no moment at which a job is lost. Half-made successors are completed by whoever
-sees them.
+so that there is no moment at which a job is lost. Half-made successors are completed by any service
+that sees them.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class KubernetesEngine:
 
     @property
     def loops(self) -> list[BackgroundLoop]:
-        """Loops in the background, for whoever watches them."""
+        """Loops in the background, which the service watches."""
         lease = [] if self._api.lease is None else [self._api.lease.loop]
         return [*lease, *(follower.loop for follower in self._api.followers), self._chores]
 
@@ -397,7 +397,7 @@ class KubernetesEngine:
 
 
 class KubernetesLeader(Leader):
-    """A Lease of the cluster, ``NAMESPACE/NAME``: its holder acts, everybody else stands by.
+    """A Lease of the cluster, ``NAMESPACE/NAME``: its holder acts, all others stand by.
 
     Held as Kubernetes' own components hold theirs, so that a kube-scheduler may stand by, too.
     ``identity`` is unique to this process.

@@ -172,7 +172,7 @@ class ClusterCache:
         self.taints: set[Taint] = set()
         self.gangs: dict[str, Gang] = {}  # by the ids of their jobs
         self.foreign: dict[str, Status] = {}  # pods of other schedulers that hold devices
-        self._on: dict[str, dict[str, Status]] = {}  # who holds devices of a node
+        self._on: dict[str, dict[str, Status]] = {}  # jobs that hold devices of a node
         self._keeps_away: dict[str, list[tuple[str, Any]]] = {}  # rules of pods that are on nodes
         self.opened = False  # whether all was listed once: nodes that come now are new
         self._terms: dict[str, list[Any]] = {}
@@ -460,7 +460,8 @@ class ClusterCache:
         past = gang.status
         if past is not None and past.phase in ENDED:
             return past
-        # A pod and its successor are both there: whoever took the gang off was killed half-way.
+        # A pod and its successor are both there: the service that took the gang off was killed
+        # half-way.
         replaced = {objects.own_value(p.manifest, "replaces") for p in gang.pods.values()}
         if replaced & gang.pods.keys() and gang.removal_reason is None and not self.watch:
             gang.removal_reason = "half taken off by an earlier run"
@@ -500,8 +501,8 @@ class ClusterCache:
         )
         row = Status(job, "placed", gang.attempt, placed, started, foreign=foreign)
         complete = sum(counts.values()) >= sum(gang.plan.values())
-        # A pod that somebody deleted leaves its gang short for ever, unless a controller makes it
-        # again; a gang that is still being bound has pods that wait.
+        # A pod that was deleted by hand leaves its gang short for ever, unless a controller makes
+        # it again; a gang that is still being bound has pods that wait.
         short = not complete and not waiting and gang.belongs.kind != "job"
         short = short and not any(objects.controller(p.manifest) for p in bound)
         over = all(p.ended for p in bound) and (complete or short)

@@ -1,7 +1,7 @@
 """Starts the ranks of one attempt of a job of the local engine, and writes down how they ended.
 
-Run as a process of its own, so that ranks outlive whoever placed them. What it does is in files,
-each written as a whole: ``launched`` (a lock: an attempt is launched once, ever) and
+Run as a process of its own, so that ranks outlive the service that placed them. What it does is in
+files, each written as a whole: ``launched`` (a lock: an attempt is launched once, ever) and
 ``result.json``. Standard library only.
 """
 

@@ -119,7 +119,7 @@ class Led:
 
     @property
     def loops(self) -> list[BackgroundLoop]:
-        """Loops in the background, for whoever watches them."""
+        """Loops in the background, which the service watches."""
         return [] if self._leader is None else [self._leader.loop]
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
 """Local processes as a cluster: simulated nodes, real ranks; a demonstration with users.
 
-A cluster is a folder, so that it outlives whoever looks at it::
+A cluster is a folder, so that it outlives its clients::
 
     nodes.json                  name, devices, labels, speed of each node
     down/NODE                   there while the node is down
     last-id                     the last id that was given to a job: none is given twice
-    leader.N/beat               of leader number N: the folder is renamed by whoever is the next
+    leader.N/beat               of leader number N: the folder is renamed by the next leader
     jobs/ID/job.json            what was submitted
     jobs/ID/cancelled
     jobs/ID/K/placed.json       attempt K: node, devices and speed of each rank
@@ -16,7 +16,7 @@ A cluster is a folder, so that it outlives whoever looks at it::
     ended/ID                    jobs that ended some time ago
 
 Every file is written as a whole and never changed; so what a job is at can be read off at any
-moment, whoever was killed at which line.
+moment, whichever process was killed at which line.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class LocalEngine(Led):
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         self._check_lead()
-        # Many placements share a look: never an older one than whoever decided has seen, or a
+        # Many placements share a look: never an older one than the scheduler has seen, or a
         # job whose end was just reported would still hold its devices.
         if time.monotonic() > self._looked + POLL:
             self.jobs()
@@ -349,7 +349,7 @@ class LocalEngine(Led):
     def _numbers(
         self, job: EngineJob, placed: Sequence[Placed], table: Sequence[Status]
     ) -> list[list[tuple[int, ...]]]:
-        """GPUs of each task of each piece: the first that nobody holds, none for a share of one."""
+        """GPUs of each task of each piece: the first that no job holds, none for a share of one."""
         gpus, share = divmod(job.demand.get("gpu", 0), 1000)
         if not gpus or share:
             return [[()] * p.tasks for p in placed]
@@ -391,7 +391,7 @@ class LocalEngine(Led):
         self._end_processes(folder)
 
     def _end_processes(self, here: Path) -> None:
-        """Kill the group of an attempt; whoever is launching it sees that it need not."""
+        """Kill the group of an attempt; a process that is launching it sees that it need not."""
         self._looked = -math.inf  # its devices are free now
         launched = self._read(here / "launched")
         if launched is None:

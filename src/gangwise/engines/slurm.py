@@ -516,7 +516,7 @@ class SlurmEngine(Led):
             placed = allocation(row, job) or self._where.get(name, ())
             self._where[name] = placed
             if not self.watch and not attempt:
-                foreign = True  # Slurm's own scheduler, or somebody by hand, has placed it
+                foreign = True  # Slurm's own scheduler, or an administrator, has placed it
             elif restarts > mark.restarts and not foreign and "RUNNING" in states:
                 with contextlib.suppress(Rejected):
                     self._requeue(name)  # Slurm started it again by itself
@@ -526,7 +526,7 @@ class SlurmEngine(Led):
             if self.watch:
                 unknown = name not in self._changes.table
                 by_hand = is_held and unknown and (mark is NO_MARK or mark.by_hand)
-                waits = by_hand or self._waits_for(row)  # for what is nobody's to give
+                waits = by_hand or self._waits_for(row)  # for what no scheduler can give
                 return None if waits else engine.Status(job, "pending", attempt, detail=detail)
             if foreign:
                 return engine.Status(job, "pending", attempt, detail=detail, foreign=True)
@@ -578,7 +578,7 @@ class SlurmEngine(Led):
             return "" if mark.attempt else earlier
         if mark is NO_MARK or mark.by_hand or (mark.attempt and mark.state != "held"):
             return HELD_BY_HAND
-        if mark.state == "left":  # whoever left it was killed before the release
+        if mark.state == "left":  # the service that left it was killed before the release
             with contextlib.suppress(Rejected):
                 self._release_untouched(job.id, mark)
             return earlier

@@ -1,13 +1,13 @@
 """What deciding here would save, or saves: the real arrivals, simulated; a recorded run replayed.
 
-Simulated is compared with simulated. The jobs that ended since Monday (and since the service
-began) are submitted again as they were, onto the nodes as they are, with the rates that are now
-believed for true ones, but for nodes whose jobs show that they had another speed before
-(:func:`changes`). Both schedulers start with nothing learned. Rates are drawn anew
-from what is believed of them in each of several rounds, and so are start latencies, from those
-measured: of jobs that found room and nobody waiting. Where nothing was placed by this service yet,
-its own latency is that of the cluster's scheduler and what the engine declares. Jobs that still
-wait or run are in the way, with the share of their limit that others used; they do not count.
+Simulated is compared with simulated. The jobs that ended since Monday (and since the service began)
+are submitted again as they were, onto the nodes as they are, with the rates that are now believed
+for true ones, but for nodes whose jobs show that they had another speed before (:func:`changes`).
+Both schedulers start with nothing learned. Rates are drawn anew from what is believed of them in
+each of several rounds, and so are start latencies, from those measured: of jobs that found room
+while no other job waited. Where nothing was placed by this service yet, its own latency is that of
+the cluster's scheduler and what the engine declares. Jobs that still wait or run are in the way,
+with the share of their limit that others used; they do not count.
 
 The model's error is what it makes of the scheduler that really placed the jobs (the baseline, for
 one who watches) against what happened, over blocks of time; with ``--baseline-every``, also its

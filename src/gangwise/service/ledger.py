@@ -58,7 +58,7 @@ class ActiveJob:
     placed: tuple[Placed, ...] = ()
     begun: float = math.nan  # when the attempt was placed, then when it started
     held: float = math.nan  # since when it holds its devices: when it was placed
-    by: str = ""  # who placed it: "scheduler", "baseline" or "others"
+    by: str = ""  # what placed it: "scheduler", "baseline" or "others"
     measured: bool = False
     rejected: int = 0
     until: float = -math.inf  # rejected lately: not offered to the scheduler before
@@ -98,7 +98,7 @@ class Ended:
 
 @dataclass
 class Ledger:
-    """Nodes, jobs, books, and a scheduler that hears of them."""
+    """Nodes, jobs and books, and a scheduler that is told of their changes."""
 
     scheduler: Any
     baseline: Any = "fcfs+easy+best-fit"
@@ -334,7 +334,7 @@ class Ledger:
             return
         self.rounds += 1
         wanted = [Intent(k, j, a, _placed(p), by) for k, j, a, p, by in decided]
-        # A recorded round is what the cluster heard. Where this scheduler (edited since, say)
+        # A recorded round is what the cluster was told. Where this scheduler (edited since, say)
         # decides otherwise, its decisions are taken back and the recorded ones are applied.
         if self.intents[count:] == wanted:
             return
@@ -368,7 +368,7 @@ class Ledger:
             return
         self._bind()
         if not self.act or self.paused:
-            self.scheduler.place(Queue([]), self.books, self.now)  # it hears the events
+            self.scheduler.place(Queue([]), self.books, self.now)  # it is told of the events
             self.books.events.clear()
             return
         for name in [name for name, at in self.wake_times.items() if at <= self.now]:
@@ -460,11 +460,11 @@ class Ledger:
         return self.scheduler.explain(name)  # type: ignore[no-any-return]  # schedulers are Any
 
     def would(self) -> dict[str, tuple[Placed, ...]]:
-        """What the scheduler would start now, were it to decide. It hears nothing of it."""
+        """What the scheduler would start now, were it to decide; it is not asked itself."""
         if self.books is None or not (waiting := self._waiting()):
             return {}
         self._bind()
-        # A copy decides on a copy of the books, so that the scheduler itself hears of nothing.
+        # A copy decides on a copy of the books, so that the scheduler itself learns nothing of it.
         actions = copy_of(self.scheduler).place(Queue(waiting), self.books.copy(), self.now)
         names = self.books.nodes.names
         return {
@@ -494,7 +494,7 @@ class Ledger:
         return () if self.books is None else self.books.nodes.devices
 
     def _open(self) -> None:
-        """New books over the nodes as they are, with everyone who runs; none without a node."""
+        """New books over the nodes as they are, with the jobs that run; none without a node."""
         if not self.hosts:
             return
         old_books = self.books
@@ -518,7 +518,7 @@ class Ledger:
             active.job = None
         if old_books is not None:
             self.books.events.extend(old_books.events)
-        else:  # who came before any node did
+        else:  # jobs that came before any node did
             for active in self.jobs.values():
                 self._report(Event("submitted", self.now, self._as_job(active)))
         for n, name in enumerate(nodes.names):
@@ -550,18 +550,18 @@ class Ledger:
         has_room = asked.job_type in self.types or len(self.types) < TYPES
         return asked.job_type if has_room else "other"
 
-    def _as_job(self, known: ActiveJob) -> Job:
-        if known.job is not None:
-            return known.job
-        a = known.asked
+    def _as_job(self, active: ActiveJob) -> Job:
+        if active.job is not None:
+            return active.job
+        a = active.asked
         demand = tuple(a.demand.get(k, 0) for k in self._devices())
         shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
-        identity = (a.id, known.row, a.submitted, self._type(a), a.user)
-        known.job = Job(*identity, a.tasks, shape, limit, a.deadline, math.inf, a.priority)
+        identity = (a.id, active.row, a.submitted, self._type(a), a.user)
+        active.job = Job(*identity, a.tasks, shape, limit, a.deadline, math.inf, a.priority)
         if self.empty is not None:
-            known.possible = bool(self.empty.fits(shape).sum() >= a.tasks)
-        return known.job
+            active.possible = bool(self.empty.fits(shape).sum() >= a.tasks)
+        return active.job
 
     def _waiting(self) -> list[Job]:
         return [
@@ -592,43 +592,43 @@ class Ledger:
                 books.take(running.job.shape, [p for p in running.pieces if p[0] == n])
         self._report(Event("node_up" if up else "node_down", self.now, node=n))
 
-    def _take(self, known: ActiveJob, placed: tuple[Placed, ...], by: str) -> None:
-        job, pieces = self._as_job(known), self.pieces(placed)
+    def _take(self, active: ActiveJob, placed: tuple[Placed, ...], by: str) -> None:
+        job, pieces = self._as_job(active), self.pieces(placed)
         self._account(job, pieces, -1)
         self.open_books.running[job.id] = Running(job, pieces, self.now, 0.0)
-        known.phase, known.placed, known.by = "placed", placed, by
-        known.begun = known.held = self.now
-        known.measured = False
+        active.phase, active.placed, active.by = "placed", placed, by
+        active.begun = active.held = self.now
+        active.measured = False
         self._report(Event("started", self.now, job, pieces=pieces))
         self.changed = True
 
-    def _place(self, known: ActiveJob, tasks: Sequence[tuple[int, int]], by: str) -> None:
-        job = self._as_job(known)
-        if sum(c for _, c in tasks) != job.tasks or known.phase != "waiting":
+    def _place(self, active: ActiveJob, tasks: Sequence[tuple[int, int]], by: str) -> None:
+        job = self._as_job(active)
+        if sum(c for _, c in tasks) != job.tasks or active.phase != "waiting":
             raise InfeasibleDecision(f"job {job.id} has {job.tasks} tasks, placed are {tasks}")
         placed = tuple(Placed(self.open_books.nodes.names[n], int(c)) for n, c in tasks)
-        known.attempt += 1
-        self._take(known, placed, by)
+        active.attempt += 1
+        self._take(active, placed, by)
         used = [d for d, amount in enumerate(job.shape.demand) if amount]  # others may overbook
         if any(self.open_books.free[n, d] < 0 for n, _ in tasks for d in used):
             raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
-        self.intents.append(Intent("place", job.id, known.attempt, placed, by))
+        self.intents.append(Intent("place", job.id, active.attempt, placed, by))
 
-    def _unplace(self, known: ActiveJob) -> None:
+    def _unplace(self, active: ActiveJob) -> None:
         """Ask the cluster to take a job off its nodes; it is off when the cluster says so."""
-        if known.phase != "waiting":
+        if active.phase != "waiting":
             self.intents.append(
-                Intent("preempt", known.asked.id, known.attempt, known.placed, "scheduler")
+                Intent("preempt", active.asked.id, active.attempt, active.placed, "scheduler")
             )
 
     def _give_back(
         self,
-        known: ActiveJob,
+        active: ActiveJob,
         kind: Literal["finished", "killed", "failed", "preempted"],
         counts: bool = True,
     ) -> None:
         """Free a job's devices; without ``counts`` it never really used them."""
-        running = self.open_books.running.pop(known.asked.id)
+        running = self.open_books.running.pop(active.asked.id)
         self._account(running.job, running.pieces, 1)
         pieces = running.pieces if counts else ()
         self._report(Event(kind, self.now, running.job, pieces=pieces))
@@ -639,27 +639,27 @@ class Ledger:
 
     # Learning
 
-    def _learn(self, known: ActiveJob, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
+    def _learn(self, active: ActiveJob, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
         """Pass on to the scheduler what ranks measured; return the gang's rate, NaN if unknown."""
         by_node: dict[str, list[float]] = {}
         for node, _, work, seconds in ranks:
             if work > 0 and seconds > 0:
                 by_node.setdefault(str(node), []).append(work / seconds)
-        declared = known.asked.work
+        declared = active.asked.work
         # Without reports, the declared work over the run time is the rate of a job on one node; on
-        # several, nobody knows which was the slowest.
-        if not by_node and ended and declared > 0 and len({p.node for p in known.placed}) == 1:
-            elapsed = self.now - known.begun  # not wrapped: only what all of it took
+        # several, which was the slowest is not active.
+        if not by_node and ended and declared > 0 and len({p.node for p in active.placed}) == 1:
+            elapsed = self.now - active.begun  # not wrapped: only what all of it took
             if elapsed > 0:
-                by_node[known.placed[0].node] = [declared / elapsed]
-        mine = {p.node for p in known.placed if p.node in self.node_index}
+                by_node[active.placed[0].node] = [declared / elapsed]
+        mine = {p.node for p in active.placed if p.node in self.node_index}
         rate_of = {self.node_index[name]: min(v) for name, v in by_node.items() if name in mine}
         self.implausible += len(by_node) - len(rate_of)
-        if not rate_of or known.phase != "running":
+        if not rate_of or active.phase != "running":
             return math.nan
-        nodes, rates, is_first = tuple(rate_of), tuple(rate_of.values()), not known.measured
-        rate = Rate(self._as_job(known), nodes, rates, known.begun, self.now, is_first, ended)
-        known.measured = True
+        nodes, rates, is_first = tuple(rate_of), tuple(rate_of.values()), not active.measured
+        rate = Rate(self._as_job(active), nodes, rates, active.begun, self.now, is_first, ended)
+        active.measured = True
         if declared > 0:  # units are seconds at rate 1
             return self._observe(rate, 1.0)
         return self._in_units(rate)

@@ -2,7 +2,7 @@
 
 It reads the service's files and writes requests; the two share nothing else. Whoever connects gets
 a limited time for a request and one connection of a limited number: where these are used up, the
-connection that has waited longest without a request is cut, so that idle ones keep nobody out. It
+connection that has waited longest without a request is cut, so that idle ones keep no other out. It
 ends when the service does, however that ends.
 """
 
@@ -56,7 +56,7 @@ class Listening:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
-            self._socket.listen(128)  # whoever comes at once waits
+            self._socket.listen(128)  # connections that come at once wait
         except OSError as error:
             self._socket.close()
             raise ScenarioError(f"cannot listen on {host}:{port}: {error.strerror}") from error

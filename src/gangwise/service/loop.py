@@ -2,8 +2,8 @@
 
 One tick: take in what happened; let the scheduler decide; commit the journal and the intents; act
 on them. Killed at any line, the service restarts from checkpoint and journal, tells the cluster
-again what it had not heard (placing an attempt twice starts it once), and holds its books against
-the cluster's table.
+again what it had not been told (placing an attempt twice starts it once), and holds its books
+against the cluster's table.
 
 A row, an event, a record or a request that cannot be read is left alone and listed, and the others
 count: nothing that users write ends the loop. ``health`` lists what goes wrong. A cluster that does
@@ -66,7 +66,7 @@ from gangwise.service.store import FILE, ServiceStore, as_store_error, own_folde
 
 CHECKPOINT, BEFORE = CHECKPOINTS
 HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
-SHOWN = 200  # waiting jobs whose explanation is kept for whoever looks
+SHOWN = 200  # waiting jobs whose explanation is kept to be shown
 RATES = 20_000  # believed rates that are shown
 EXPLAINING = 0.05  # seconds a second spent on explanations, at most
 ACTS = 3.0  # seconds of the longest back-off, without jitter, before acts that failed are repeated
@@ -572,7 +572,7 @@ class Service:
         """Compare the cluster's table with the books; where they differ for long, it counts."""
         odd: dict[tuple[str, str, int], float] = {}
 
-        def lasting(name: str, what: str, attempt: int) -> bool:
+        def persists(name: str, what: str, attempt: int) -> bool:
             key = name, what, attempt
             odd[key] = self._differences.get(key, now)
             return now - odd[key] >= self.grace
@@ -580,12 +580,12 @@ class Service:
         def one(active: ActiveJob, row: Status | None) -> None:
             name, attempt = active.asked.id, active.attempt
             if row is None:
-                if lasting(name, "missing", attempt):
+                if persists(name, "missing", attempt):
                     outcome = "cancelled" if active.phase == "waiting" else "failed"
                     self._apply("ended", now, name, outcome, attempt, [])
                     self._state("ended", name, attempt, "the cluster no longer knows it")
             elif row.phase in ENDED:
-                if lasting(name, row.phase, row.attempt):
+                if persists(name, row.phase, row.attempt):
                     at = max(attempt, row.attempt)
                     self._apply("ended", now, name, row.phase, at, [])
                     self._state("ended", name, at, row.phase)
@@ -596,11 +596,11 @@ class Service:
                         until = math.inf if row.foreign else now
                         self._apply("aside", now, name, until, row.detail)
                 waits = active.phase == "waiting" or ("place", name, attempt) in self._todo
-                if not waits and lasting(name, "not placed", row.attempt):
+                if not waits and persists(name, "not placed", row.attempt):
                     reason = row.detail or "the cluster let it go"
                     self._taken_off(active, attempt, reason, row.cause, now)
             elif active.phase == "waiting":
-                if lasting(name, "placed", row.attempt) or not self.ledger.act or row.foreign:
+                if persists(name, "placed", row.attempt) or not self.ledger.act or row.foreign:
                     self._apply("found", now, name, row.attempt, _plain(row.placed))
                     if self.ledger.act and not row.foreign:  # another leader's: may never start
                         self._accepted[name, row.attempt] = now
@@ -750,7 +750,7 @@ class Service:
         if not isinstance(error, GangwiseError):
             message = _named(error)
             if what not in self.troubles:
-                with contextlib.suppress(OSError):  # whoever read the log may be gone
+                with contextlib.suppress(OSError):  # the reader of the log may be gone
                     traceback.print_exception(error)  # perhaps a fault of our own
         self.troubles[what] = since, clean_text(message)
 
@@ -799,7 +799,7 @@ class Service:
             self._starts = {
                 row["job"]: {name: answer["now"] + row[name] for name in ("p50", "p90")}
                 for row in answer["jobs"]
-                if row["p90"] is not None  # who starts in too few of the futures has none
+                if row["p90"] is not None  # a job that starts in too few of the futures has none
             }
         elif self._forecaster.due(now) and any(
             active.phase == "waiting" for active in self.ledger.jobs.values()

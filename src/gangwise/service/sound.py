@@ -194,7 +194,7 @@ def _check_requests(report: Report) -> None:
 
 
 def repair(report: Report) -> list[str]:
-    """Make the folder whole again, and say what was done; nobody may work in it meanwhile.
+    """Make the folder whole again, and say what was done; no service may work in it meanwhile.
 
     What was damaged is kept beside its place, as ``.damaged``.
     """

@@ -304,7 +304,7 @@ def digest(token: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody else can reach it.
+    """Whether only this machine can reach it.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, False)

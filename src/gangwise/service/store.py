@@ -11,9 +11,9 @@ need not wait for the disk: what it loses with the power, the lines still say. T
                                          or rejected, or undone
     history   one row for each job that ended
     known     names of the jobs that wait or run
-    views     name → JSON                what the service is at, for whoever looks; made anew
+    views     name → JSON                what the service shows; made anew
 
-An intent is committed as ``intended`` before the cluster hears of it.
+An intent is committed as ``intended`` before the cluster is told.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def check_files(folder: Path | str) -> None:
 
 
 def own_folder(folder: Path) -> list[str]:
-    """Make the folder of a service, or see that not everybody may write into it; what was done.
+    """Make the folder of a service, or see that only its owner may write into it; what was done.
 
     Raises StoreError where that cannot be mended.
     """
@@ -243,7 +243,7 @@ CREATE TABLE IF NOT EXISTS about(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 FILE = "service.sqlite"
 LINES = "journal.log"
 VERSION = "2"
-BUSY = 1.0  # seconds that a commit waits for others who hold the file
+BUSY = 1.0  # seconds that a commit waits for another process that holds the file
 ROWS = 1_000_000  # rows of a table that one commit may add: they are numbered by it
 
 
@@ -453,8 +453,8 @@ class ServiceStore:
     ) -> Iterator[tuple[int, Record]]:
         """Records of the journal, in order.
 
-        ``skip`` hears of rows that are no records, and why; without it they are an error. So is a
-        line that is not as it was written.
+        ``skip`` is called with rows that are no records, and why; without it they are an error. So
+        is a line that is not as it was written.
         """
         link, number = None, 0
         for text in self.lines(after):
