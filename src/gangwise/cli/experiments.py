@@ -324,7 +324,7 @@ def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
     console = options.screen(wide=False)
     console.print(table(headings, shown, range(len(results.cells) + 1)))
     for sentence in results.sentences():
-        console.print(f"{sentence}.", highlight=False, markup=False, soft_wrap=True)
+        options.paragraph(f"{sentence}.")
 
 
 SHOWN = 5
@@ -399,7 +399,7 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
     name, seeds = "validation", tuning.validation
     if tuning.row is None:
         name, seeds = TUNING, tuning.seeds
-    if tuning.metric != EVERY or any(mean.name.startswith("nodes.") for mean in tuning.ranges):
+    if tuning.metric != EVERY or any(r.name.startswith("nodes.") for r in tuning.ranges):
         return ""  # a bound is of the mean completion, on so many nodes
     results = Results.open(folder, name)
     by_seed = results.per_seed(tuning.metric)
@@ -440,7 +440,7 @@ def _print_tuning(tuning: Tuning) -> None:
     console = options.screen(wide=False)
     console.print(table(["trial", *tuning.default.arguments, tuning.metric, ahead], rows))
     text = tuning.sentence
-    console.print(f"{text[0].upper()}{text[1:]}.", highlight=False, markup=False, soft_wrap=True)
+    options.paragraph(f"{text[0].upper()}{text[1:]}.")
 
 
 def report_command(
@@ -618,9 +618,5 @@ def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
     headings = ["where", "what", "the paper", "version", "ours", ""]
     options.screen(wide=False).print(table(headings, shown, (0, 1, 3, 5)))
     for reason in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
-        options.screen(wide=False).print(
-            f"why not: {reason}", markup=False, highlight=False, soft_wrap=True
-        )
-    options.screen(wide=False).print(
-        f"{counts(rows, quick)}.", markup=False, highlight=False, soft_wrap=True
-    )
+        options.paragraph(f"why not: {reason}")
+    options.paragraph(f"{counts(rows, quick)}.")

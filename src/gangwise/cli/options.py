@@ -227,6 +227,11 @@ def screen(wide: bool = True, stderr: bool = False) -> Console:
     return Screen(highlight=False, stderr=stderr, width=WIDE)
 
 
+def paragraph(text: str) -> None:
+    """Print a text as it is: no markup, no colours, and the terminal wraps it."""
+    screen(wide=False).print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[Any]], left: Container[int] = (0,)
 ) -> Table:
