@@ -460,8 +460,9 @@ def test_the_tune_command_takes_a_log_and_its_site(asked: CurrentRules, tmp_path
     beside = found.stdout.splitlines()[-1]
     hours = {"min": 1 / 60, "h": 1.0, "days": 24.0}
     told = re.findall(r"(?:default|tuned|below) ([\d.]+) (min|h|days)", beside)
-    default, tuned, least, weakest = (float(value) * hours[unit] for value, unit in told)
-    assert 0 < weakest <= least <= tuned < default
+    # Nothing is preempted and no node fails, so that there is no need of the weaker bound.
+    default, tuned, least = (float(value) * hours[unit] for value, unit in told)
+    assert 0 < least <= tuned < default
     bare = CliRunner().invoke(app, ["tune", asked.source, "--range", "cap.1.most=8:32"])
     assert bare.exit_code != 0
     assert "--site FILE" in str(bare.exception)
