@@ -105,6 +105,7 @@ def declared(name: str) -> Format:
     """
     file = Path(name) if name.endswith(".toml") else FORMATS / f"{name}.toml"
     content = _content(file)
+    # Types that every file knows; it may add its own, made of these.
     types: dict[str, Any] = {"text": {"number": False}, "number": {}, "whole": {"whole": True}}
     types["time"] = {"number": False, "pattern": f"{DAY}[T ]{HOUR}", "times": TIMES}
     for kind, entry in content.pop("types", {}).items():
@@ -503,6 +504,7 @@ class TraceFiles:
         if not (schema.header and schema.separator == ","):
             return []
         needed = sum(column.needed for column in schema.columns)
+        # A file with most of the columns is read, so that what is missing is said.
         near = {file: len(schema.place(header_of(file))) for file in files_of(self.path)}
         most = max(near, key=lambda file: near[file], default=None)
         recognised = most and any(t.layout(first_lines(most)) for t in self.form.tables)
@@ -527,6 +529,7 @@ def only_file(files: Sequence[Path], what: str, path: Path, choose: str) -> Path
 
 def _in_parts(files: list[Path]) -> list[Path]:
     """Parts in order; none may be missing in the middle or be here twice."""
+    # By the numbers in their names; a single file without one is the first.
     numbered: dict[int, Path] = {}
     for file in files:
         match = PART.match(file.name)

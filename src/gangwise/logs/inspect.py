@@ -332,6 +332,7 @@ def text_bytes(files: Iterable[Path], most: int) -> float:
         stored = file.stat().st_size
         blocks = Blocks(file)
         text = float(stored)
+        # What a packed file holds is judged by its first 32 MiB.
         if blocks.packed:
             unpacked = len(blocks.start(SAMPLE))
             if unpacked == SAMPLE:  # what is all taken in for so little text has no known end
@@ -378,6 +379,7 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     kind = looks_like(lines)
     if kind and kind != "JSON":
         return UnknownFile(name, kind, "")
+    # The table that the file has most of may be what was meant.
     near = nearest(lines, [trace.form for trace in known])
     text = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
@@ -494,6 +496,7 @@ def report(log: JobLog, tables: Tables) -> str:
             "the whole log; over time:"
         )
         loads = [load or 0.0 for load in facts["load"]]
+        # Bars of at most 40 characters.
         scale = 40 / max(1.0, *loads)
         for at, share in zip(facts["load_edges_s"], loads):
             passed = duration(round(at - facts["load_edges_s"][0], 1))

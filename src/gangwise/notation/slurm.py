@@ -75,6 +75,7 @@ def fold_nodes(names: Iterable[str]) -> str:
 
 def _expand(part: str) -> list[str]:
     names = [""]
+    # Alternating text and brackets: every combination is a name.
     for literal, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
         endings = [literal] if literal else _ranges(inside)
         if len(names) * len(endings) > MAX_NODES:
@@ -216,6 +217,7 @@ def weights(text: str) -> dict[str, float]:
     """
     weight_of = {}
     for name, amount in read_tres(text).items():
+        # A weight per unit: of memory in the unit given, here per GiB.
         number, unit = amount.rstrip("KMGTP"), amount.lstrip("0123456789.")
         unit_in_gib = gib(f"1{unit}") if name.lower() == "mem" else 1.0
         weight_of[_device(name)] = float(number) / unit_in_gib

@@ -80,6 +80,7 @@ class Jobs:
             ran = start is not None and end is not None
             if ran and next_start is None:  # withdrawn when it was to run again
                 filled = earlier | {"status": filled["status"]}
+            # A run that was over before the next began did its work in vain.
             elif ran and end <= next_start:
                 filled["lost"] = (earlier["lost"] or 0.0) + (earlier["elapsed"] or end - start)
                 filled["begun"] = earlier["begun"] or start
@@ -150,6 +151,7 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
             continue
         date, kind, name, text_of_fields = match.groups()
         at = datetime.strptime(date, "%m/%d/%Y %H:%M:%S")
+        # Values with blanks stand in quotes.
         fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(text_of_fields)}
         if kind == "E" or (kind == "R" and "end" in fields):
             open_runs.pop(name, None)
@@ -163,6 +165,7 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
             elif kind == "R" and (run := open_runs.pop(name, None)):
                 begun, lost = stopped.get(name, (number(run[1].get("start")) or 0.0, 0.0))
                 stopped[name] = begun, lost + (at - run[2]).total_seconds()
+    # Jobs that had started and not ended when the log was taken.
     for name, (row, fields, _) in open_runs.items():
         jobs.events -= 1
         _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
@@ -313,6 +316,7 @@ def _date(found: re.Match[str], near: datetime, jobs: Jobs) -> datetime:
     if found[2]:
         return datetime.strptime(day + found[2], form)
     jobs.facts["yearless"] = 1
+    # A day of the week falls on a date about every sixth year: the nearest such year is meant.
     years = sorted(range(near.year - 6, near.year + 7), key=lambda year: abs(year - near.year))
     dates = [
         datetime.strptime(f"{day[4:]} {year}", form[3:])
@@ -444,6 +448,7 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
     """
     rows: dict[str, dict[str, Any]] = {}
     year, month_before = 2024, 1
+    # An event ends with three dots on a line of their own.
     for row, event in enumerate(re.split(r"^\.\.\.\s*$", text, flags=re.M), 1):
         if not (match := CONDOR_EVENT.search(event)):
             continue
@@ -709,6 +714,7 @@ class Accounting(Reader):
             elapsed=pl.when(rerun).then(ran).otherwise("elapsed"),
             started=pl.when(rerun).then(pl.coalesce("begun", "started")).otherwise("started"),
         ).drop("begun")
+        # Tables count seconds from the first submission.
         jobs = jobs.with_columns(pl.col(name) - start for name in TIMES)
         if facts["unplaced"]:  # some hosts are known, and not those that most cores were on
             jobs = jobs.with_columns(hosts=pl.lit(""))

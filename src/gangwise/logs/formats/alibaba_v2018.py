@@ -44,6 +44,7 @@ class Dag:
         pairs = np.column_stack([np.asarray(child, np.int64), np.asarray(parent, np.int64)])
         if len(pairs) and (pairs.min() < 0 or pairs.max() >= tasks):
             raise ValueError(f"an edge names a task outside 0 to {tasks - 1}")
+        # Sorted edges make duplicates neighbours.
         step = np.diff(pairs[:, 0])
         if ((step < 0) | ((step == 0) & (np.diff(pairs[:, 1]) < 0))).any():
             pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
@@ -79,6 +80,7 @@ class Dag:
         waits_for = np.bincount(self.child, minlength=self.tasks)
         level = np.full(self.tasks, -1, np.int64)
         ready, depth = np.flatnonzero(waits_for == 0), 0
+        # Kahn's algorithm, a level of the graph at a time.
         while ready.size:
             level[ready] = depth
             count = offset[ready + 1] - offset[ready]
@@ -98,6 +100,7 @@ class Dag:
         stuck = self.level < 0
         if not stuck.any():
             return stuck
+        # Only edges among tasks without a level can close a circle.
         inside = stuck[self.child] & stuck[self.parent]
         a, b = self.parent[inside], self.child[inside]
         graph = coo_array((np.ones(a.size), (a, b)), shape=(self.tasks, self.tasks))
@@ -120,6 +123,7 @@ class Dag:
         depth = self.level[self.child]
         by_depth = np.argsort(depth, kind="stable")
         bounds = np.searchsorted(depth[by_depth], np.arange(1, self.level.max(initial=0) + 2))
+        # Level by level: parents are done before their children.
         for low, high in pairwise(bounds.tolist()):
             edges = by_depth[low:high]
             child = self.child[edges]  # ascending, as the sort by depth is stable
@@ -174,6 +178,7 @@ def parts_by_job(jobs: pl.Series) -> list[Ints]:
     every = np.arange(len(jobs))
     if len(jobs) < 2 * PART:
         return [every]
+    # Jobs are cut into parts by their numbers, at quantiles of a sample.
     number = jobs.str.slice(2).cast(pl.Int64, strict=False).fill_null(0).to_numpy()
     step = max(PART // 256, 1)
     bounds = np.unique(np.sort(number[::step])[PART // step :: PART // step])
@@ -203,6 +208,7 @@ def _edges(tasks: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
         doubtful=pl.col("cut") & ~name.str.ends_with("_"),
         id=pl.when("cut").then(tokens.list.head(tokens.list.len() - 1)).otherwise(tokens),
     )
+    # An edge for each number behind the first in a name.
     waits = waiting.explode("id").filter(pl.col("id").is_not_null())
     waits = waits.select("job", "child", pl.col("id").cast(pl.Int64)).unique()
     numbers = dag.select("job", "id", "used", parent="index")

@@ -80,6 +80,7 @@ class TimeOrder:
         times = events.select("part", "row", time=time).with_columns(
             before=pl.col("time").shift(1, fill_value=self._last)
         )
+        # The row before the first of a batch is the last of the batch before.
         late = times.filter(pl.col("time") < pl.col("before"))
         if len(late) and not self.late:
             part, row = late.select("part", "row").row(0)
@@ -147,6 +148,7 @@ class Lives:
         there), ``code`` (of that end), ``cpu mem`` (first given), ``changed`` (given differently
         later).
         """
+        # The stamp holds the time and, below it, the code of the event.
         ended = pl.col("ended") // CODES
         alive = (
             ended.is_null()
@@ -174,8 +176,10 @@ def _time() -> pl.Expr:
 
 def _summarise(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
     time, event = pl.col("time"), pl.col("event")
+    # Events after the window only say that the key exists.
     inside, submit = time <= end, event == codes.submit
     stop = event.is_in(list(codes.ends))
+    # One number sorts by time, then by code: the last end and its kind in one maximum.
     stamp = time * CODES + event
     requests = "cpu" in events.columns
     requested = pl.lit(requests)
@@ -201,7 +205,9 @@ def _summarise(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int
 
 def _combine(summaries: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     cpu, mem = pl.col("cpu"), pl.col("mem")
+    # Requests that change within a life are counted, and the first is used.
     differ = (cpu.min() != cpu.max()) | (mem.min() != mem.max())
+    # In the order of their rows, so that the first request is the same however files are cut.
     ordered = summaries.sort("asked", "cpu", "mem", nulls_last=True)
     return (
         ordered.group_by(*keys, maintain_order=True)
@@ -245,6 +251,7 @@ def usable(
     ]
     if late:
         rules.append(("ended before the window", pl.col("deleted") < begin))
+    # Lives that began before the window have waited an unknown time.
     if window.present == "drop":
         period, how = ("window", "in it") if late else ("trace", "known")
         text = f"there before the {period} begins, so its arrival is not {how}"
@@ -277,6 +284,7 @@ def job_rows(
     def seconds(time: pl.Expr) -> pl.Expr:
         return (time - window.begin).clip(lower_bound=0) / 1e6
 
+    # As above: time and code in one number, of which the largest is the job's end.
     width = THERE + 1
     stamp = pl.col("deleted").fill_null(window.end) * width + pl.col("code").fill_null(THERE)
     rows = (
@@ -340,12 +348,15 @@ def machines_of(
         rows.filter(pl.col("time") <= end)
         .group_by("machine", "time", maintain_order=True)
         .agg(pl.col("step").sum())
+        # An addition and a removal at one instant cancel.
         .filter(pl.col("step") != 0)
+        # What happened before the window has its effect at its beginning.
         .with_columns(at=pl.max_horizontal("time", pl.lit(begin)))
         .group_by("machine", "at", maintain_order=True)
         .agg(up=pl.col("step").last() > 0)
         .filter(pl.col("up") != pl.col("up").shift(1, fill_value=False).over("machine"))
     )
+    # The capacity first given stands for the machine's whole life.
     about = (
         rows.group_by("machine")
         .agg(
@@ -498,6 +509,7 @@ class GoogleReader(Reader):
         """
         files, earlier, part = self.source.files(table), len(self.files), 0
         for wanted, file in enumerate(files):
+            # A part that is missing would hide submissions, so tasks would have none.
             number = NUMBER.search(file.name)
             if number and int(number[1]) != wanted:
                 raise TraceError(
@@ -511,6 +523,7 @@ class GoogleReader(Reader):
             if frame.is_empty():
                 continue
             number_of_part = int(frame["part"][0])
+            # Parts follow each other in time: past the window none is of use.
             if number_of_part != part and enough():
                 break
             looked, part = part, number_of_part
@@ -528,6 +541,7 @@ class GoogleReader(Reader):
         self.digests.update((n, digest) for n, digest in batches.digests.items() if n in names)
 
     def _lives(self, table: str, tasks: bool) -> Lives:
+        # Without a length, the window ends with the last event.
         end = NEVER - 1 if self.hours is None else self.first + round(self.hours * 3.6e9)
         lives = Lives(("job", "task") if tasks else ("job",), self.CODES, end)
         filled = 0
@@ -616,6 +630,7 @@ class Google2019(GoogleReader):
         self._rows[table] += len(frame)
         self._untyped += int(frame["collection_type"].null_count())
         frame = self._parse_lists(table, frame, "constraint" if tasks else FIRST)
+        # Alloc sets reserve room; the jobs in them are counted themselves.
         frame = self._drop_rows(
             table, frame, "of an alloc set, which is no job", kind.fill_null(0) == ALLOC_SET
         )
@@ -685,6 +700,7 @@ class Google2019(GoogleReader):
         wanted = {job: prior for job, prior in names.items() if job in present}
         absent = sum(any(name not in present for name in prior) for prior in wanted.values())
         parents = {job: [n for n in prior if n in present] for job, prior in wanted.items()}
+        # Collections that wait for each other are one job of several rows.
         group_of = _connected(sorted(present, key=int), parents)
         inside, bound = (len(present & {*map(str, jobs)}) for jobs in (self._inside, self._bound))
         counts = {
@@ -707,6 +723,7 @@ def _connected(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
     place = {name: n for n, name in enumerate(names)}
     links = [(place[job], place[leader]) for job in after for leader in after[job]]
     a, b = np.array(links, dtype=np.int64).reshape(-1, 2).T
+    # Connected components, whatever the direction of the links.
     graph = coo_array((np.ones(a.size), (a, b)), shape=(len(names), len(names)))
     group = connected_components(graph, directed=False)[1]
     leader = np.unique(group, return_index=True)[1]

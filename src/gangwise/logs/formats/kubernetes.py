@@ -66,6 +66,7 @@ def records_of(every: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         status = {"allocatable": node["allocatable"]}
         yield {"kind": "Node", "metadata": about, "spec": {}, "status": status}
     for (space, name, _), pod in pods.items():
+        # A pod without a sample in the last step was gone by then.
         yield _record(space, name, pod, latest - step)
 
 
@@ -84,6 +85,7 @@ def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[floa
     pod["seen"] += [time for time, _ in values]
     if name in TIMES:
         pod[TIMES[name]] = values[-1][1]
+    # Of a phase, the first and the last sample in which it was on.
     elif name == "kube_pod_status_phase" and on:
         pod["phase"][of["phase"]] = on[0], on[-1]
     elif "resource" in of:
@@ -104,6 +106,7 @@ def _resource(name: str) -> str:
 
 def _record(space: str, name: str, pod: Mapping[str, Any], whole: float) -> dict[str, Any]:
     phases, times = pod["phase"], pod["seen"]
+    # The phase that was seen last.
     phase = max(phases, key=lambda each: phases[each][1], default="Unknown")
     over = phase in ("Succeeded", "Failed")
     ended = pod.get("ended", phases[phase][0] if over else None)
@@ -203,6 +206,7 @@ def application_of(meta: Mapping[str, Any], owners: Owners) -> str:
         kind, name = "Pod", str(meta.get("generateName") or meta["name"]).rstrip("-")
     space = str(meta.get("namespace") or "default")
     visited = set[tuple[str, str]]()
+    # Owners of owners, as Job → JobSet; a circle of them ends the climb.
     while (above := owners.get((kind, f"{space}/{name}"))) and above not in visited:
         visited.add(above)
         kind, name = above
@@ -223,6 +227,7 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     name, space = str(meta["name"]), str(meta.get("namespace") or "default")
     cpu, mem, gpu = requests_of(spec)
     phase = str(status.get("phase") or "Unknown")
+    # The pod ends with the last of its containers.
     ended = list(_ends(status))
     group = _gang(meta, owners) if gangs else ""
     gang = f"{space}/{group}" if group else ""
@@ -275,8 +280,10 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
         pod = replace(pod, gang=pod.name, queue=queue, owner=str(meta.get("uid") or ""))
         pod = replace(pod, started=started, ended=ended, status=phase, evicted=evicted)
         pod = replace(pod, evictions=evictions)
+        # Each pod of a set stands for itself, as pods of a gang do.
         count = int(pod_set.get("count", 1))
         if "minCount" in pod_set:
+            # Partial admission: the work of all pods is done by those that were admitted.
             share = (counts.get(pod_set.get("name")) or count) / max(count, 1)
             pod = replace(pod, spare=count - int(pod_set["minCount"]), share=share)
         pods += [pod] * count
@@ -370,9 +377,12 @@ class KubernetesDump(Reader):
             dumps[-1].read(self.gangs, owners)
             dumps[-1].latest = max(time for one_series in series for time, _ in samples(one_series))
         latest = max((dump.latest for dump in dumps), default=0.0)
+        # Dumps in the order in which they were made, so that later records count.
         dumps.sort(key=lambda dump: dump.latest)
         pods, admitted = (_joined(dumps, kind) for kind in ("pods", "workloads"))
         stages = [account.stage(name, records) for account, name, records in accounts]
+        # Workloads say when their pods were admitted; pods of dumps with workloads are not counted
+        # twice.
         replaced, pods = len(pods) * bool(admitted), admitted or pods
         if not pods:
             reason = reasons(*(stage.dropped for stage in stages))
@@ -433,6 +443,7 @@ class _Dump:
                 readable = isinstance(error, RecordError | NotationError)
                 reason = str(error) if readable else "a field is missing"
                 self.account.refuse(row, f"the record is not as the API has it: {reason}")
+        # Classes of priority may stand behind the pods that name them.
         self.pods = [
             replace(pod, priority=classes.get(ranked.get(pod.name, ""), pod.priority))
             for pod in self.pods
@@ -489,6 +500,7 @@ def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
             of_dump.setdefault((pod.uid,) if pod.uid else (pod.name, pod.created), []).append(pod)
         for key, group in of_dump.items():
             records = pods.setdefault(key, [])
+            # A run that goes on is one record; of another start the earlier is a run that was lost.
             if records:
                 older, (old_pod, *_) = records[-1]
                 older.account.leave_out(old_pod.row, EARLIER)
@@ -534,6 +546,7 @@ def _replaced(pods: list[PodRecord]) -> list[PodRecord]:
     """
     failed: dict[str, list[PodRecord]] = {}
     run_of: dict[int, str] = {}
+    # Retries: an owner makes a new pod where one has failed.
     for pod in sorted(pods, key=lambda p: p.created):
         if pod.gang or not pod.owner:
             continue
@@ -616,6 +629,7 @@ def _runs(pods: Sequence[PodRecord]) -> Iterator[list[list[PodRecord]]]:
     """
     tasks: list[list[PodRecord]] = []
     for pod in sorted(pods, key=lambda p: (p.created, p.row)):
+        # Tasks that are over leave a place that a later pod may take.
         over = [t for t in tasks if t[-1].ended is not None and t[-1].ended <= pod.created]
         if tasks and len(over) == len(tasks) and not pod.owner:
             yield tasks
@@ -636,6 +650,7 @@ def _time_in_use(pods: Sequence[PodRecord], latest: float) -> float:
         for pod in pods
         if pod.started is not None
     ):
+        # Only the time that no earlier pod covers is added.
         total += max(end - max(start, until), 0.0)
         until = max(until, end)
     return total
@@ -649,6 +664,7 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
         if pod.status in ENDED and pod.started and pod.ended is None:
             account.leave_out(pod.row, "it has ended, and no container says when")
             continue
+        # Pods of a gang that ask for the same are tasks of one row.
         shape = (pod.cpu, pod.mem, pod.gpu, pod.models, pod.devices)
         alone = (pod.name, pod.uid or pod.created)
         run = pod.started if pod.again else None
@@ -664,6 +680,7 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
             runs, use = used.setdefault(row["name"], []), (owner, number, run)
             if use not in runs:
                 runs.append(use)
+            # A name that is used again is another job.
             if place := runs.index(use):
                 row["job"] = f"{row['name']}#{place + 1}"
             rows.append(row)
@@ -685,6 +702,7 @@ def _objects(pods: Sequence[PodRecord], latest: float) -> dict[tuple[str, str], 
     numbers = {}
     for (gang, owner), (begin, end_of_span) in sorted(spans.items(), key=lambda item: item[1]):
         number, over = until.get(gang, (0, inf))
+        # A set of pods that begins after all before it have ended is the next run.
         number += begin > over
         numbers[gang, owner] = number
         until[gang] = number, end_of_span if over == inf or begin > over else max(over, end_of_span)

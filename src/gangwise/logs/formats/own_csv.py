@@ -88,6 +88,7 @@ class Mapped(_MappingModel):
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
+        # Contradictions within one entry, each with what to write instead.
         if bool(self.column) == (self.value is not None):
             raise ValueError('give a column ("cores") or a value ({ value = 4 }), one of the two')
         if self.time and self.scale != 1.0:
@@ -141,6 +142,7 @@ class _Columns(_MappingModel):
                 raise ValueError(f"empty is {mapped.empty!r}; {name} is a number")
             if name not in NUMBERS and mapped.unit:
                 raise ValueError(f"{name} is no number, so unit = means nothing there")
+        # Times that are written out and plain seconds cannot be compared.
         dated = [name for name in TIMES if name in columns and columns[name].time]
         plain = [name for name in TIMES if name in columns and not columns[name].time]
         if dated and plain:
@@ -305,6 +307,7 @@ class OwnCsv(Reader):
         if not file.is_file():
             raise TraceError(f"{what}.file is {spec.file!r}: there is no such file", self.path)
         roles = spec.columns.given()
+        # A column that the file lacks is an error of the mapping, not of each row.
         header = _header(file, spec)
         for key, mapped in roles.items():
             if mapped.column and header and mapped.column not in header:
@@ -321,6 +324,7 @@ class OwnCsv(Reader):
                 )
         table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
         frame, section = self._valued(table.frame, what, roles), TableMapping(MEANING[what])
+        # What only shows once units and times are read.
         bad: list[Rule] = [
             (f"{key} is not a time as in {mapped.time!r}", pl.col(key).is_null())
             for key, mapped in roles.items()
@@ -335,6 +339,7 @@ class OwnCsv(Reader):
         sound, checked = leave_out(what, frame, bad)
         if sound.is_empty():
             raise TraceError(f"none of the rows can be used: {reasons(checked.dropped)}", file)
+        # A stage without losses is not worth a line.
         stages = (table.stage, checked) if checked.dropped else (table.stage,)
         extended = section.extended(sound)
         if isinstance(spec, JobFile):
@@ -387,6 +392,7 @@ def amount_listed(text: pl.Expr, name: str, *, mem: bool = False) -> pl.Expr:
             {k: v / 2**30 for k, v in BINARY.items()}, default=2.0**-10, return_dtype=pl.Float64
         )
         return parts.field("1").cast(pl.Float64, strict=False) * unit
+    # A total beside its types would count them twice.
     total = text.str.extract(rf"{start}[=:](\d+(?:\.\d+)?)(?:,|\(|$)", 1)
     typed = text.str.extract_all(rf"{bare}:[A-Za-z_][\w.-]*[=:]\d+").list.eval(
         pl.element().str.extract(r"(\d+)$", 1).cast(pl.Float64)
@@ -443,6 +449,7 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
     for key, mapped in spec.columns.given().items():
         as_text = bool(mapped.time or mapped.listed) or mapped.unit in WRITTEN
         number, name = key in NUMBERS and not as_text, _stored(mapped.column)
+        # One column may serve two roles, but is read in one way.
         if name in columns and columns[name].number != number:
             raise TraceError(
                 f"{what}.columns.{key}: the column {mapped.column!r} is text in one "
@@ -479,6 +486,7 @@ def _value(key: str, held: Mapped) -> pl.Expr:
     if held.value is not None:
         return pl.lit(float(held.value) if key in NUMBERS else str(held.value))
     column = pl.col(_stored(held.column))
+    # An hour that clocks show twice is taken to be the first; one that they skip is none.
     if held.time:
         time = column.str.to_datetime(held.time, strict=False, time_unit="us")
         if held.zone:
@@ -495,5 +503,6 @@ def _value(key: str, held: Mapped) -> pl.Expr:
         column = units.quantity(column) * (units.UNITS["bytes"] if key == "mem" else 1.0)
     elif held.unit == "clock":
         column = units.clock(column)
+    # Scale and unit together turn cells into seconds, GiB or devices.
     number: pl.Expr = column * (held.scale * units.UNITS.get(held.unit, 1.0))
     return number if held.empty is None else number.fill_null(float(held.empty))

@@ -164,6 +164,7 @@ class Philly(Reader):
         server_rows = server_table()
         if servers is not None:
             stages, digests = [*servers.stages, *stages], {**servers.digests, **digests}
+            # The log may show more GPUs on a server than the list has.
             listed = dict(servers.frame.select("machineId", "number of GPUs").rows())
             for name, gpus in jobs.seen.items():
                 facts["more"] += name in listed and len(gpus) > listed[name]

@@ -157,12 +157,15 @@ def read_listing(
     frame = frame.with_columns(blank)
     if not {"ReqTRES", "AllocTRES"} & columns_here:
         frame = frame.with_columns(ReqTRES=_in_words("Req"), AllocTRES=_in_words("Alloc"))
+    # Steps are parts of jobs: 123.batch, 123.0.
     step = pl.col("JobID").str.contains(".", literal=True)
     frame, steps = reading.leave_out("allocations", frame, [(reading.STEP, step)])
     frame = frame.with_columns(
         _seconds(frame[name]) for name in ("Submit", "Eligible", "Start", "End")
     )
+    # Elapsed leaves out the time in which a job was suspended.
     ran = pl.coalesce(units.clock(pl.col("Elapsed")), "ElapsedRaw")
+    # A job that still runs has no end, though its elapsed time is told.
     over = "End" not in columns_here or ~pl.col("State").is_in(NOT_OVER)
     end = pl.coalesce("End", pl.when(over).then(pl.col("Start") + ran))
     nodes = pl.col("NNodes").cast(pl.Int64)
@@ -403,6 +406,7 @@ class SlurmSacct(Reader):
             other=(pl.col(main) == "") & (pl.col(second) != ""),
         )
         key = ["req", "alloc", "nodes", "memory", "sizes"]
+        # Many jobs ask for the same: each kind is parsed once.
         kinds = raw.select(key).unique(maintain_order=True)
         parsed = [_request(self.tres, *row) for row in kinds.rows()]
         number, text = pl.Float64, pl.String
@@ -514,6 +518,7 @@ def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFr
     raw = raw.with_columns(
         pl.when(~nowhere).then(pl.col(name)).alias(name) for name in ("start", "elapsed")
     )
+    # Each list is written out once.
     lists, wrong = {"": ""}, []
     for text in raw["hosts"].unique(maintain_order=True):
         try:

@@ -52,6 +52,7 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
     options: dict[str, str] = {}
     words = iter(line.split()[1:])
     for word in words:
+        # A colon parts the components of a heterogeneous job.
         if word == ":":
             component -= 1
             if component < 0:
@@ -62,6 +63,7 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
             break
         long = word.startswith("--")
         name, equals, value = word[2:].partition("=") if long else (word[1], "", word[2:])
+        # The value is the next word, unless the option takes none.
         if not (equals or value or ALONE.match(word)):
             value = next(words, "")
         options[name if long else OPTIONS["short"].get(name, name)] = value
@@ -137,6 +139,7 @@ def _totals(text: str, nodes: int | None, memory: str) -> _Totals:
     if "mem" in tres:
         mem = notation.gib(tres["mem"])
     else:
+        # Old versions give memory per node (n) or per core (c).
         per = several if memory.endswith("n") else cpu if memory.endswith("c") else 1
         amount = notation.gib(memory.rstrip("nc")) if memory else 0.0
         if amount >= notation.PER_CORE:
@@ -185,6 +188,7 @@ def request(
     # than was asked for, of each node and of each core.
     memory_too = second.mem * wanted.nodes > 1.001 * wanted.mem * second.nodes
     memory_too &= second.mem * wanted.cpu > 1.001 * wanted.mem * second.cpu
+    # How many tasks, and how they may stand on nodes.
     tasks, per_node, bounds = _tasks(wanted, second, bool(given), options)
     if memory_too and per_node != 1:
         tasks, per_node, bounds = second.nodes, 1, (0, 0)
@@ -225,6 +229,7 @@ def _tasks(
     if (whole_nodes and started) or shared or a_node or not (anywhere or ntasks > low > 0):
         return second.nodes, 1, (0, 0)
     cpu = max(first.cpu, second.cpu)
+    # Cores that do not divide among tasks are taken one by one.
     tasks = int(cpu // (1 if cpu % cores else cores))
     if tasks <= max(low, 1):
         return second.nodes, 1, (0, 0)
@@ -363,6 +368,8 @@ def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
         if earlier := records_of[name]:
             names[i] = f"{name}#{len(earlier) + 1}"
             latest = earlier[-1]
+            # The same user, soon after the end: the job was requeued; else the number came round
+            # again.
             _, user_before, _, ended = columns[latest]
             if user_before == user and ended is not None and -SEEN <= submit - ended <= AGAIN:
                 preceding[names[i]] = names[latest]
@@ -401,6 +408,7 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
                 lower = options["nice"] or "100"
                 nice[i] = -float(lower) if re.fullmatch(r"-?\d+", lower) else 0.0
         on_hold[i], played[i] = "hold" in options, "array=" in own[i]
+        # Dependencies are played where the log has the jobs that they name.
         if dependency := options.get("dependency", ""):
             prior = awaited(dependency, name, tasks)
             if prior is not None and "singleton" in dependency:

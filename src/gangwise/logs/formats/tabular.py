@@ -96,6 +96,7 @@ class TableMapping:
         """The frame and the columns ``with`` it, each the first of its texts that can be had."""
         for name, text in self.spec.get("with", {}).items():
             values = [self.sql(sql, frame) for sql in ([text] if isinstance(text, str) else text)]
+            # Of several texts the first whose columns the file has.
             if (value := next((v for v in values if v is not None), None)) is not None:
                 frame = frame.with_columns(value.alias(name))
         return frame
@@ -112,6 +113,7 @@ class TableMapping:
 
     def select(self, frame: pl.DataFrame) -> pl.DataFrame:
         columns, wanted = [pl.col("row")], self.spec["columns"]
+        # Tables have devices and models whatever the mapping says.
         always = ("cpu", "mem", "gpu", "model" if "model" in wanted else "models")
         for name, text in {**wanted, **{n: "" for n in always if n not in wanted}}.items():
             value = self.sql(text, frame) if text else None
@@ -139,6 +141,7 @@ class TableMapping:
             numbers = [s.sum() if s.dtype == pl.Boolean else s[0] for s in totals]
             if len(numbers) < len(texts) or None in numbers:
                 continue
+            # A note is told where its first count is not 0.
             if not texts or numbers[0] or entry.get("always"):
                 notes.append(entry["text"].format(*numbers))
         return notes
@@ -181,10 +184,12 @@ def server_log(
     """
     spec = log.spec
     server, time = spec["server"], spec["time"]
+    # States in order of time; equal times in the order of the files.
     rows = frame.sort(time, "part", "row")
     rows = rows.with_columns(log.sql(spec[name], rows).alias(name) for name in ("up", "sized"))  # type: ignore[union-attr]  # of columns that are needed
     sizes = rows.filter("sized").group_by(server, maintain_order=True).last().sort("row")
     was_up = pl.col("up").shift(1).over(server, order_by=pl.int_range(pl.len()))
+    # Before its first row a server is in the state opposite to what that row changes.
     was_up = pl.coalesce(was_up, log.sql(spec["first"], rows))
     sized = pl.col(server).is_in(sizes[server].to_list())
     events = rows.filter(sized & (pl.col("up") != was_up))
@@ -207,6 +212,7 @@ class TabularReader(Reader):
         if not has_path and not (files and len(named_files) == len(files)):
             arguments = " and ".join(f"{name}=" for name in files)
             raise TraceError("give a directory" + f", or both {arguments}" * bool(files))
+        # Files named one by one are found wherever they are.
         path = Path(path or ".")
         named = {self._table_of(file, files[name]): file for name, file in named_files.items()}
         if self.FORMAT.mapping.get("beside") and path.is_file():
@@ -230,6 +236,7 @@ class TabularReader(Reader):
     def _jobs(self) -> TableMapping:
         sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
         named = [section for section in sections if section.spec["table"] in self.source.named]
+        # Tables that are named count first, then the sections in their order.
         order = sorted(sections, key=lambda section: section not in named)
         return next((s for s in order if not self._missing_tables(s)), sections[0])
 
@@ -295,6 +302,7 @@ class TabularReader(Reader):
             sql_of = {name: jobs.sql(sql, joined) for name, sql in named}
             columns = [sql.alias(name) for name, sql in sql_of.items() if sql is not None]
             frames.append((join["on"], reads[-1].frame.select(join["on"], *columns)))
+        # Files that are always joined are accounted for before the main one.
         at = sum("unless" not in join for join in jobs.spec.get("join", ()))
         main = self.source.read(jobs.spec["table"])
         reads.insert(at, main)
@@ -322,6 +330,7 @@ class TabularReader(Reader):
             stages = (*stages, *log_stages)
         notes = section.notes(frame)
         if "repeat" in spec:
+            # The publisher says how many servers there are, all alike.
             number = frame.select(_with_options(spec["repeat"], self.options)).item()
             frame = pl.DataFrame({"row": np.arange(1, int(number) + 1)})
         return section.select(frame), events, stages, table.digests, notes

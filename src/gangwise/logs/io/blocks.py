@@ -378,6 +378,7 @@ class Blocks:
                 data = data.removeprefix(b"\xef\xbb\xbf")
             at_end = len(fresh) < self.size
             lone_return = b""
+            # A return at the very end may belong to a line feed in the next piece.
             if b"\r" in data:
                 if data.endswith(b"\r") and not at_end:
                     data, lone_return = data[:-1], b"\r"

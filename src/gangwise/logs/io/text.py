@@ -53,6 +53,7 @@ def _start(path: Path, *version: int) -> bytes:
 def first_lines(path: Path, lines: int = 20) -> list[str]:
     """Lines from the start of a file, read without the rest of it; empty when unreadable."""
     data = start_of(path)
+    # A line that the limit cuts is not judged.
     if len(data) == ENOUGH_FOR_A_HEADER:
         data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]  # the last line is cut off
     return split_lines(data.decode("utf-8-sig", errors="replace"))[:lines]
@@ -129,6 +130,7 @@ def read_records(path: Path, key: str = "") -> Records:
     """
     value, digest = document(path)
     for name in [key] if isinstance(value, dict) and key in value else key.split("."):
+        # The key itself may have a point; else it is a path.
         if name:
             if not isinstance(value, dict) or name not in value:
                 raise TraceError(f"the JSON document has no key {key!r}", path)
