@@ -109,6 +109,10 @@ def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
     _parts[part][name] = make
 
 
+# Checkpoints of a service that were written before keep these under their old names.
+_Round, _Head = queues.Round, queues.Head
+
+
 @dataclass
 class Composed:
     """A scheduler of three parts.
