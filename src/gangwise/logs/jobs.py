@@ -374,11 +374,11 @@ class _LogBuilder:
         # Formats whose rows of a job are one gang join them; of others each row is a job.
         if "job" in self.rows.columns and self.form not in (*GANGS, "alibaba-v2018"):
             several = self.rows.group_by("job").len().filter(pl.col("len") > 1)
-            self._assume("kinds", several["len"].sum())
+            self._assume("kinds", int(several["len"].sum()))
         if "late" in self.rows.columns:
-            self._assume("late", self.rows["late"].sum())
+            self._assume("late", int(self.rows["late"].sum()))
         terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
-        self._assume("fewer", terms.str.contains("fewest=").sum())
+        self._assume("fewer", int(terms.str.contains("fewest=").sum()))
         self.type_name, self.types = self._types(job_type)
         self.ids, self.joined = _unique_ids(self.rows), list[str]()
         # The others are not looked at again, and take more room than the jobs.
