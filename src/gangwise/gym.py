@@ -80,15 +80,15 @@ class SlotEnv(gymnasium.Env[Any, Any]):
     usual = ""  # the scenario where none is given
 
     def __init__(self, scenario: str = "", instance: int = 0, slots: int = 0):
-        made = named_source(scenario or self.usual, {}).scenario()
-        if made.family != self.family:
+        world = named_source(scenario or self.usual, {}).scenario()
+        if world.family != self.family:
             raise ScenarioError(
-                f"{scenario} is of the family {made.family}; {type(self).__name__} plays "
+                f"{scenario} is of the family {world.family}; {type(self).__name__} plays "
                 f"{self.family}"
             )
-        self.instance = made.instance(instance)
+        self.instance = world.instance(instance)
         self.problem = self.instance.problem
-        self.slots = slots or made.slots
+        self.slots = slots or world.slots
         self._set_spaces()
 
     def reset(
@@ -158,12 +158,12 @@ class GainOverheadEnv(SlotEnv):
 
     def _decision(self, action: Any) -> Floats:
         channels, capacity = self.problem.channels, self.problem.cluster.capacity
-        here = (self.seen.arrivals[channels.job_type] > 0)[:, None]
-        wanted = np.clip(np.asarray(action, dtype=np.float64), 0, 1) * self.problem.upper * here
-        given = np.zeros_like(capacity)
-        np.add.at(given, channels.server, wanted)
+        arrived = (self.seen.arrivals[channels.job_type] > 0)[:, None]
+        wanted = np.clip(np.asarray(action, dtype=np.float64), 0, 1) * self.problem.upper * arrived
+        booked = np.zeros_like(capacity)
+        np.add.at(booked, channels.server, wanted)
         # All shares of an overbooked device shrink by one factor, which keeps their proportions.
-        shrink = np.minimum(1.0, capacity / np.maximum(given, 1e-300))
+        shrink = np.minimum(1.0, capacity / np.maximum(booked, 1e-300))
         return np.asarray(wanted * shrink[channels.server])
 
 
@@ -385,9 +385,9 @@ class JobsEnv(gymnasium.Env[Any, Any]):
 
     def _find_room(self) -> None:
         """Find where the first waiting jobs would be placed; None for those that do not fit."""
-        place, books, now = self._play.scheduler.choice.place, self._play.books, self._play.now
+        place, books, clock = self._play.scheduler.choice.place, self._play.books, self._play.now
         shown: list[Job] = self._play.waiting[: self._window]
-        self._fits = [place(job, books, now) for job in shown]
+        self._fits = [place(job, books, clock) for job in shown]
 
     def action_masks(self) -> Bools:
         """Jobs that fit now, and letting time go on [window + 1]."""
@@ -397,31 +397,31 @@ class JobsEnv(gymnasium.Env[Any, Any]):
         return mask
 
     def _observation(self) -> Any:
-        books, now = self._play.books, self._play.now
+        books, clock = self._play.books, self._play.now
         total = np.maximum(books.capacity.sum(axis=0), 1)
         table = np.zeros((self._window, 6))
         for i, job in enumerate(self._play.waiting[: self._window]):
-            asked = job.tasks * np.array(job.shape.demand) / total
+            share = job.tasks * np.array(job.shape.demand) / total
             table[i] = (
                 1,
-                (now - job.submitted) / 3600,
+                (clock - job.submitted) / 3600,
                 np.log(max(job.limit, 1.0) / 3600),
                 np.log(job.tasks),
-                asked.max(),
+                share.max(),
                 self._fits[i] is not None,
             )
         free = float((books.free.sum(axis=0) / total).min())
         rest = (free, np.log1p(len(self._play.waiting)), np.log1p(len(books.running)))
-        seen = np.concatenate([table.ravel(), rest])
-        return np.asarray(np.clip(seen, -LARGEST, LARGEST), dtype=np.float32)
+        numbers = np.concatenate([table.ravel(), rest])
+        return np.asarray(np.clip(numbers, -LARGEST, LARGEST), dtype=np.float32)
 
 
 def _joined(join: Callable[[Sequence[Any]], Any], each: Sequence[Any]) -> Any:
     """Nested named tuples with their arrays joined; other fields are those of the first."""
-    first = each[0]
-    if isinstance(first, tuple):
-        return type(first)(*(_joined(join, fields) for fields in zip(*each)))
-    return join(each) if isinstance(first, np.ndarray | np.record) else first
+    example = each[0]
+    if isinstance(example, tuple):
+        return type(example)(*(_joined(join, fields) for fields in zip(*each)))
+    return join(each) if isinstance(example, np.ndarray | np.record) else example
 
 
 def _stacked(each: Sequence[Any]) -> Any:
@@ -475,23 +475,23 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
             rules = built_in(scheduler, t.nodes, t.options)
             if rules is None or rules.choice == BY_RATE or t.events.size:
                 raise ScenarioError(f"{choice}, or nodes that fail: gangwise/Jobs-v1 plays these")
-            one, pieces = inputs(t, rules)
+            arguments, pieces = inputs(t, rules)
             state = initial_state(t, rules, pieces)
             room: dict[str, Any] = {
                 "cuts": np.zeros(jobs + 2, CUT),
                 "cut_pieces": np.zeros(pieces + 1, PIECE),
             }
-            givens.append(one)
+            givens.append(arguments)
             states.append(state._replace(**room))
         self._bank, self._begun = _joined(_stacked, givens), _joined(_stacked, states)
         self._states = _joined(lambda of: np.repeat(of[0][:1], num_envs, axis=0), [self._begun])
         self._beliefs, self._step, self.num_envs = nothing_believed(), kernels.step, num_envs
         self._episode = np.zeros(num_envs, np.int64)
         size = len(kernels.FEATURES) * window + len(kernels.TOTALS)
-        seen = np.zeros((num_envs, size), np.float32)
+        numbers = np.zeros((num_envs, size), np.float32)
         self._views = (
             np.zeros((num_envs, window), np.int64),
-            seen,
+            numbers,
             np.zeros((num_envs, window + 1), bool),
         )
         self._outcome = np.zeros(num_envs), np.zeros(num_envs, bool)
@@ -512,10 +512,10 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
     def _begin(self, rows: Ints, episodes: Any = None) -> None:
         drawn = self.np_random.integers(len(self.tables), size=rows.size)
         self._episode[rows] = drawn if episodes is None else episodes
-        for to, of in zip(_arrays(self._states), _arrays(self._begun)):
-            to[rows] = of[self._episode[rows]]
+        for to, source in zip(_arrays(self._states), _arrays(self._begun)):
+            to[rows] = source[self._episode[rows]]
         # The first move only lets time go on to the first job; what was earned before still counts.
-        reward, over = (kept[rows].copy() for kept in self._outcome)
+        reward, over = (values[rows].copy() for values in self._outcome)
         self._play(rows, np.full(self.num_envs, -1))
         self._outcome[0][rows], self._outcome[1][rows] = reward, over
 
@@ -525,7 +525,7 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         self._play(np.arange(self.num_envs), np.asarray(actions, dtype=np.int64))
-        reward, over = (kept.copy() for kept in self._outcome)
+        reward, over = (values.copy() for values in self._outcome)
         info: dict[str, Any] = {}
         if over.any():
             info = {"final_obs": self._views[1].copy(), "_final_obs": over}

@@ -12,8 +12,8 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.tenancy import Preemption, PriorityWeights, Qos
-from gangwise.sites.site import AccountRule, CapRule, OwnClock, Pool, ReservedNodes, Rules, Site
+from gangwise.jobs.tenancy import AccountRule, Preemption, PriorityWeights, Qos
+from gangwise.sites.site import CapRule, OwnClock, Pool, ReservedNodes, Rules, Site
 from gangwise.sites.slurm_passes import PER, SlurmPasses
 from tests.reference.slurm_passes import PlainPasses
 

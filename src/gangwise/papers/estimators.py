@@ -227,8 +227,8 @@ class SlidingWindow(Memory):
 
     def advance(self, slot: int) -> None:
         """Slots that leave the window are taken off the sums, exactly."""
-        for gone in range(max(self.slot, slot - self.window), slot):
-            row = gone % self.window
+        for expired in range(max(self.slot, slot - self.window), slot):
+            row = expired % self.window
             self._counts -= self._played[row]
             self._totals -= self._values[row]
             self._played[row] = 0
@@ -539,9 +539,9 @@ class Oracle(_Known):
         self._table = np.array(self.values, dtype=np.float64, ndmin=2)
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
-        known = self._table.shape[1]
-        if known != arms:
-            raise ScenarioError(f"values are given for {known} arms; there are {arms}")
+        columns = self._table.shape[1]
+        if columns != arms:
+            raise ScenarioError(f"values are given for {columns} arms; there are {arms}")
 
 
 @dataclass(eq=False)
@@ -601,8 +601,8 @@ def make_estimator(
         return copy.deepcopy(estimator)
     if estimator not in ESTIMATORS:
         raise UnknownName("estimator", estimator, list(ESTIMATORS))
-    given = {"gamma": gamma, "kappa": kappa, "window": window, "tau": tau, "rate": rate}
-    return _MAKE[estimator](**given, coefficient=coefficient)
+    parameters = {"gamma": gamma, "kappa": kappa, "window": window, "tau": tau, "rate": rate}
+    return _MAKE[estimator](**parameters, coefficient=coefficient)
 
 
 def make_memory(name: str, discount: float = 0.998, window: int = 20) -> Memory:

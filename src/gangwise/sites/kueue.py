@@ -54,15 +54,15 @@ class Holder:
         self.parent: Holder | None = None
         self.children: list[Holder] = []
         self.weight = float(spec.get("weight", 1.0))
-        self.rules = {key: str(spec.get(key, of.split()[1])) for key, of in RULES.items()}
+        self.rules = {key: str(spec.get(key, rule.split()[1])) for key, rule in RULES.items()}
         self.threshold = float(spec.get("threshold", math.inf))
         self.groups: list[tuple[list[str], list[str]]] = []  # resources, and their flavors
         self.quota: dict[Key, Quota] = {}
         for group in spec.get("groups", ()):
             self.groups.append((group["resources"], [f["name"] for f in group["flavors"]]))
             for flavor in group["flavors"]:
-                for kind, of in flavor["quotas"].items():
-                    self.quota[flavor["name"], kind] = Quota(**of)
+                for kind, rule in flavor["quotas"].items():
+                    self.quota[flavor["name"], kind] = Quota(**rule)
         self.own: Amounts = {}
         self._subtree_quota: Amounts = {}
 
@@ -88,9 +88,9 @@ class Holder:
         """What may be used in addition to what is in use: its own, and borrowed."""
         if self.parent is None:
             return self.subtree_quota(k) - self.usage(k)
-        kept, used = self.guaranteed(k), self.usage(k)
-        there = self.subtree_quota(k) - kept - max(0.0, used - kept) + self.limit(k).borrowing
-        return max(0.0, kept - used) + min(self.parent.available(k), there)
+        own, used = self.guaranteed(k), self.usage(k)
+        room = self.subtree_quota(k) - own - max(0.0, used - own) + self.limit(k).borrowing
+        return max(0.0, own - used) + min(self.parent.available(k), room)
 
     def potential_available(self, k: Key) -> float:
         """What could be used if nobody else used anything."""
@@ -141,18 +141,18 @@ def keys_below(holder: Holder) -> set[Key]:
 def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
     """ClusterQueues by name, within their cohorts; one that is only mentioned has no quota."""
     cohorts, queues = (
-        {one["name"]: Holder(one) for one in quotas.get(kind, ())} for kind in ("cohorts", "queues")
+        {q["name"]: Holder(q) for q in quotas.get(kind, ())} for kind in ("cohorts", "queues")
     )
-    for each in [*cohorts.values(), *queues.values()]:
-        if each.above:
-            each.parent = cohorts.setdefault(each.above, Holder({"name": each.above}))
-            each.parent.children.append(each)
-    for each in cohorts.values():
-        at: Holder | None = each
+    for holder in [*cohorts.values(), *queues.values()]:
+        if holder.above:
+            holder.parent = cohorts.setdefault(holder.above, Holder({"name": holder.above}))
+            holder.parent.children.append(holder)
+    for holder in cohorts.values():
+        at: Holder | None = holder
         for _ in range(len(cohorts)):
             at = at.parent if at else None
         if at is not None:
-            raise ScenarioError(f"cohort {each.name} is below itself")
+            raise ScenarioError(f"cohort {holder.name} is below itself")
     return queues
 
 
@@ -189,7 +189,7 @@ def assign(w: QueuedWorkload, fair: bool) -> int:
     Pod sets get theirs one after another, each beside what those before it need.
     """
     w.needs, w.flavors = {}, []
-    return max(_assign_set(w, many, asks, fair) for many, asks in w.asks)
+    return max(_assign_set(w, count, asks, fair) for count, asks in w.asks)
 
 
 def _assign_set(w: QueuedWorkload, many: int, asks: dict[str, int], fair: bool) -> int:
@@ -209,13 +209,13 @@ def _assign_set(w: QueuedWorkload, many: int, asks: dict[str, int], fair: bool) 
                     able = amount <= queue.potential_available(k) + SMALL
                     able &= amount <= queue.limit(k).nominal + SMALL or preempts
                     how = max(how, PREEMPT if able else NO_FIT)
-            found = how, borrows, flavor
-            if best is None or found[:2] < best[:2]:
-                best = found
+            outcome = how, borrows, flavor
+            if best is None or outcome[:2] < best[:2]:
+                best = outcome
             if how == FIT and not (borrows and rules["when_borrow"] == "TryNextFlavor"):
                 break
             if how == PREEMPT and rules["when_preempt"] == "Preempt":
-                best = found
+                best = outcome
                 break
         if best is not None:
             worst = max(worst, best[0])
@@ -258,22 +258,22 @@ def candidates_of(w: QueuedWorkload, admitted: Iterable[QueuedWorkload]) -> list
     queue, priority = w.queue, w.job.priority
     short = [k for k, amount in w.needs.items() if amount > queue.available(k) + SMALL]
     within, reclaim = queue.rules["within"], queue.rules["reclaim"]
-    found = []
-    for other in admitted:
-        if not any(other.needs.get(k) for k in short):
+    peers = []
+    for workload in admitted:
+        if not any(workload.needs.get(k) for k in short):
             continue
-        below = other.job.priority < priority
-        newer = other.job.priority == priority and other.rank > w.rank
-        if other.queue is queue:
+        below = workload.job.priority < priority
+        newer = workload.job.priority == priority and workload.rank > w.rank
+        if workload.queue is queue:
             newer &= within == "LowerOrNewerEqualPriority"
             able = within != "Never" and (below or newer)
         else:
-            able = other.queue.root is queue.root and queue.parent is not None
-            able = able and any(other.queue.borrows(k) for k in short)
+            able = workload.queue.root is queue.root and queue.parent is not None
+            able = able and any(workload.queue.borrows(k) for k in short)
             able = able and (reclaim == "Any" or (reclaim == "LowerPriority" and below))
         if able:
-            found.append(other)
-    return sorted(found, key=lambda o: (o.queue is queue, o.job.priority, -o.admitted, o.job.row))
+            peers.append(workload)
+    return sorted(peers, key=lambda o: (o.queue is queue, o.job.priority, -o.admitted, o.job.row))
 
 
 def targets_of(
@@ -285,7 +285,7 @@ def targets_of(
         return []
     if fair:
         return _fair_targets(w, candidates, fair)
-    own = [other for other in candidates if other.queue is w.queue]
+    own = [peer for peer in candidates if peer.queue is w.queue]
     if len(own) == len(candidates):
         return _minimal_targets(w, own, True)
     under = all(not w.queue.borrows(k) for k in w.needs)
@@ -294,8 +294,8 @@ def targets_of(
         if not under:
             candidates = [o for o in candidates if o.queue is w.queue or o.job.priority < below]
         return _minimal_targets(w, candidates, True, below)
-    if under and (found := _minimal_targets(w, candidates, False)):
-        return found
+    if under and (targets := _minimal_targets(w, candidates, False)):
+        return targets
     return _minimal_targets(w, own, True)
 
 
@@ -306,17 +306,17 @@ def _minimal_targets(
     below: float = math.inf,
 ) -> list[QueuedWorkload]:
     """Preempt candidates until the workload fits, then give back those that need not go."""
-    gone: list[QueuedWorkload] = []
-    for other in candidates:
-        if other.queue is not w.queue:
-            if not any(other.queue.borrows(k) for k in w.needs):
+    removed: list[QueuedWorkload] = []
+    for peer in candidates:
+        if peer.queue is not w.queue:
+            if not any(peer.queue.borrows(k) for k in w.needs):
                 continue
-            borrowing = borrowing and other.job.priority < below
-        other.queue.take(other.needs, -1)
-        gone.append(other)
+            borrowing = borrowing and peer.job.priority < below
+        peer.queue.take(peer.needs, -1)
+        removed.append(peer)
         if w.fits(borrowing):
             break
-    return _restore_others(w, gone, borrowing)
+    return _restore_others(w, removed, borrowing)
 
 
 def _restore_others(
@@ -328,13 +328,13 @@ def _restore_others(
     all have their quota again.
     """
     must, fits = list[QueuedWorkload](), w.fits(borrowing)
-    for other in reversed(gone):
-        other.queue.take(other.needs)
+    for peer in reversed(gone):
+        peer.queue.take(peer.needs)
         if fits and not w.fits(borrowing):
-            other.queue.take(other.needs, -1)
-            must.append(other)
-    for other in must:
-        other.queue.take(other.needs)
+            peer.queue.take(peer.needs, -1)
+            must.append(peer)
+    for peer in must:
+        peer.queue.take(peer.needs)
     return must
 
 
@@ -346,22 +346,22 @@ def _fair_targets(
     Its share without the workload, or with it, must not be below that of the one preempting, which
     are compared just below the cohort that both have in common.
     """
-    gone: list[QueuedWorkload] = []
+    removed: list[QueuedWorkload] = []
     for strategy in strategies:
-        left = [other for other in candidates if other not in gone]
-        while left and not w.fits():
-            queue = _largest_share(w.queue.root, {id(o.queue) for o in left})
+        remaining = [peer for peer in candidates if peer not in removed]
+        while remaining and not w.fits():
+            queue = _largest_share(w.queue.root, {id(o.queue) for o in remaining})
             if queue is None:
                 break
-            mine = [other for other in left if other.queue is queue]
+            mine = [peer for peer in remaining if peer.queue is queue]
             chosen = next((o for o in mine if _is_fair(w, o, strategy)), None)
             if chosen is None:
-                left = [other for other in left if other.queue is not queue]
+                remaining = [peer for peer in remaining if peer.queue is not queue]
                 continue
             chosen.queue.take(chosen.needs, -1)
-            gone.append(chosen)
-            left.remove(chosen)
-    return _restore_others(w, gone, True)
+            removed.append(chosen)
+            remaining.remove(chosen)
+    return _restore_others(w, removed, True)
 
 
 def _is_fair(w: QueuedWorkload, other: QueuedWorkload, strategy: str) -> bool:
@@ -386,8 +386,8 @@ def _largest_share(holder: Holder, among: set[int]) -> Holder | None:
     if not holder.children:
         return holder if id(holder) in among else None
     for child in sorted(holder.children, key=lambda c: -c.dominant_share()):
-        if (found := _largest_share(child, among)) is not None:
-            return found
+        if (share := _largest_share(child, among)) is not None:
+            return share
     return None
 
 
@@ -421,8 +421,8 @@ class Kueue:
                 w.queue.take(w.needs)
         for event in books.events:
             if event.over and event.job is not None and event.job.id in self._held:
-                done = self._held.pop(event.job.id)
-                done.queue.take(done.needs, -1)
+                workload = self._held.pop(event.job.id)
+                workload.queue.take(workload.needs, -1)
         waiting = []
         for job in queue:
             if job.id not in self._held:
@@ -453,8 +453,8 @@ class Kueue:
             tally.take(job)
             actions.append(Place(job.id, tuple(chosen), pieces))
         self._why = {
-            name: before[name] if before.get(name, ("",))[0] == why else (why, since)
-            for name, (why, since) in self._why.items()
+            name: before[name] if before.get(name, ("",))[0] == reason else (reason, since)
+            for name, (reason, since) in self._why.items()
         }
         return actions
 
@@ -466,9 +466,9 @@ class Kueue:
         """Nodes that have the labels of every flavor of these [N]."""
         labels = self._quotas.get("flavors", {})
         wanted = [item for flavor in names for item in labels.get(flavor, {}).items()]
-        every = {item for has in nodes.labels for item in has.items()}
+        every = {item for of_node in nodes.labels for item in of_node.items()}
         wanted = [item for item in wanted if item in every]
-        return np.array([all(has.get(k) == v for k, v in wanted) for has in nodes.labels])
+        return np.array([all(of_node.get(k) == v for k, v in wanted) for of_node in nodes.labels])
 
     def _admit(
         self, waiting: list[QueuedWorkload], books: Books, now: float, actions: list[Any]
@@ -491,10 +491,10 @@ class Kueue:
                     heads.setdefault(w.queue.name, w)
             if not heads:
                 return
-            old = [w for name, w in self._held.items() if name not in fresh]
+            stale = [w for name, w in self._held.items() if name not in fresh]
             entries = []
             for w in heads.values():
-                how, out = nominate(w, old, fair)
+                how, out = nominate(w, stale, fair)
                 if how == FIT or out:
                     entries.append((w, out))
                     continue
@@ -508,8 +508,8 @@ class Kueue:
                 waiting.remove(w)
                 fresh.add(w.job.id)
                 waiting += [QueuedWorkload(o.job, o.queue, o.asks, o.job.tasks) for o in out]
-                for other in out:
-                    self._why[other.job.id] = f"it was preempted for {w.job.id}", now
+                for workload in out:
+                    self._why[workload.job.id] = f"it was preempted for {w.job.id}", now
                 if out:
                     passed = set()
 
@@ -522,42 +522,42 @@ class Kueue:
         actions: list[Any],
     ) -> list[tuple[QueuedWorkload, list[QueuedWorkload]]]:
         """One cycle: the workloads that it admits, in turn, each with those it preempts."""
-        found, held, gone = [], [], set[str]()
+        admissions, inadmissible, preempted = [], [], set[str]()
         while entries:
             w, out = entries.pop(next_head([w for w, _ in entries], bool(fair)))
-            if gone & {other.job.id for other in out}:
+            if preempted & {workload.job.id for workload in out}:
                 continue  # in the next cycle
-            for other in out:
-                other.queue.take(other.needs, -1)
+            for workload in out:
+                workload.queue.take(workload.needs, -1)
             if not w.fits():
-                for other in out:
-                    other.queue.take(other.needs)
+                for workload in out:
+                    workload.queue.take(workload.needs)
                 reserved = {
                     k: max(0.0, min(x, reservable(w.queue, k, x))) for k, x in w.needs.items()
                 }
                 w.queue.take(reserved)
-                held.append((w.queue, reserved))
+                inadmissible.append((w.queue, reserved))
                 continue
-            for other in out:
-                gone.add(other.job.id)
-                del self._held[other.job.id]
-                if (running := books.running.pop(other.job.id, None)) is not None:
-                    books.take(other.job.shape, running.pieces, sign=1)
-                    actions.append(Preempt(other.job.id, "requeue"))
+            for workload in out:
+                preempted.add(workload.job.id)
+                del self._held[workload.job.id]
+                if (running := books.running.pop(workload.job.id, None)) is not None:
+                    books.take(workload.job.shape, running.pieces, sign=1)
+                    actions.append(Preempt(workload.job.id, "requeue"))
             w.queue.take(w.needs)
             w.admitted = now
             self._held[w.job.id] = w
-            found.append((w, out))
-        for queue, reserved in held:
+            admissions.append((w, out))
+        for queue, reserved in inadmissible:
             queue.take(reserved, -1)
-        return found
+        return admissions
 
     def explain(self, job: str) -> Explanation:
         """Why a job waits; raises UnknownName for one that did not in the last round."""
         if job not in self._why:
             raise UnknownName("waiting job", job, list(self._why))
-        why, since = self._why[job]
-        return Explanation(job, why, (), since, math.inf)
+        reason, since = self._why[job]
+        return Explanation(job, reason, (), since, math.inf)
 
 
 def reservable(queue: Holder, k: Key, amount: float) -> float:
@@ -575,14 +575,14 @@ def shortage(w: QueuedWorkload) -> str:
     for k, amount in w.needs.items():
         if amount > (free := queue.available(k)) + SMALL:
             quota = f"nominal quota {queue.limit(k).nominal:g}"
-            asked = f"{amount:g} {k[1]} of flavor {k[0]} asked for"
-            lacks.append(f"{asked}, {max(free, 0):g} free ({quota})")
+            request = f"{amount:g} {k[1]} of flavor {k[0]} asked for"
+            lacks.append(f"{request}, {max(free, 0):g} free ({quota})")
     return f"ClusterQueue {queue.name}: {'; '.join(lacks)}; nobody there may be preempted for it"
 
 
 def next_head(heads: Sequence[QueuedWorkload], fair: bool) -> int:
     """Place of the head that is next in a cycle: no borrowing, then priority and age; or shares."""
-    first = min(
+    queue = min(
         range(len(heads)),
         key=lambda i: (
             any(heads[i].queue.borrows(k, amount) for k, amount in heads[i].needs.items()),
@@ -590,7 +590,7 @@ def next_head(heads: Sequence[QueuedWorkload], fair: bool) -> int:
         ),
     )
     if not fair:
-        return first
+        return queue
     place = {id(w.queue): i for i, w in enumerate(heads)}
 
     def winner(holder: Holder) -> int | None:
@@ -601,13 +601,13 @@ def next_head(heads: Sequence[QueuedWorkload], fair: bool) -> int:
         for child in holder.children:
             if (i := winner(child)) is not None:
                 heads[i].queue.take(heads[i].needs)
-                found = child.dominant_share(), heads[i].rank, i
+                head = child.dominant_share(), heads[i].rank, i
                 heads[i].queue.take(heads[i].needs, -1)
-                best = found if best is None else min(best, found)
+                best = head if best is None else min(best, head)
         return None if best is None else best[2]
 
-    found = winner(heads[first].queue.root)
-    return first if found is None else found
+    head = winner(heads[queue].queue.root)
+    return queue if head is None else head
 
 
 # --------------------------------------------------------------------------- what kubectl prints
@@ -639,10 +639,10 @@ class At(dict[str, Any]):
     where = ""
 
     def at(self, path: str) -> Any:
-        found: Any = self
+        node: Any = self
         for part in path.split("."):
-            found = (found or {}).get(part)
-        return found
+            node = (node or {}).get(part)
+        return node
 
 
 def resource(name: str) -> str:
@@ -662,9 +662,9 @@ def documents(file: Path, text: str = "") -> Iterator[Any]:
         raise ScenarioError(f"{file} is YAML; {to_install('live')}") from error
 
     def mapping(loader: Any, node: Any) -> At:
-        found = At(loader.construct_mapping(node, deep=True))
-        found.where = f"{file.name}, line {node.start_mark.line + 1}"
-        return found
+        node_at = At(loader.construct_mapping(node, deep=True))
+        node_at.where = f"{file.name}, line {node.start_mark.line + 1}"
+        return node_at
 
     loader = yaml.SafeLoader(text or file.read_bytes())
     loader.yaml_constructors = {**loader.yaml_constructors, "tag:yaml.org,2002:map": mapping}
@@ -695,12 +695,12 @@ class Printed:
             return
         kind, version = str(one.get("kind")), str(one.get("apiVersion", "")).rpartition("/")[2]
         if "items" in one:
-            for each in one["items"] or ():
-                self._take(each, file)
+            for item in one["items"] or ():
+                self._take(item, file)
         elif kind == "ConfigMap":
             for text in one.get("data", {}).values():
-                for each in documents(file, text):
-                    self._take(each, file)
+                for item in documents(file, text):
+                    self._take(item, file)
         elif kind in KINDS or kind == "Configuration":
             if version not in VERSIONS:
                 self.notes.append(f"{one.where}: {kind} {version} is read as {VERSIONS[-1]}")
@@ -714,19 +714,19 @@ class Printed:
     def amount(self, kind: str, of: At, name: str, default: float) -> float:
         """An amount of a resource, memory in GiB; the default where it is not given or at fault."""
         try:
-            found = default if of.get(name) is None else float(units.exact_quantity(of[name]))
+            number = default if of.get(name) is None else float(units.exact_quantity(of[name]))
         except ValueError as error:
             self.notes.append(f"{of.where}: {name}: {error}; {default:g} is taken")
             return default
-        return found / units.GIB if kind == "mem" and found is not default else found
+        return number / units.GIB if kind == "mem" and number is not default else number
 
     def quota(self, of: At) -> tuple[str, dict[str, float]]:
         """A resource of a flavor, and the fields of its :class:`Quota`."""
-        kind, found = resource(str(of["name"])), {}
+        kind, quota = resource(str(of["name"])), {}
         for name, default in Quota._field_defaults.items():
             setting = "nominalQuota" if name == "nominal" else f"{name}Limit"
-            found[name] = self.amount(kind, of, setting, default)
-        return kind, found
+            quota[name] = self.amount(kind, of, setting, default)
+        return kind, quota
 
     def holder(self, one: At) -> dict[str, Any]:
         """A ClusterQueue or a cohort: where it is, its weight and its quotas."""
@@ -735,8 +735,11 @@ class Printed:
         groups = []
         for group in spec.get("resourceGroups") or ():
             flavors = [
-                {"name": str(of["name"]), "quotas": dict(map(self.quota, of.get("resources", ())))}
-                for of in group.get("flavors", ())
+                {
+                    "name": str(flavor["name"]),
+                    "quotas": dict(map(self.quota, flavor.get("resources", ()))),
+                }
+                for flavor in group.get("flavors", ())
             ]
             covered = [resource(str(name)) for name in group.get("coveredResources", ())]
             groups.append({"resources": covered, "flavors": flavors})
@@ -749,7 +752,7 @@ class Printed:
 
     def queue(self, one: At) -> dict[str, Any]:
         """A ClusterQueue, with its rules under the names of :data:`RULES`."""
-        found, spec = self.holder(one), one.get("spec") or At()
+        queue, spec = self.holder(one), one.get("spec") or At()
         for key, text in RULES.items():
             path, *values = text.split()
             value = str(spec.at(path) or values[0])
@@ -758,9 +761,9 @@ class Printed:
                 value = values[0]
             if value == "MayStopSearch":  # the word of v1beta2 for Borrow, or Preempt
                 value = key.removeprefix("when_").title()
-            found[key] = value
+            queue[key] = value
         threshold = spec.at("preemption.borrowWithinCohort.maxPriorityThreshold")
-        return found if threshold is None else found | {"threshold": float(threshold)}
+        return queue if threshold is None else queue | {"threshold": float(threshold)}
 
 
 def read_kueue(folder: Path) -> dict[str, Any]:
@@ -771,28 +774,33 @@ def read_kueue(folder: Path) -> dict[str, Any]:
     """
     r = Printed(folder)
     labels = {
-        str(one["metadata"]["name"]): dict(one.get("spec", {}).get("nodeLabels") or {})
-        for one in r.kinds.get("ResourceFlavor", ())
+        str(document["metadata"]["name"]): dict(document.get("spec", {}).get("nodeLabels") or {})
+        for document in r.kinds.get("ResourceFlavor", ())
     }
-    queues = [r.queue(one) for one in r.kinds["ClusterQueue"]]
-    for one, made in zip(r.kinds["ClusterQueue"], queues):
-        for name in {f["name"] for group in made["groups"] for f in group["flavors"]} - {*labels}:
-            r.notes.append(f"{one.where}: there is no ResourceFlavor {name}: it may use any node")
+    queues = [r.queue(document) for document in r.kinds["ClusterQueue"]]
+    for document, built in zip(r.kinds["ClusterQueue"], queues):
+        for name in {f["name"] for group in built["groups"] for f in group["flavors"]} - {*labels}:
+            r.notes.append(
+                f"{document.where}: there is no ResourceFlavor {name}: it may use any node"
+            )
     local: dict[str, str] = {}
-    for one in r.kinds.get("LocalQueue", ()):
-        name, queue = str(one["metadata"]["name"]), str(one.get("spec", {}).get("clusterQueue"))
-        if queue not in {made["name"] for made in queues}:
-            r.notes.append(f"{one.where}: LocalQueue {name}: there is no ClusterQueue {queue}")
+    for document in r.kinds.get("LocalQueue", ()):
+        name, queue = (
+            str(document["metadata"]["name"]),
+            str(document.get("spec", {}).get("clusterQueue")),
+        )
+        if queue not in {built["name"] for built in queues}:
+            r.notes.append(f"{document.where}: LocalQueue {name}: there is no ClusterQueue {queue}")
         if local.setdefault(name, queue) != queue:
-            r.notes.append(f"{one.where}: {name} without a namespace means {local[name]}")
-        local[f"{one['metadata'].get('namespace', 'default')}/{name}"] = queue
+            r.notes.append(f"{document.where}: {name} without a namespace means {local[name]}")
+        local[f"{document['metadata'].get('namespace', 'default')}/{name}"] = queue
     fair: list[str] = []
-    for one in r.kinds.get("Configuration", ()):
-        if (one.get("fairSharing") or {}).get("enable", bool(one.get("fairSharing"))):
-            fair = list(one["fairSharing"].get("preemptionStrategies") or STRATEGIES)
+    for document in r.kinds.get("Configuration", ()):
+        if (document.get("fairSharing") or {}).get("enable", bool(document.get("fairSharing"))):
+            fair = list(document["fairSharing"].get("preemptionStrategies") or STRATEGIES)
     if not r.kinds.get("Configuration"):
         r.notes.append("no Configuration of Kueue is there: fair sharing is taken to be off")
-    cohorts = [r.holder(one) for one in r.kinds.get("Cohort", ())]
+    cohorts = [r.holder(document) for document in r.kinds.get("Cohort", ())]
     quotas = {"queues": queues, "cohorts": cohorts, "local": local, "flavors": labels, "fair": fair}
     tree_of(quotas)
     return {"rules": {"kueue": quotas}, "scheduler": "kueue", "notes": tuple(r.notes)}

@@ -20,27 +20,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import Clock, read_toml
+from gangwise.jobs import tenancy
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Options
-from gangwise.jobs.tenancy import (
-    ALWAYS,
-    AccountRule,
-    Bounds,
-    Cap,
-    Closing,
-    Preemption,
-    PriorityWeights,
-    Qos,
-    Ranked,
-    Reservation,
-    Scope,
-    StrictModel,
-    Tenancy,
-    below,
-    check_tree,
-    merged,
-    weekly,
-)
 from gangwise.notation.slurm import expand_nodes
 from gangwise.sites.kueue import read_kueue
 from gangwise.sites.slurm_site import read_slurm
@@ -54,7 +36,7 @@ STRANGERS = 8  # rules about accounts and users of whom the log has none that ar
 PROCESSOR = "p"  # processors of a log that has no nodes are called p1, p2, … in a site file
 
 
-class _OnNodes(StrictModel):
+class _OnNodes(tenancy.StrictModel):
     nodes: str = ""
     count: int = Field(0, ge=0)
 
@@ -65,7 +47,7 @@ class _OnNodes(StrictModel):
         return self
 
 
-class Pool(_OnNodes, Ranked):
+class Pool(_OnNodes, tenancy.Ranked):
     """A pool (partition): which nodes its jobs may use, and what a job may ask for."""
 
     kind: str = ""
@@ -75,8 +57,8 @@ class Pool(_OnNodes, Ranked):
     whole: bool = False  # a job has its nodes alone
 
 
-class CapRule(StrictModel):
-    scope: Scope
+class CapRule(tenancy.StrictModel):
+    scope: tenancy.Scope
     of: str
     most: float = Field(ge=0)
     only: tuple[str, ...] = ()
@@ -88,7 +70,7 @@ class CapRule(StrictModel):
     spares: tuple[tuple[str, str], ...] = ()
 
 
-class _Between(StrictModel):
+class _Between(tenancy.StrictModel):
     """From when to when: seconds on the log's clock, or dates."""
 
     since: float | datetime = Field(0.0, alias="from")
@@ -115,11 +97,11 @@ class ClosedHours(_Between):
     @classmethod
     def _known(cls, hours: tuple[str, ...]) -> tuple[str, ...]:
         for text in hours:
-            weekly(text)
+            tenancy.weekly(text)
         return hours
 
 
-class OwnClock(StrictModel):
+class OwnClock(tenancy.StrictModel):
     """The clock of the site where the log does not say, or says otherwise."""
 
     zone: str = ""
@@ -141,41 +123,41 @@ class ReservedNodes(_Between):
     nodes: str = Field(min_length=1)
 
 
-class Start(StrictModel):
+class Start(tenancy.StrictModel):
     latency: float = Field(0.0, ge=0, allow_inf_nan=False)
 
 
-class Rules(StrictModel):
+class Rules(tenancy.StrictModel):
     pool: tuple[Pool, ...] = ()
-    qos: tuple[Qos, ...] = ()
-    account: tuple[AccountRule, ...] = ()
+    qos: tuple[tenancy.Qos, ...] = ()
+    account: tuple[tenancy.AccountRule, ...] = ()
     cap: tuple[CapRule, ...] = ()
     window: tuple[MaintenanceWindow, ...] = ()
     closed: tuple[ClosedHours, ...] = ()
     reservation: tuple[ReservedNodes, ...] = ()
     start: Start = Start()
     clock: OwnClock = OwnClock()
-    priority: PriorityWeights | None = None
-    preemption: Preemption = Preemption()
+    priority: tenancy.PriorityWeights | None = None
+    preemption: tenancy.Preemption = tenancy.Preemption()
     kueue: dict[str, Any] = Field(default_factory=dict)
     nodes: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _once(self) -> Self:
-        has = {
+        names_of = {
             "pool": [pool.name for pool in self.pool],
             "qos": [qos.name for qos in self.qos],
             "account": [account.name for account in self.account],
         }
-        for what, names in has.items():
+        for kind, names in names_of.items():
             for name in names:
                 if names.count(name) > 1:
-                    raise ValueError(f"two {what}{'s' * (what != 'qos')} are called {name!r}")
+                    raise ValueError(f"two {kind}{'s' * (kind != 'qos')} are called {name!r}")
             for rule in (*self.cap, *self.window, *self.closed, *self.reservation):
-                asked = getattr(rule, what, "")
-                if names and asked not in ("", *names):
-                    raise ValueError(f"there is no {what} {asked!r}; there are {', '.join(names)}")
-        check_tree(self.account)
+                wanted = getattr(rule, kind, "")
+                if names and wanted not in ("", *names):
+                    raise ValueError(f"there is no {kind} {wanted!r}; there are {', '.join(names)}")
+        tenancy.check_tree(self.account)
         return self
 
 
@@ -216,14 +198,14 @@ class Site:
         if comma and printed.startswith(PRINTED) and not Path(str(path).split(":")[1]).exists():
             return cls.read(printed, changes).with_rules(cls.read(more_rules))
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
-        more: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if str(path).startswith(SLURM):
             file = Path(str(path).removeprefix(SLURM))
-            more = read_slurm(file, changes)
+            extra = read_slurm(file, changes)
         elif str(path).startswith(KUEUE):
             file = Path(str(path).removeprefix(KUEUE))
-            more = read_kueue(file)
-        return cls.of(more.pop("rules", None) or read_toml(file), str(file), **more)
+            extra = read_kueue(file)
+        return cls.of(extra.pop("rules", None) or read_toml(file), str(file), **extra)
 
     @classmethod
     def of(cls, document: Mapping[str, Any], path: str, **more: Any) -> Site:
@@ -259,8 +241,8 @@ class Site:
         nodes, pools, _ = self._nodes(nodes)
         size = _processors(nodes) if whole else np.ones(len(nodes), np.int64)
         kinds = kinds_of(replace(nodes, pools={**nodes.pools, **pools}), whole)
-        found = {kind: int(size[on].sum()) for kind, on in kinds.items()}
-        return found | {kind: n for kind, n in self.rules.nodes.items() if kind in found}
+        counts = {kind: int(size[on].sum()) for kind, on in kinds.items()}
+        return counts | {kind: n for kind, n in self.rules.nodes.items() if kind in counts}
 
     @property
     def digest(self) -> str:
@@ -311,24 +293,25 @@ class Site:
         update, notes = dict[str, Any](), [*self.notes]
         text = "the log does not say at which date it begins"
         names = {"window": "times in which nodes were down or drained"}
-        for name, what in {**names, "reservation": "reservations"}.items():
-            given = getattr(self.rules, name)
-            dated = [r for r in given if isinstance(r.since, datetime)]
-            kept = [r for r in given if not isinstance(r.since, datetime)]  # a file beside it has
+        for name, label in {**names, "reservation": "reservations"}.items():
+            rows = getattr(self.rules, name)
+            dated = [r for r in rows if isinstance(r.since, datetime)]
+            # A file beside the site's has times of the log, which need no clock.
+            timeless = [r for r in rows if not isinstance(r.since, datetime)]
             if (clock := self.clock) is not None:
                 text = "the others are not while jobs come"
-                first, last = (clock.date(float(t)) for t in (jobs.submit.min(), jobs.submit.max()))
+                begin, end = (clock.date(float(t)) for t in (jobs.submit.min(), jobs.submit.max()))
                 for rule in dated:
                     since, to = (
-                        t.replace(tzinfo=t.tzinfo or first.tzinfo) if isinstance(t, datetime) else d
-                        for t, d in ((rule.since, first), (rule.to, last))
+                        t.replace(tzinfo=t.tzinfo or begin.tzinfo) if isinstance(t, datetime) else d
+                        for t, d in ((rule.since, begin), (rule.to, end))
                     )
-                    if since <= last and to >= first:
-                        kept.append(rule)
-            update[name] = tuple(kept)
-            some = f"{len(kept):,} of {len(given):,} {what} are played"
-            notes += [some + f": {text}" * (len(kept) < len(given))] * bool(given)
-        if kept:
+                    if since <= end and to >= begin:
+                        timeless.append(rule)
+            update[name] = tuple(timeless)
+            sentence = f"{len(timeless):,} of {len(rows):,} {label} are played"
+            notes += [sentence + f": {text}" * (len(timeless) < len(rows))] * bool(rows)
+        if timeless:
             notes.append("reservations hold jobs off under the scheduler slurm, not under others")
         rules = self.rules.model_copy(update=update)
         return replace(self, rules=rules, notes=tuple(notes))
@@ -346,8 +329,8 @@ class Site:
                 since = self._known_clock("nodes were drained").at(window.since)
                 ends, starts = jobs.recorded_end[ran], jobs.recorded_start[ran]
                 if (abs(ends - since) <= 2.0).any():
-                    first = float(starts[starts < since].max()) + 1.0
-                    window, earlier = window.model_copy(update={"since": first}), earlier + 1
+                    begin = float(starts[starts < since].max()) + 1.0
+                    window, earlier = window.model_copy(update={"since": begin}), earlier + 1
             windows.append(window)
         if not earlier:
             return self
@@ -376,7 +359,7 @@ class Site:
         return clock
 
     def _hours(self, rule: ClosedHours) -> Clock:
-        always = rule.hours == (ALWAYS,)
+        always = rule.hours == (tenancy.ALWAYS,)
         return self.clock or Clock(0.0) if always else self._known_clock("hours are closed")
 
     def _span(self, rule: _Between, what: str) -> tuple[float, float]:
@@ -399,10 +382,12 @@ class Site:
     def lines(self, jobs: Jobs) -> list[str]:
         """What the site asks for, and what of it or of the jobs does not match."""
         r, lines = self.rules, []
-        some = {"pool": r.pool, "QOS": r.qos, "account": r.account, "cap": r.cap}
-        some |= {"window": r.window, "closing": r.closed, "queue": r.kueue.get("queues", ())}
-        several = {what: what + "s" * (what != "QOS" and len(x) > 1) for what, x in some.items()}
-        counts = [f"{len(x)} {several[what]}" for what, x in some.items() if x]
+        listed = {"pool": r.pool, "QOS": r.qos, "account": r.account, "cap": r.cap}
+        listed |= {"window": r.window, "closing": r.closed, "queue": r.kueue.get("queues", ())}
+        several = {
+            label: label + "s" * (label != "QOS" and len(x) > 1) for label, x in listed.items()
+        }
+        counts = [f"{len(x)} {several[label]}" for label, x in listed.items() if x]
         counts += [f"starts {r.start.latency:g} s after they are decided"] * bool(r.start.latency)
         counts += [f"{n:,} nodes of {kind}" for kind, n in r.nodes.items()]
         lines.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
@@ -415,75 +400,75 @@ class Site:
                 "other schedulers than slurm take any of them"
             )
         labels = self.nodes.labels if self.nodes else ()
-        if any(terms) and not any("features" in has for has in labels):
+        if any(terms) and not any("features" in required for required in labels):
             lines.append("the site names no features of nodes: what jobs ask of them is left out")
-        here = {jobs.pools[i] for i in np.unique(jobs.pool)}
+        pools_of_log = {jobs.pools[i] for i in np.unique(jobs.pool)}
         named = {pool.name for pool in r.pool}
-        if unused := sorted(named - here):
+        if unused := sorted(named - pools_of_log):
             lines.append(f"no job is of pool {', '.join(unused)}")
         named |= {queue["name"] for queue in r.kueue.get("queues", ())} | {
             *r.kueue.get("local", ())
         }
-        if named and (others := sorted(here - named)):
-            of = np.isin(jobs.pool, [jobs.pools.index(name) for name in others])
-            names = ", ".join(name or "none" for name in others)
+        if named and (unknown_pools := sorted(pools_of_log - named)):
+            outside = np.isin(jobs.pool, [jobs.pools.index(name) for name in unknown_pools])
+            names = ", ".join(name or "none" for name in unknown_pools)
             lines.append(
-                f"{int(of.sum()):,} jobs are of a {'queue' if r.kueue else 'pool'} that the site "
-                f"does not name ({names}): they{' have no quota, and' * bool(r.kueue)} may use "
-                "every node"
+                f"{int(outside.sum()):,} jobs are of a {'queue' if r.kueue else 'pool'} that the "
+                f"site does not name ({names}): they{' have no quota, and' * bool(r.kueue)} may "
+                "use every node"
             )
         lines += self._strangers(jobs)
         for pool in r.pool:
             if not (pool.nodes or pool.count) and pool.name not in self.ran_on:
                 lines.append(f"pool {pool.name} may use every node: its own are not known")
-        first, last = float(jobs.submit.min(initial=0)), float(jobs.submit.max(initial=0))
+        begin, end = float(jobs.submit.min(initial=0)), float(jobs.submit.max(initial=0))
         for name in ("window", "closed"):
             for i, rule in enumerate(getattr(r, name), 1):
                 since, to = self._span(rule, f"{name} {i}")
-                if len(jobs) and (since > last or to <= first):
+                if len(jobs) and (since > end or to <= begin):
                     lines.append(
                         f"{name} {i} is not in force while jobs come: it is from {since:,.10g} to "
-                        f"{to:,.10g} s on the log's clock, and they come from {first:,.10g} to "
-                        f"{last:,.10g} s"
+                        f"{to:,.10g} s on the log's clock, and they come from {begin:,.10g} to "
+                        f"{end:,.10g} s"
                     )
         return lines
 
     def _strangers(self, jobs: Jobs) -> list[str]:
         """Rules about accounts and users of whom the log has no job, with the nearest name."""
-        r, asked = self.rules, dict[tuple[str, str], str]()
+        r, requested = self.rules, dict[tuple[str, str], str]()
         for i, cap in enumerate(r.cap, 1):
             names = [(cap.scope, name) for name in cap.only]
-            for of in [
+            for row in [
                 *names,
-                *[("account", name) for name in below(r.account, cap.account)[:1] if name],
+                *[("account", name) for name in tenancy.below(r.account, cap.account)[:1] if name],
             ]:
-                asked.setdefault(of, f"cap {i}")
+                requested.setdefault(row, f"cap {i}")
         for i, rule in enumerate(r.closed, 1):
             for name in rule.exempt:
-                asked.setdefault(("user", name), f"closed {i}")
+                requested.setdefault(("user", name), f"closed {i}")
         # Slurm has an account and a user root whoever submits jobs. Jobs are of the accounts at the
         # ends of the tree.
         for account in r.account:
-            if len(below(r.account, account.name)) == 1 and account.name != "root":
-                asked.setdefault(("account", account.name), "its shares")
+            if len(tenancy.below(r.account, account.name)) == 1 and account.name != "root":
+                requested.setdefault(("account", account.name), "its shares")
             for name in account.users:
                 if name != "root":
-                    asked.setdefault(("user", name), f"its shares in account {account.name}")
+                    requested.setdefault(("user", name), f"its shares in account {account.name}")
         several = {"user": jobs.users, "account": jobs.accounts}
-        here = {what: set(names) for what, names in several.items()}
+        known_names = {kind: set(names) for kind, names in several.items()}
         lines = []
-        for (what, name), where in asked.items():
-            if what in here and here[what].isdisjoint(
-                below(r.account, name) if what == "account" else (name,)
+        for (kind, name), place in requested.items():
+            if kind in known_names and known_names[kind].isdisjoint(
+                tenancy.below(r.account, name) if kind == "account" else (name,)
             ):
-                if not any(here[what]):
-                    lines.append(f"{where}: the log names no {what}s, so none is {name!r}")
+                if not any(known_names[kind]):
+                    lines.append(f"{place}: the log names no {kind}s, so none is {name!r}")
                     continue
-                close = get_close_matches(name, [*here[what]], 1, 0.5)
+                close = get_close_matches(name, [*known_names[kind]], 1, 0.5)
                 near = f"; the nearest of the log is {close[0]!r}" if close else ""
-                lines.append(f"{where}: no job is of {what} {name!r}{near}")
-        more = len(lines) - STRANGERS
-        return lines[:STRANGERS] + [f"and {more:,} more such rules"] * (more > 0)
+                lines.append(f"{place}: no job is of {kind} {name!r}{near}")
+        unlisted = len(lines) - STRANGERS
+        return lines[:STRANGERS] + [f"and {unlisted:,} more such rules"] * (unlisted > 0)
 
     def placed(
         self, jobs: Jobs, nodes: Nodes, conditions: Conditions
@@ -506,7 +491,7 @@ class Site:
             jobs = split_jobs(jobs, jobs.pool, within)
         drains, ups = list(conditions.drains), list(conditions.ups)
         for n, spans in of_window.items():
-            for since, to in merged(spans):
+            for since, to in tenancy.merged(spans):
                 drains.append((since, n))
                 if np.isfinite(to):
                     ups.append((to, n))
@@ -532,14 +517,14 @@ class Site:
             if kind not in kinds:
                 raise UnknownName(f"kind of node of {self.path}", kind, list(kinds))
             on = kinds[kind]
-            more = wanted - (int(_processors(nodes)[on].sum()) if whole else len(on))
+            added = wanted - (int(_processors(nodes)[on].sum()) if whole else len(on))
             for n in reversed(on) if whole else ():
-                changed = max(more, -int(capacity[n, 0]) // 1000)
+                changed = max(added, -int(capacity[n, 0]) // 1000)
                 capacity[n, 0] += 1000 * changed
-                more -= changed
+                added -= changed
             if not whole:
-                gone = set(on[more:] if more < 0 else ())
-                origin = [n for n in origin if n not in gone] + [on[-1]] * max(more, 0)
+                removed = set(on[added:] if added < 0 else ())
+                origin = [n for n in origin if n not in removed] + [on[-1]] * max(added, 0)
         if not whole and origin == list(range(len(nodes))):
             return nodes, conditions
         place = {n: i for i, n in reversed(list(enumerate(origin)))}
@@ -564,43 +549,46 @@ class Site:
     def options(self, options: Options) -> Options:
         """Options with the caps, bounds, closed hours and latency of the site."""
         r = self.rules
-        asks = [Bounds(p.name, p.most_time, p.most_nodes, p.fewest_nodes) for p in r.pool]
-        asks += [Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in r.qos]
-        bounds = tuple(b for b in asks if b != Bounds(b.pool, qos=b.qos))  # that ask for anything
+        asks = [tenancy.Bounds(p.name, p.most_time, p.most_nodes, p.fewest_nodes) for p in r.pool]
+        asks += [tenancy.Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in r.qos]
+        # Pools and QOS that ask for nothing bound nothing.
+        bounds = tuple(b for b in asks if b != tenancy.Bounds(b.pool, qos=b.qos))
         caps = tuple(
-            Cap(
+            tenancy.Cap(
                 **cap.model_dump(exclude={"account", "alone"}),
                 accounts=(cap.account,) * cap.alone
-                or (below(r.account, cap.account) if cap.account else ()),
+                or (tenancy.below(r.account, cap.account) if cap.account else ()),
             )
             for cap in r.cap
         )
         closed = tuple(
-            Closing(
+            tenancy.Closing(
                 *(rule.hours, self._hours(rule), rule.longer_than),
-                Cap("all", rule.of, rule.more_than, pool=rule.pool),
+                tenancy.Cap("all", rule.of, rule.more_than, pool=rule.pool),
                 *self._span(rule, f"closed {i}"),
                 rule.exempt,
             )
             for i, rule in enumerate(r.closed, 1)
         )
-        kept = tuple(
-            Reservation(
-                each.name,
-                *self._span(each, f"reservation {each.name}"),
-                tuple(expand_nodes(each.nodes)),
+        reservations = tuple(
+            tenancy.Reservation(
+                reservation.name,
+                *self._span(reservation, f"reservation {reservation.name}"),
+                tuple(expand_nodes(reservation.nodes)),
             )
-            for each in r.reservation
+            for reservation in r.reservation
         )
-        priority = r.priority or PriorityWeights()
+        priority = r.priority or tenancy.PriorityWeights()
         epoch = self.clock.epoch if self.clock else 0.0
-        tenancy = Tenancy(priority, r.pool, r.qos, r.account, r.preemption, r.kueue, kept, epoch)
-        options = replace(options, closed=closed, tenancy=tenancy, latency=r.start.latency)
+        shares = tenancy.Tenancy(
+            priority, r.pool, r.qos, r.account, r.preemption, r.kueue, reservations, epoch
+        )
+        options = replace(options, closed=closed, tenancy=shares, latency=r.start.latency)
         return replace(options, caps=caps, bounds=bounds)
 
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
-        r, priority = self.rules, self.rules.priority or PriorityWeights()
+        r, priority = self.rules, self.rules.priority or tenancy.PriorityWeights()
         counted = [*nodes.devices, "jobs", "nodes"]
         counts = {"cap": [cap.of for cap in r.cap], "closed": [rule.of for rule in r.closed]}
         for table, kinds in counts.items():
@@ -642,21 +630,21 @@ class Site:
         become a node.
         """
         whole = self.of_processors(nodes)
-        many = int(nodes.capacity[0, 0]) // 1000 if whole else 0
-        each = [f"{PROCESSOR}{i + 1}" for i in range(many)] if whole else list(nodes.names)
-        pools = self._of_pools(each, nodes)
-        windows = self._windows(each, pools)
-        place = np.arange(len(each))
+        processors = int(nodes.capacity[0, 0]) // 1000 if whole else 0
+        names = [f"{PROCESSOR}{i + 1}" for i in range(processors)] if whole else list(nodes.names)
+        pools = self._of_pools(names, nodes)
+        windows = self._windows(names, pools)
+        place = np.arange(len(names))
         if whole:
-            member = np.zeros((len(pools) + len(windows), many), dtype=bool)
+            member = np.zeros((len(pools) + len(windows), processors), dtype=bool)
             for i, on in enumerate((*pools.values(), *(on for _, on in windows))):
                 member[i, on] = True
-            _, first, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
-            order = np.argsort(first)
+            _, examples, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
+            order = np.argsort(examples)
             place = np.argsort(order)[cell.ravel()]
             sizes = np.bincount(place).tolist()
             device = nodes.devices[0]
-            nodes = Nodes.of(Node(each[first[c]], {device: n}) for c, n in zip(order, sizes))
+            nodes = Nodes.of(Node(names[examples[c]], {device: n}) for c, n in zip(order, sizes))
         spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for span, on in windows:
             for n in np.unique(place[on]).tolist():
@@ -666,24 +654,29 @@ class Site:
 
     def _of_pools(self, names: Sequence[str], nodes: Nodes) -> dict[str, list[int]]:
         """Nodes of each pool; a count takes the first that no count before it took."""
-        taken: set[int] = set()
-        found = {}
+        claimed: set[int] = set()
+        members = {}
         for pool in self.rules.pool:
             if pool.nodes or not pool.count:
-                given = pool.nodes or list(self.ran_on.get(pool.name, names))
-                found[pool.name] = self._named(given, names, f"pool {pool.name}")
+                listed = pool.nodes or list(self.ran_on.get(pool.name, names))
+                members[pool.name] = self._named(listed, names, f"pool {pool.name}")
                 continue
-            has = [pool.kind in ("", *labels.values()) for labels in nodes.labels]
-            able = [n for n in range(len(names)) if n not in taken and has[min(n, len(has) - 1)]]
+            of_kind = [pool.kind in ("", *labels.values()) for labels in nodes.labels]
+            able = [
+                n
+                for n in range(len(names))
+                if n not in claimed and of_kind[min(n, len(of_kind) - 1)]
+            ]
             if len(able) < pool.count:
-                of = f" of {pool.kind}" * bool(pool.kind)
+                kind_text = f" of {pool.kind}" * bool(pool.kind)
                 raise ScenarioError(
-                    f"{self.path}: pool {pool.name} has {pool.count} nodes{of}, and {len(able)} "
-                    f"of {len(names)} are left; give fewer, or name those that pools share"
+                    f"{self.path}: pool {pool.name} has {pool.count} nodes{kind_text}, and "
+                    f"{len(able)} of {len(names)} are left; give fewer, or name those that pools "
+                    "share"
                 )
-            found[pool.name] = able[: pool.count]
-            taken |= set(found[pool.name])
-        return found
+            members[pool.name] = able[: pool.count]
+            claimed |= set(members[pool.name])
+        return members
 
     def _windows(
         self, names: Sequence[str], pools: Mapping[str, Sequence[int]]
@@ -692,21 +685,21 @@ class Site:
 
         A count takes the last that no window before it has at that time.
         """
-        found: list[tuple[tuple[float, float], list[int]]] = []
+        windows: list[tuple[tuple[float, float], list[int]]] = []
         for i, window in enumerate(self.rules.window, 1):
             since, to = (max(t, 0.0) for t in self._span(window, f"window {i}"))
             if window.nodes:
-                found.append(((since, to), self._named(window.nodes, names, f"window {i}")))
+                windows.append(((since, to), self._named(window.nodes, names, f"window {i}")))
                 continue
-            gone = {n for (low, high), on in found if low < to and since < high for n in on}
-            able = [n for n in pools.get(window.pool, range(len(names))) if n not in gone]
+            away = {n for (low, high), on in windows if low < to and since < high for n in on}
+            able = [n for n in pools.get(window.pool, range(len(names))) if n not in away]
             if len(able) < window.count:
                 raise ScenarioError(
                     f"{self.path}: window {i} takes {window.count} nodes, and {len(able)} are "
                     "left at that time; give fewer"
                 )
-            found.append(((since, to), able[len(able) - window.count :]))
-        return found
+            windows.append(((since, to), able[len(able) - window.count :]))
+        return windows
 
     def _named(self, given: str | Sequence[str], names: Sequence[str], what: str) -> list[int]:
         place = {name: n for n, name in enumerate(names)}
@@ -734,24 +727,22 @@ def together(rules: str, site: str | None) -> str | None:
 def _both(ours: Any, theirs: Any, our_path: str, their_path: str, where: str) -> Any:
     """Two contents of site files as one: entries with names by name, lists one behind the other."""
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        made = {**theirs, **ours}
+        merged = {**theirs, **ours}
         for key in ours.keys() & theirs.keys():
             at = f"{where} {key}".lstrip()
-            made[key] = _both(ours[key], theirs[key], our_path, their_path, at)
-        return made
-    if isinstance(ours, tuple | list) and all(
-        isinstance(each, Mapping) for each in (*ours, *theirs)
-    ):
-        by_name = {each.get("name", i): each for i, each in enumerate(ours)}
-        for i, each in enumerate(theirs, len(ours)):
-            name = each.get("name", i)
+            merged[key] = _both(ours[key], theirs[key], our_path, their_path, at)
+        return merged
+    if isinstance(ours, tuple | list) and all(isinstance(row, Mapping) for row in (*ours, *theirs)):
+        by_name = {row.get("name", i): row for i, row in enumerate(ours)}
+        for i, row in enumerate(theirs, len(ours)):
+            name = row.get("name", i)
             at = f"{where} {name}"
-            by_name[name] = _both(by_name.get(name, {}), each, our_path, their_path, at)
+            by_name[name] = _both(by_name.get(name, {}), row, our_path, their_path, at)
         return [*by_name.values()]
-    same = ours == theirs
+    alike = ours == theirs
     if where.endswith(" nodes") and isinstance(ours, str) and isinstance(theirs, str):
-        same = set(expand_nodes(ours)) == set(expand_nodes(theirs))
-    if not same:
+        alike = set(expand_nodes(ours)) == set(expand_nodes(theirs))
+    if not alike:
         raise ScenarioError(
             f"{where} is {ours!r:.60} in {our_path} and {theirs!r:.60} in {their_path}: take it "
             "out of one of them"
@@ -766,27 +757,27 @@ def _processors(cells: Nodes) -> Ints:
 
 def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
     """Nodes by the values of their labels and by pool; all of them where they are alike."""
-    found: dict[str, list[int]] = defaultdict(list)
+    groups: dict[str, list[int]] = defaultdict(list)
     for n, labels in enumerate(nodes.labels):
         features = labels.get("features", "").split(",")
         own = [value for name, value in labels.items() if name not in NO_KINDS]
         for value in dict.fromkeys([*own, *filter(None, features)]):
-            found[value].append(n)
-    alike = bool((nodes.capacity == nodes.capacity[0]).all()) and len(found) < 2
+            groups[value].append(n)
+    alike = bool((nodes.capacity == nodes.capacity[0]).all()) and len(groups) < 2
     every = {"all": list(range(len(nodes)))} if alike or whole else {}
-    return every | {name: list(on) for name, on in nodes.pools.items()} | found
+    return every | {name: list(on) for name, on in nodes.pools.items()} | groups
 
 
 def _fault(error: ValidationError) -> str:
     """The first mistake in a file: its table, its setting, and what was probably meant."""
-    first = error.errors()[0]
-    *where, last = [str(p + 1) if isinstance(p, int) else f"[{p}]" for p in first["loc"]] or [""]
-    table, setting = " ".join(where), last.strip("[]")
+    details = error.errors()[0]
+    *path, leaf = [str(p + 1) if isinstance(p, int) else f"[{p}]" for p in details["loc"]] or [""]
+    table, setting = " ".join(path), leaf.strip("[]")
     at = f"{table}: " if table else ""
-    if first["type"] == "extra_forbidden":
-        kind: Any = Rules.model_fields[str(first["loc"][0])].annotation if where else Rules
+    if details["type"] == "extra_forbidden":
+        kind: Any = Rules.model_fields[str(details["loc"][0])].annotation if path else Rules
         model: Any = (get_args(kind) or (kind,))[0]
-        known = [each.alias or field for field, each in model.model_fields.items()]
-        return f"{at}{UnknownName('setting', setting, known)}"
-    message = first["msg"].removeprefix("Value error, ")
+        accepted = [field_info.alias or field for field, field_info in model.model_fields.items()]
+        return f"{at}{UnknownName('setting', setting, accepted)}"
+    message = details["msg"].removeprefix("Value error, ")
     return f"{at}{setting}: {message}" if setting else message

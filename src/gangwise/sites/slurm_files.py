@@ -65,11 +65,13 @@ class SettingRow:
 @cache
 def settings() -> dict[str, Any]:
     """``slurm_settings.toml``, by kind of entry: settings modelled, irrelevant, not modelled."""
-    found = tomllib.loads(Path(__file__).with_name("slurm_settings.toml").read_text())
-    for kind in found.values():
-        kind |= {what: kind[what].split() for what in ("modelled", "irrelevant")}
-        kind["alias"] = {old.lower(): new.split() for old, new in kind.get("alias", {}).items()}
-    return found
+    table = tomllib.loads(Path(__file__).with_name("slurm_settings.toml").read_text())
+    for kind in table.values():
+        kind |= {name: kind[name].split() for name in ("modelled", "irrelevant")}
+        kind["alias"] = {
+            former.lower(): names.split() for former, names in kind.get("alias", {}).items()
+        }
+    return table
 
 
 def entries_of(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -78,22 +80,22 @@ def entries_of(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     >>> list(entries_of(["NodeName=a CPUTot=4", "   State=IDLE", "", "NodeName=b"]))
     [(1, 'NodeName=a CPUTot=4 State=IDLE'), (4, 'NodeName=b')]
     """
-    held, at = "", 0
+    carried, at = "", 0
     for number, line in enumerate(lines, 1):
         if line[:1].strip():
-            if held:
-                yield at, held
-            held, at = line.strip(), number
+            if carried:
+                yield at, carried
+            carried, at = line.strip(), number
         elif line.strip():
-            held += " " + line.strip()
-    if held:
-        yield at, held
+            carried += " " + line.strip()
+    if carried:
+        yield at, carried
 
 
 def table_of(columns: Sequence[str]) -> str:
     """What sacctmgr prints under these columns: entries of a kind; empty for none."""
-    known = {"TimeStart": "event", "Account": "assoc", "Name": "qos"}
-    return next((kind for name, kind in known.items() if name in columns), "")
+    by_column = {"TimeStart": "event", "Account": "assoc", "Name": "qos"}
+    return next((kind for name, kind in by_column.items() if name in columns), "")
 
 
 def is_slip(given: str, name: str) -> bool:
@@ -123,17 +125,17 @@ def continued(text: str) -> Iterator[tuple[int, str]]:
     >>> list(continued("Nodes=a1,\\\na2 # both\nSize=2"))
     [(2, 'Nodes=a1,a2 '), (3, 'Size=2')]
     """
-    held = ""
+    carried = ""
     for number, line in enumerate(text.splitlines(), 1):
         line = re.sub(r"(?<!\\)((?:\\\\)*)#.*", r"\1", line)
         ends = re.search(r"(\\*)\s*$", line)
         if ends and len(ends[1]) % 2:
-            held += line[: ends.end(1) - 1]
+            carried += line[: ends.end(1) - 1]
             continue
-        yield number, held + line
-        held = ""
-    if held:
-        yield number, held
+        yield number, carried + line
+        carried = ""
+    if carried:
+        yield number, carried
 
 
 class SlurmReading:
@@ -168,13 +170,13 @@ class SlurmReading:
             raise ScenarioError(f"{file} includes itself")
         self.included.add(file)
         for number, line in continued(self._text(file)):
-            line, where = line.strip(), f"{file.relative_to(self.folder)}, line {number}"
+            line, place = line.strip(), f"{file.relative_to(self.folder)}, line {number}"
             if match := re.fullmatch(r"include\s+(\S+)", line, re.IGNORECASE):
-                self._include(match[1], where)
+                self._include(match[1], place)
             elif line:
-                self.enter(self._kind(line), where, PAIR.findall(line))
+                self.enter(self._kind(line), place, PAIR.findall(line))
                 if rest := " ".join(PAIR.sub("", line).split()):
-                    self.notes.append(f"{where}: {rest!r:.60} is no setting, and is left out")
+                    self.notes.append(f"{place}: {rest!r:.60} is no setting, and is left out")
 
     def _include(self, given: str, where: str) -> None:
         """Files of a pattern: where it says, seen from the folder, or under their bare names."""
@@ -189,38 +191,38 @@ class SlurmReading:
             self.notes.append(f"{where}: {wanted} is not in the folder, and is left out")
 
     def _kind(self, line: str) -> str:
-        first = re.split(r"[\s=]", line, maxsplit=1)[0].lower()
-        return next((kind for at, kind in BEGINS.items() if first == at.lower()), "config")
+        word = re.split(r"[\s=]", line, maxsplit=1)[0].lower()
+        return next((kind for at, kind in BEGINS.items() if word == at.lower()), "config")
 
     def _printed(self, file: Path) -> None:
         if file.name == "site.toml" or OTHER_FILES.fullmatch(file.name):
             return
         lines = self._text(file).splitlines()
-        first = next((line for line in lines if line.strip() and line[0] != "#"), "")
-        columns = first.split("|")
-        if first.lstrip().startswith("{") and self._json(file):
+        heading = next((line for line in lines if line.strip() and line[0] != "#"), "")
+        columns = heading.split("|")
+        if heading.lstrip().startswith("{") and self._json(file):
             return
-        if first.startswith("Configuration data"):
+        if heading.startswith("Configuration data"):
             for number, line in enumerate(lines, 1):
                 name, equals, value = line.partition("=")
                 if equals:
-                    where = f"{file.name}, line {number}"
-                    self.enter("config", where, [(name.strip(), "", value)], True)
-        elif self._kind(first) != "config" and file.suffix == ".conf":
+                    place = f"{file.name}, line {number}"
+                    self.enter("config", place, [(name.strip(), "", value)], True)
+        elif self._kind(heading) != "config" and file.suffix == ".conf":
             self._conf(file)
-        elif self._kind(first) != "config":
+        elif self._kind(heading) != "config":
             for number, line in entries_of(lines):
                 pairs = re.findall(r"(?:^|\s)(\w+)()=(\S*)", line)
                 self.enter(self._kind(line), f"{file.name}, line {number}", pairs, True)
         elif len(columns) > 1 and (table := table_of(columns)):
             for number, line in enumerate(lines[1:], 2):
-                where, fields = f"{file.name}, line {number}", line.split("|")
+                place, fields = f"{file.name}, line {number}", line.split("|")
                 if len(fields) != len(columns):
-                    self.notes.append(f"{where}: {len(fields)} fields under {len(columns)} columns")
+                    self.notes.append(f"{place}: {len(fields)} fields under {len(columns)} columns")
                 else:
                     pairs = [(name, "", field) for name, field in zip(columns, fields)]
-                    self.enter(table, where, pairs, True)
-        elif first and not re.match("No (reservations|topology)", first):
+                    self.enter(table, place, pairs, True)
+        elif heading and not re.match("No (reservations|topology)", heading):
             self.notes.append(f"{file.name} is not what scontrol or sacctmgr prints: left out")
 
     def _json(self, file: Path) -> bool:
@@ -230,7 +232,7 @@ class SlurmReading:
         except ValueError as error:
             raise ScenarioError(f"{file}: {error}") from error
         kinds = notation.WORDS["json"]["lists"]
-        lists = {key: of for key, of in document.items() if key in kinds}
+        lists = {key: rows_of for key, rows_of in document.items() if key in kinds}
         for key, entries in lists.items():
             for entry in entries if isinstance(entries, list) else ():
                 kind = kinds[key]
@@ -244,14 +246,14 @@ class SlurmReading:
         self, kind: str, where: str, pairs: Iterable[tuple[str, str, str]], printed: bool = False
     ) -> SettingRow:
         """Note an entry, and what of it a replay does not do or does not know."""
-        known = settings()[kind]
-        reasons = known["not_modelled"]
-        names = {n.lower(): n for n in (*known["modelled"], *known["irrelevant"], *reasons)}
+        table = settings()[kind]
+        reasons = table["not_modelled"]
+        names = {n.lower(): n for n in (*table["modelled"], *table["irrelevant"], *reasons)}
         row = SettingRow(kind, where)
-        for given, how, value in pairs:
-            bare, value = re.sub(r"\[\d+\]$", "", given), value.strip('" ')
+        for name_given, how, value in pairs:
+            bare, value = re.sub(r"\[\d+\]$", "", name_given), value.strip('" ')
             value = "" if value in ("(null)", "N/A") else value
-            alias = known["alias"].get(bare.lower())
+            alias = table["alias"].get(bare.lower())
             called = alias or [names.get(bare.lower(), "")]
             if not called[0]:
                 near = [] if printed else [n for n in names.values() if is_slip(bare, n)]
@@ -263,10 +265,12 @@ class SlurmReading:
                     continue  # CPUs counts before Procs
                 row.values[name] = value
                 row.more |= {name} if how == "+" else set()
-                why, *harmless = reasons.get(name, ("", value))
-                same = {value.upper(), value.upper().partition(" ")[0]}
-                if not same & {h.upper() for h in harmless}:
-                    self._leave(f"not modelled: {name}={value} ({why})".replace("= ", " "), where)
+                reason, *harmless = reasons.get(name, ("", value))
+                spellings = {value.upper(), value.upper().partition(" ")[0]}
+                if not spellings & {h.upper() for h in harmless}:
+                    self._leave(
+                        f"not modelled: {name}={value} ({reason})".replace("= ", " "), where
+                    )
         if row.values:
             self.rows.append(row)
         return row
@@ -284,36 +288,36 @@ class SlurmReading:
         rows = [row for row in rows if row.values.get(NAMED_BY[kind], "") == name]
         if not rows:
             raise ScenarioError(f"change {change}: the files have no {kind} {name}".rstrip())
-        have = [row for row in rows if setting in row.values] or rows[-1:]
-        before = have[-1].values.get(setting, "")
+        candidates = [row for row in rows if setting in row.values] or rows[-1:]
+        before = candidates[-1].values.get(setting, "")
         parts = dict(part.partition("=")[::2] for part in before.split(",") if part)
-        old, new = parts.get(item[0], "") if item else before, given.strip('"')
+        former, value_now = parts.get(item[0], "") if item else before, given.strip('"')
         if how != "=":
             try:
-                number, by = float(old), float(given)
+                number, by = float(former), float(given)
             except ValueError:
-                raise ScenarioError(f"change {change}: {old!r} is no number; write =") from None
+                raise ScenarioError(f"change {change}: {former!r} is no number; write =") from None
             changed = {"*=": number * by, "+=": number + by}.get(how, number - by)
-            new = f"{changed:.12g}"
+            value_now = f"{changed:.12g}"
         if item:
-            parts[item[0]] = new
-            new = ",".join(f"{n}={value}" if value else n for n, value in parts.items())
-        for row in have:
-            row.values[setting] = new
-        self.asked[new] = change
-        where = have[0].where if name or before else "slurm.conf"
-        where += f", {NAMED_BY[kind]}={name}" * bool(name)
-        return [f"  {where}", *[f"- {setting}={before}"] * bool(before), f"+ {setting}={new}"]
+            parts[item[0]] = value_now
+            value_now = ",".join(f"{n}={value}" if value else n for n, value in parts.items())
+        for row in candidates:
+            row.values[setting] = value_now
+        self.asked[value_now] = change
+        place = candidates[0].where if name or before else "slurm.conf"
+        place += f", {NAMED_BY[kind]}={name}" * bool(name)
+        return [f"  {place}", *[f"- {setting}={before}"] * bool(before), f"+ {setting}={value_now}"]
 
     # -------------------------------------------------------------------------- what it comes to
 
     def lines(self) -> list[str]:
         """What is not modelled, unknown, at fault or contradictory, with where it stands."""
-        found = []
-        for what, places in self.left_out.items():
-            more = f" and {len(places) - SHOWN} more" * (len(places) > SHOWN)
-            found.append(f"{what}, {'; '.join(places[:SHOWN])}{more}")
-        return sorted(found) + self.notes
+        lines = []
+        for setting, places in self.left_out.items():
+            rest = f" and {len(places) - SHOWN} more" * (len(places) > SHOWN)
+            lines.append(f"{setting}, {'; '.join(places[:SHOWN])}{rest}")
+        return sorted(lines) + self.notes
 
     def value(self, row: SettingRow, name: str, read: Callable[[str], T], default: T) -> T:
         """A setting of an entry; the default where there is none, or where it makes no sense."""
@@ -323,10 +327,10 @@ class SlurmReading:
         try:
             return read(text)
         except ValueError:
-            where = row.places.get(name, row.where)
+            place = row.places.get(name, row.where)
             if text in self.asked:
                 raise ScenarioError(f"change {self.asked[text]}: {text} makes no sense") from None
-            self.notes.append(f"{where}: {name}={text} makes no sense; {default!r} is taken")
+            self.notes.append(f"{place}: {name}={text} makes no sense; {default!r} is taken")
             return default
 
     def config(self) -> SettingRow:
@@ -336,35 +340,41 @@ class SlurmReading:
             for name, value in row.values.items() if row.kind == "config" else ():
                 before = merged.values.get(name, "")
                 value = f"{before},{value}" if before and name in row.more else value
-                same = before.lower().replace(" ", "") == value.lower().replace(" ", "")
+                unchanged = before.lower().replace(" ", "") == value.lower().replace(" ", "")
                 with suppress(ValueError):  # 7-0 is printed as 7-00:00:00
-                    same = same or notation.time_limit(before) == notation.time_limit(value)
+                    unchanged = unchanged or notation.time_limit(before) == notation.time_limit(
+                        value
+                    )
                 modelled = name in settings()["config"]["modelled"]
-                if before and modelled and not same and not row.where.startswith("slurm.conf"):
+                if before and modelled and not unchanged and not row.where.startswith("slurm.conf"):
                     self.notes.append(f"{row.where}: {name}={value} is taken, not {before}")
                 merged.values[name], merged.places[name] = value, row.where
         return merged
 
     def entries(self, kind: str, name: str) -> dict[str, SettingRow]:
         """Entries by name, lists of nodes written out, upon what the DEFAULT lines before say."""
-        found: dict[str, SettingRow] = {}
+        by_name: dict[str, SettingRow] = {}
         default: dict[str, str] = {}
         for row in self.rows:
             if row.kind != kind:
                 continue
-            given = row.values.get(name, "")
-            if given.upper() == "DEFAULT":
+            name_given = row.values.get(name, "")
+            if name_given.upper() == "DEFAULT":
                 default = {**default, **row.values}
                 continue
             try:
-                names = notation.expand_nodes(given) if kind == "node" else given.split(",")
+                names = (
+                    notation.expand_nodes(name_given) if kind == "node" else name_given.split(",")
+                )
             except ValueError as error:
                 self.notes.append(f"{row.where}: {error}; left out")
                 continue
-            for each in names:
-                before = found[each].values if each in found else default
-                found[each] = SettingRow(kind, row.where, {**before, **row.values, name: each})
-        return found
+            for column in names:
+                before = by_name[column].values if column in by_name else default
+                by_name[column] = SettingRow(
+                    kind, row.where, {**before, **row.values, name: column}
+                )
+        return by_name
 
 
 def _whole(path: Sequence[str]) -> list[str]:
@@ -381,5 +391,5 @@ def in_own_words(path: Sequence[str]) -> bool:
     True
     """
     kind, _, setting, *_ = [*_whole(path), "", ""]
-    known = settings().get(kind if kind in NAMED_BY else "", {})
-    return setting in {*known.get("modelled", ()), *known.get("not_modelled", ())}
+    table = settings().get(kind if kind in NAMED_BY else "", {})
+    return setting in {*table.get("modelled", ()), *table.get("not_modelled", ())}

@@ -44,9 +44,9 @@ class Limited(NamedTuple):
 
 def enforced(r: SlurmReading, config: SettingRow) -> bool:
     """Whether jobs wait for limits: ``AccountingStorageEnforce`` has limits, safe or all."""
-    told = (r.folder / "slurm.conf").exists() or any(row.kind == "config" for row in r.rows)
-    enforce = config.values.get("AccountingStorageEnforce", "" if told else "limits")
-    if not told:
+    stated = (r.folder / "slurm.conf").exists() or any(row.kind == "config" for row in r.rows)
+    enforce = config.values.get("AccountingStorageEnforce", "" if stated else "limits")
+    if not stated:
         r.notes.append(
             "limits are taken to be in force: no file says AccountingStorageEnforce "
             "(scontrol show config)"
@@ -63,8 +63,8 @@ def limits_of(r: SlurmReading, row: SettingRow, names: Any) -> Limits:
             if (amount := r.value(row, name, float, -1.0)) >= 0:
                 limits[name, "jobs"] = amount
         else:
-            for of, amount in r.value(row, name, notation.amounts, notation.NO_AMOUNTS).items():
-                limits[name, of] = amount
+            for device, amount in r.value(row, name, notation.amounts, notation.NO_AMOUNTS).items():
+                limits[name, device] = amount
     return limits
 
 
@@ -81,7 +81,7 @@ def caps_of_qos(
             r.notes.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
     limits = {name: limits_of(r, row, OF_QOS) for name, row in qos.items()}
     flags = {name: row.values.get("Flags", "").upper().split(",") for name, row in qos.items()}
-    first = {name for name in qos if "OVERPARTQOS" in flags[name]}
+    over_partition = {name for name in qos if "OVERPARTQOS" in flags[name]}
     caps = []
     for name in qos:
         pools = tuple(pool for pool, own in of_pool.items() if own == name)
@@ -90,13 +90,13 @@ def caps_of_qos(
             spares = [
                 (pool, name)
                 for pool, own in of_pool.items()
-                if own != name and key in limits[own] and name not in first
+                if own != name and key in limits[own] and name not in over_partition
             ]
-            over = [q for q in first if q != name and key in limits[q]]
+            over = [q for q in over_partition if q != name and key in limits[q]]
             spares += [(pool, q) for pool in pools for q in over]
             cap = {"scope": OF_QOS[key[0]], "of": key[1], "most": most, "qos": name}
             caps.append({**cap, "or_pools": pools, "spares": tuple(spares)})
-    return caps, Limited(limits, of_pool, first)
+    return caps, Limited(limits, of_pool, over_partition)
 
 
 def caps_of_associations(
@@ -104,13 +104,13 @@ def caps_of_associations(
 ) -> list[dict[str, Any]]:
     """Caps of accounts, with all below them, and of each user's association."""
 
-    def spares(setting: str, of: str) -> tuple[tuple[str, str], ...]:
+    def spares(setting: str, device: str) -> tuple[tuple[str, str], ...]:
         """Jobs of which a QOS says the same."""
-        keys = {(name, of) for name in ALSO.get(setting, (setting,))}
-        some = {name for name, has in by.limits.items() if keys & has.keys()}
+        keys = {(name, device) for name in ALSO.get(setting, (setting,))}
+        limited = {name for name, keys_of in by.limits.items() if keys & keys_of.keys()}
         return (
-            *(("", name) for name in some),
-            *((pool, "") for pool, own in by.of_pool.items() if own in some),
+            *(("", name) for name in limited),
+            *((pool, "") for pool, own in by.of_pool.items() if own in limited),
         )
 
     caps: list[dict[str, Any]] = []
@@ -122,10 +122,10 @@ def caps_of_associations(
         if user:
             users[name].append(row)
             within = {**within, "alone": bool(within), "only": (user,)}
-        for (setting, of), most in limits_of(r, row, GRP_OF_ASSOCIATION).items():
-            cap = {"scope": "user" if user else "all", "of": of, "most": most, **within}
+        for (setting, device), most in limits_of(r, row, GRP_OF_ASSOCIATION).items():
+            cap = {"scope": "user" if user else "all", "of": device, "most": most, **within}
             pool = row.values.get("Partition", "")
-            caps.append({**cap, "pool": pool, "spares": spares(setting, of)})
+            caps.append({**cap, "pool": pool, "spares": spares(setting, device)})
     inherited: dict[str, Limits] = {}
     for name in ["", "root", *parents]:  # parents first
         above = inherited.get(parents.get(name, "") or "root", {})
@@ -147,9 +147,11 @@ def caps_of_associations(
         if not any(users):
             for key, most in inherited.get(name, {}).items():
                 alike[name, "", (), key, most] = []
-    for (name, pool, not_in, (setting, of), most), who in alike.items():
-        cap = {"scope": "job" if setting == "MaxTRES" else "user", "of": of, "most": most}
-        one: dict[str, Any] = {"account": name, "alone": True} if name in parents else {}
-        left_to_others = (*spares(setting, of), *((other, "") for other in not_in))
-        caps.append({**cap, **one, "only": tuple(who), "pool": pool, "spares": left_to_others})
+    for (name, pool, not_in, (setting, device), most), accounts in alike.items():
+        cap = {"scope": "job" if setting == "MaxTRES" else "user", "of": device, "most": most}
+        scope: dict[str, Any] = {"account": name, "alone": True} if name in parents else {}
+        left_to_others = (*spares(setting, device), *((account, "") for account in not_in))
+        caps.append(
+            {**cap, **scope, "only": tuple(accounts), "pool": pool, "spares": left_to_others}
+        )
     return caps

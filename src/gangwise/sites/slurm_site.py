@@ -53,21 +53,23 @@ def read_slurm(
     parents = {account["name"]: account["parent"] for account in accounts}
     caps += caps_of_associations(rows, r, parents, limited)
     if caps and not enforced(r, config):
-        where = config.places.get("AccountingStorageEnforce", "where it is not set")
+        place = config.places.get("AccountingStorageEnforce", "where it is not set")
         r.notes.append(
             f"{len(caps)} limits of QOS and associations are not in force: "
-            f"AccountingStorageEnforce has neither limits nor safe, {where}"
+            f"AccountingStorageEnforce has neither limits nor safe, {place}"
         )
-        caps, of_qos = [], [{**each, "most_time": np.inf} for each in of_qos]
-    for of, amount in r.value(config, "Licenses", notation.licences, notation.NO_AMOUNTS).items():
-        caps.append({"scope": "all", "of": of, "most": amount})
+        caps, of_qos = [], [{**limit, "most_time": np.inf} for limit in of_qos]
+    for licence, amount in r.value(config, "Licenses", notation.licences, notation.NO_AMOUNTS).items():
+        caps.append({"scope": "all", "of": licence, "most": amount})
     memory = any("Memory" in name for name in _listed(r, config, "SelectTypeParameters").values)
     ignored = () if memory else ("mem",)
-    given = {*nodes.devices, "nodes", "jobs"} - {*ignored} if nodes else {cap["of"] for cap in caps}
+    countable = (
+        {*nodes.devices, "nodes", "jobs"} - {*ignored} if nodes else {cap["of"] for cap in caps}
+    )
     lost = [
         cap
         for cap in caps
-        if cap["of"].partition(":")[0] not in given and not cap["of"].startswith("license/")
+        if cap["of"].partition(":")[0] not in countable and not cap["of"].startswith("license/")
     ]
     r.notes += [f"a cap of {cap['of']} is left out: the nodes give out none" for cap in lost]
     caps = [cap for cap in caps if cap not in lost]
@@ -102,18 +104,18 @@ def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
 
 def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
     """The nodes in the order in which Slurm takes them: those of small weight first."""
-    found, threaded = [], 0
+    nodes_found, threaded = [], 0
     switch_of = _switches(r, config)
     for name, row in r.entries("node", "NodeName").items():
         kinds = r.value(row, "Gres", notation.gpus, notation.NO_AMOUNTS)
         if row.values.get("State", "").upper().startswith("FUTURE"):
             continue  # it need not exist
-        kept = r.value(row, "MemSpecLimit", float, 0.0)
+        reserved = r.value(row, "MemSpecLimit", float, 0.0)
         processors, of_core = _cores(r, row)
         threaded += of_core > 1
-        has = {
+        extra = {
             "cpu": processors,
-            "mem": max(r.value(row, "RealMemory", float, 1.0) - kept, 0.0) / 1024,
+            "mem": max(r.value(row, "RealMemory", float, 1.0) - reserved, 0.0) / 1024,
         }
         model = next(iter(kinds), "")
         if len(kinds) > 1:
@@ -121,41 +123,41 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
                 f"{row.where}: node {name} has GPUs of several models, played as {model}"
             )
         if kinds:
-            has["gpu"] = float(sum(kinds.values()))
+            extra["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
         labels = {"model": model, "weight": str(weight), "switch": switch_of.get(name, "")}
         for setting in ("Features", "AvailableFeatures"):  # what is printed counts
             labels["features"] = row.values.get(setting, "") or labels.get("features", "")
-        found.append((weight, name, has, labels))
+        nodes_found.append((weight, name, extra, labels))
     by_core = "CPU" not in config.values.get("SelectTypeParameters", "").upper()
     if threaded and by_core and not _linear(config):
         r.notes.append(
             f"{threaded:,} nodes give out whole cores of several threads: a job has those that "
             "AllocTRES says; where the log lacks it, what it asked for is not rounded up"
         )
-    if switch_of and (lost := [name for _, name, *_ in found if name not in switch_of]):
+    if switch_of and (lost := [name for _, name, *_ in nodes_found if name not in switch_of]):
         r.notes.append(f"{len(lost):,} nodes are on no switch, and take no job: {lost[0]} …")
-    found.sort(key=lambda node: node[0])
-    unlike = len({weight for weight, *_ in found}) > 1
-    made = (
-        Node(name, has, {k: v for k, v in labels.items() if v and (k != "weight" or unlike)})
-        for _, name, has, labels in found
+    nodes_found.sort(key=lambda node: node[0])
+    unlike = len({weight for weight, *_ in nodes_found}) > 1
+    built = (
+        Node(name, extra, {k: v for k, v in labels.items() if v and (k != "weight" or unlike)})
+        for _, name, extra, labels in nodes_found
     )
-    return Nodes.of(made) if found else None
+    return Nodes.of(built) if nodes_found else None
 
 
 def _switches(r: SlurmReading, config: SettingRow) -> dict[str, str]:
     """The place of the leaf switch of each node among all, and the way to it from the top."""
     plugin = config.values.get("TopologyPlugin", "").lower().removeprefix("topology/")
-    where = config.places.get("TopologyPlugin", config.where)
+    place = config.places.get("TopologyPlugin", config.where)
     if plugin not in ("", "none", "default", "flat", "tree"):
         r.notes.append(
-            f"not modelled: TopologyPlugin=topology/{plugin} (nodes are taken as if flat), {where}"
+            f"not modelled: TopologyPlugin=topology/{plugin} (nodes are taken as if flat), {place}"
         )
     rows = r.entries("switch", "SwitchName") if plugin == "tree" else {}
     if plugin == "tree" and not rows:
         r.notes.append(
-            f"{where}: TopologyPlugin=topology/tree, and no topology.conf: taken as if flat"
+            f"{place}: TopologyPlugin=topology/tree, and no topology.conf: taken as if flat"
         )
     nobody: list[str] = []
     below = {name: r.value(row, "Switches", expand_nodes, nobody) for name, row in rows.items()}
@@ -178,41 +180,41 @@ def _linear(config: SettingRow) -> bool:
 
 def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
     """When nodes were down, drained or failing: windows in which they take no jobs."""
-    there, found = {*nodes.names} if nodes else set(), []
+    existing, events = {*nodes.names} if nodes else set(), []
     for row in r.rows:
         if row.kind != "event" or not row.values.get("NodeName"):
             continue  # of the cluster: what it has in all
         since = r.value(row, "TimeStart", datetime.fromisoformat, datetime.max)
         ended = row.values.get("TimeEnd", "") not in ("", "Unknown")
         to = r.value(row, "TimeEnd", datetime.fromisoformat, since) if ended else None
-        names = [n for n in r.value(row, "NodeName", expand_nodes, [""]) if n in there]
+        names = [n for n in r.value(row, "NodeName", expand_nodes, [""]) if n in existing]
         if names and (to is None or to > since):
-            why = f"{row.values.get('State', '')} {row.values.get('Reason', '')}".strip()
-            window = {"from": since, "to": to or np.inf, "nodes": ",".join(names), "why": why}
-            found.append(window)
-    return found
+            reason = f"{row.values.get('State', '')} {row.values.get('Reason', '')}".strip()
+            window = {"from": since, "to": to or np.inf, "nodes": ",".join(names), "why": reason}
+            events.append(window)
+    return events
 
 
 def _reservations(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
     """Reservations of whole nodes, as they were when they were printed."""
-    there, found = {*nodes.names} if nodes else set(), []
+    names, reservations = {*nodes.names} if nodes else set(), []
     for row in r.rows:
         if row.kind != "reservation":
             continue
-        name, given = row.values["ReservationName"], row.values.get("Nodes", "")
+        name, listed = row.values["ReservationName"], row.values.get("Nodes", "")
         since = r.value(row, "StartTime", datetime.fromisoformat, datetime.max)
         to = r.value(row, "EndTime", datetime.fromisoformat, since)
-        on = [*there] if given.upper() == "ALL" else r.value(row, "Nodes", expand_nodes, [""])
-        on = [node for node in on if node in there]
+        on = [*names] if listed.upper() == "ALL" else r.value(row, "Nodes", expand_nodes, [""])
+        on = [node for node in on if node in names]
         flags = {*row.values.get("Flags", "").upper().split(",")}
         if on and to > since:
-            found.append({"name": name, "from": since, "to": to, "nodes": ",".join(on)})
+            reservations.append({"name": name, "from": since, "to": to, "nodes": ",".join(on)})
         else:
             r.notes.append(f"{row.where}: reservation {name} names no nodes: left out")
         if again := flags & {"DAILY", "HOURLY", "WEEKDAY", "WEEKEND", "WEEKLY", "FLEX"}:
             text = f"not modelled: Flags={','.join(sorted(again))} of reservation {name}"
             r.notes.append(f"{text} (it is played once, as printed), {row.where}")
-    return found
+    return reservations
 
 
 def _cores(r: SlurmReading, row: SettingRow) -> tuple[float, int]:
@@ -225,27 +227,29 @@ def _cores(r: SlurmReading, row: SettingRow) -> tuple[float, int]:
         if part != "Boards" or "SocketsPerBoard" in row.values:
             cores *= r.value(row, part, float, 1.0)
     threads = r.value(row, "ThreadsPerCore", int, 1)
-    given = r.value(row, "CPUTot", float, 0.0) or r.value(row, "CPUs", float, 0.0)
-    processors = given or cores * threads
+    threads_given = r.value(row, "CPUTot", float, 0.0) or r.value(row, "CPUs", float, 0.0)
+    processors = threads_given or cores * threads
     of_core = threads if processors > cores else 1  # CPUs= may count cores
     if (free := r.value(row, "CPUEfctv", float, 0.0)) > 0:
         return free, of_core
-    kept = r.value(row, "CoreSpecCount", float, 0.0) * threads
-    if (named := row.values.get("CPUSpecList", "")) and not kept:
-        kept = len(r.value(row, "CPUSpecList", _numbers, [named]))
-    return max(processors - kept, 0.0), of_core
+    reserved = r.value(row, "CoreSpecCount", float, 0.0) * threads
+    if (named := row.values.get("CPUSpecList", "")) and not reserved:
+        reserved = len(r.value(row, "CPUSpecList", _numbers, [named]))
+    return max(processors - reserved, 0.0), of_core
 
 
 def _node_sets(r: SlurmReading, nodes: Nodes | None) -> dict[str, list[str]]:
     """Nodes of each NodeSet, by feature and by name, and of ALL."""
     nobody: list[str] = []
-    found = {"ALL": [*nodes.names] if nodes else nobody}
+    sets = {"ALL": [*nodes.names] if nodes else nobody}
     for name, row in r.entries("nodeset", "NodeSet").items():
         wanted = row.values.get("Feature", "")
-        has = zip(nodes.names, nodes.labels) if nodes and wanted else ()
-        found[name] = [*r.value(row, "Nodes", expand_nodes, nobody)]
-        found[name] += [node for node, of in has if wanted in of.get("features", "").split(",")]
-    return found
+        labelled = zip(nodes.names, nodes.labels) if nodes and wanted else ()
+        sets[name] = [*r.value(row, "Nodes", expand_nodes, nobody)]
+        sets[name] += [
+            node for node, labels in labelled if wanted in labels.get("features", "").split(",")
+        ]
+    return sets
 
 
 def _of_partition(
@@ -253,19 +257,19 @@ def _of_partition(
 ) -> str:
     """The nodes of a partition, without those that no file describes."""
     nobody: list[str] = []
-    given = [
-        each
+    listed = [
+        node
         for name in r.value(row, "Nodes", expand_nodes, nobody)
-        for each in sets.get(name.upper() if name.upper() == "ALL" else name, [name])
+        for node in sets.get(name.upper() if name.upper() == "ALL" else name, [name])
     ]
-    known = {*nodes.names} if nodes else {*given}
-    if lost := [name for name in given if name not in known]:
-        more = f" and {len(lost) - 3:,} more" * (len(lost) > 3)
+    names = {*nodes.names} if nodes else {*listed}
+    if lost := [name for name in listed if name not in names]:
+        rest = f" and {len(lost) - 3:,} more" * (len(lost) > 3)
         r.notes.append(
             f"{row.where}: partition {row.values['PartitionName']} has nodes that no file "
-            f"describes, and that are left out: {', '.join(lost[:3])}{more}"
+            f"describes, and that are left out: {', '.join(lost[:3])}{rest}"
         )
-    return ",".join(dict.fromkeys(name for name in given if name in known))
+    return ",".join(dict.fromkeys(name for name in listed if name in names))
 
 
 def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
@@ -293,8 +297,8 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
 def _listed(r: SlurmReading, row: SettingRow, name: str) -> SettingRow:
     """A list of words, or of settings, as an entry of its own; what is not played is named."""
     parts = (part.partition("=") for part in row.values.get(name, "").split(",") if part.strip())
-    where = row.places.get(name, row.where)
-    return r.enter(name, where, [(word.strip(), "", value) for word, _, value in parts])
+    place = row.places.get(name, row.where)
+    return r.enter(name, place, [(word.strip(), "", value) for word, _, value in parts])
 
 
 def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
@@ -337,9 +341,9 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
         return {}
     if "GANG" in row.values.get("PreemptMode", "").upper():
         r.notes.append("jobs of one tier do not take turns (PreemptMode=GANG): only tiers count")
-    given = [*row.values.get("PreemptParameters", "").split(",")]
-    given += row.values.get("SchedulerParameters", "").replace("preempt_", "").split(",")
-    known = dict(part.partition("=")[::2] for part in given)
+    parts = [*row.values.get("PreemptParameters", "").split(",")]
+    parts += row.values.get("SchedulerParameters", "").replace("preempt_", "").split(",")
+    parameters = dict(part.partition("=")[::2] for part in parts)
     for name in {*row.values.get("PreemptParameters", "").split(",")} - {""}:
         if name.partition("=")[0] not in ("youngest_first", "strict_order", "reorder_count"):
             r.notes.append(f"not modelled: PreemptParameters={name}, {row.where}")
@@ -349,9 +353,9 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
         "how": r.value(row, "PreemptMode", way, "off") or "off",
         "exempt": exempt if exempt < np.inf else 0.0,
         "again": REQUEUED,
-        "youngest_first": "youngest_first" in known,
-        "strict": "strict_order" in known,
-        "reorder": int(known.get("reorder_count", "1") or 1),
+        "youngest_first": "youngest_first" in parameters,
+        "strict": "strict_order" in parameters,
+        "reorder": int(parameters.get("reorder_count", "1") or 1),
     }
 
 
@@ -369,36 +373,36 @@ def _associations(r: SlurmReading, cluster: str) -> list[SettingRow]:
 
 def _accounts(r: SlurmReading, rows: Sequence[SettingRow]) -> list[dict[str, Any]]:
     """The tree of accounts, parents first, with the shares of their users."""
-    found: dict[str, dict[str, Any]] = {}
+    accounts: dict[str, dict[str, Any]] = {}
     for row in rows:
-        name, given = row.values.get("Account", ""), row.values.get("Share", "1")
-        if given == "parent":
+        name, share = row.values.get("Account", ""), row.values.get("Share", "1")
+        if share == "parent":
             r.notes.append(f"{row.where}: not modelled: Share=parent (1 is taken)")
             row.values["Share"] = "1"
         if row.values.get("User"):
             if name == "root":  # a leaf of the tree like any other
-                found[name] = {"name": name, "parent": "", "shares": 1.0, "users": {}}
+                accounts[name] = {"name": name, "parent": "", "shares": 1.0, "users": {}}
         elif name != "root" or row.values.get("ParentName"):
             parent = row.values.get("ParentName", "").replace("root", "")
             number = r.value(row, "Share", float, 1.0)
-            found[name] = {"name": name, "parent": parent, "shares": number, "users": {}}
+            accounts[name] = {"name": name, "parent": parent, "shares": number, "users": {}}
     for row in rows:
         name, user = row.values.get("Account", ""), row.values.get("User", "")
-        if user and name in found:  # also who has no job: Slurm's rank is one among all
-            found[name]["users"][user] = r.value(row, "Share", float, 1.0)
-    for account in found.values():
-        if account["parent"] not in found:
+        if user and name in accounts:  # also who has no job: Slurm's rank is one among all
+            accounts[name]["users"][user] = r.value(row, "Share", float, 1.0)
+    for account in accounts.values():
+        if account["parent"] not in accounts:
             account["parent"] = ""
     order = [""]
     for name in order:
-        order += [each["name"] for each in found.values() if each["parent"] == name]
-    return [found[name] for name in order[1:]]
+        order += [child["name"] for child in accounts.values() if child["parent"] == name]
+    return [accounts[name] for name in order[1:]]
 
 
 def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
     """Who decides as the main loop and the backfilling of Slurm do."""
     kind = row.values.get("SchedulerType", "sched/backfill")
-    asked = _listed(r, row, "SchedulerParameters")
+    parameters = _listed(r, row, "SchedulerParameters")
     if kind not in ("sched/backfill", "sched/builtin"):
         r.notes.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
     names = {"interval": "bf_interval", "resolution": "bf_resolution", "window": "bf_window"}
@@ -408,16 +412,20 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
     names |= {"starts": "bf_max_job_start", "main_starts": "sched_max_job_start"}
     names |= {"part_depth": "partition_job_depth", "least_wait": "bf_min_age_reserve"}
     names |= {"least_priority": "bf_min_prio_reserve"}
-    usual, given = SlurmPasses(), dict[str, Any](order=order)
+    usual, arguments = SlurmPasses(), dict[str, Any](order=order)
     for name, setting in names.items():
         unit = 60 if name == "window" else 1  # Slurm says it in minutes
-        given[name] = unit * r.value(asked, setting, int, int(getattr(usual, name)) // unit)
-    given["tested"] *= kind != "sched/builtin"
+        arguments[name] = unit * r.value(
+            parameters, setting, int, int(getattr(usual, name)) // unit
+        )
+    arguments["tested"] *= kind != "sched/builtin"
     year, month, *_ = (*re.findall(r"\d+", row.values.get("SLURM_VERSION", "")), "99", "99")
     if row.values.get("TopologyPlugin", "").lower().endswith("tree"):
-        given["leaf_cores"] = (int(year), int(month)) >= (23, 11)
-    other = [f"{name}={value}" for name, value in given.items() if value != getattr(usual, name)]
-    return "slurm" + ":" * bool(other) + ",".join(other)
+        arguments["leaf_cores"] = (int(year), int(month)) >= (23, 11)
+    changes = [
+        f"{name}={value}" for name, value in arguments.items() if value != getattr(usual, name)
+    ]
+    return "slurm" + ":" * bool(changes) + ",".join(changes)
 
 
 def _numbers(text: str) -> list[str]:

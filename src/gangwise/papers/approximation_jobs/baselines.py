@@ -80,19 +80,21 @@ class CountingPolicy(PolicyBase):
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         self._problem, self._rng = problem, rng
         self._order = rng.permutation(problem.M).astype(np.int64)
-        self._holder, now = np.full(problem.M, -1, np.int64), np.empty(problem.M, np.int64)
-        self._held = Assignment(self._holder, now, np.empty(0, np.int64))
+        self._holder, running = np.full(problem.M, -1, np.int64), np.empty(problem.M, np.int64)
+        self._held = Assignment(self._holder, running, np.empty(0, np.int64))
 
     def most(self, observation: Observation) -> Floats:
         """How many machines each active job can pay in this slot, shape [n], as a real number."""
         jobs, prices = observation.jobs, self._problem.prices[observation.available]
         most = np.full(jobs.rows.size, float(prices.size))
         if self._problem.enforce and prices.size:
-            left = (jobs.budget * (1.0 + SLACK) - jobs.cost)[jobs.rows]
+            remaining = (jobs.budget * (1.0 + SLACK) - jobs.cost)[jobs.rows]
             price = float(prices.mean())
             if price > 0:
-                most = np.minimum(most, np.floor(left / price))
-            most[(most < 1.0) & (left >= prices.min())] = 1.0  # the cheapest machine it can pay
+                most = np.minimum(most, np.floor(remaining / price))
+            most[(most < 1.0) & (remaining >= prices.min())] = (
+                1.0  # the cheapest machine it can pay
+            )
         return most
 
     def hand_out(
@@ -181,21 +183,21 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
         self._price = float(problem.prices.mean())
 
     def decide(self, observation: Observation) -> Ints:
-        jobs, t, there = observation.jobs, observation.slot, observation.available
+        jobs, t, available = observation.jobs, observation.slot, observation.available
         rows = jobs.rows
         life = (jobs.deadline - jobs.arrival)[rows].astype(np.float64)
         least = self.floor * jobs.budget[rows] / self._price
         # Work at the end of the lifetime, if it goes on as so far.
         work = jobs.work[rows] * life / np.maximum(t - jobs.arrival[rows], 1)
         slopes = slopes_at(jobs, rows, np.maximum(work, least))
-        left = np.maximum(jobs.budget - jobs.cost, 0.0)[rows]
-        pace = self.burst * left / ((jobs.deadline[rows] - t) * self._price)
+        remaining = np.maximum(jobs.budget - jobs.cost, 0.0)[rows]
+        pace = self.burst * remaining / ((jobs.deadline[rows] - t) * self._price)
         order = np.argsort(-slopes, kind="stable")
         most = self.most(observation)
         want = np.minimum(systematic(pace[order], self._rng.random()), most[order]).astype(np.int64)
-        free = int(there.sum()) - np.concatenate(([0], np.cumsum(want)[:-1]))
+        free = int(available.sum()) - np.concatenate(([0], np.cumsum(want)[:-1]))
         want = np.minimum(want, np.maximum(free, 0))
-        worth = np.where(there, self._rates.estimate(t), -1.0)  # away: behind all others
+        worth = np.where(available, self._rates.estimate(t), -1.0)  # away: behind all others
         worth = worth / np.maximum(self._problem.prices, 1e-12)
         best = self._order[np.argsort(-worth[self._order], kind="stable")]
         return self.hand_out(observation, rows[order], want, best[: int(want.sum())])
@@ -280,11 +282,11 @@ def water_filling(
         if n % 3 < 2 and below > above:
             part = min(max((below - supply) / (below - above), 0.02), 0.98)
         middle = low * (high / low) ** part
-        held = spending(middle, jobs, rho, spend)
-        if held > supply:
-            low, below = middle, held
+        spent = spending(middle, jobs, rho, spend)
+        if spent > supply:
+            low, below = middle, spent
         else:
-            high, above = middle, held
+            high, above = middle, spent
     # A demand that jumps at η (f linear) is met as far as the supply goes: between both ends.
     above = spending(high, jobs, rho, spend)
     below = spending(low, jobs, rho, other)
@@ -360,31 +362,31 @@ def match_machines(
     same use for a machine: they keep what is left of theirs, and take any. ``held.holder`` becomes
     the decision, and ``want`` is used up.
     """
-    holder, now, place = held
+    holder, running, place = held
     for i in range(holder.size):
-        now[i] = -1
+        running[i] = -1
     for k in range(rows.size):
         place[rows[k]] = k
     # Steep jobs first, and in each group keeping before taking, so that few tasks move.
-    for first, last in ((0, steep), (steep, rows.size)):
+    for begin, end in ((0, steep), (steep, rows.size)):
         for n in range(order.size):
             i = order[n]
-            k = place[holder[i]] if now[i] < 0 and holder[i] >= 0 else -1
-            if first <= k < last and want[k] > 0 and (k >= steep or worth[i] >= least):
-                now[i] = rows[k]
+            k = place[holder[i]] if running[i] < 0 and holder[i] >= 0 else -1
+            if begin <= k < end and want[k] > 0 and (k >= steep or worth[i] >= least):
+                running[i] = rows[k]
                 want[k] -= 1
-        k = first
+        k = begin
         for n in range(order.size):
             i = order[n]
-            if now[i] < 0:
-                while k < last and want[k] <= 0:
+            if running[i] < 0:
+                while k < end and want[k] <= 0:
                     k += 1
-                if k == last:
+                if k == end:
                     break
-                now[i] = rows[k]
+                running[i] = rows[k]
                 want[k] -= 1
     for i in range(holder.size):
-        holder[i] = now[i]
+        holder[i] = running[i]
     for k in range(rows.size):
         place[rows[k]] = -1
 
@@ -457,12 +459,12 @@ class RecedingHorizon(RateLearning, CountingPolicy):
         self._eta = 0.0
 
     def decide(self, observation: Observation) -> Ints:
-        jobs, t, there = observation.jobs, observation.slot, observation.available
+        jobs, t, available = observation.jobs, observation.slot, observation.available
         rows = jobs.rows
         rates = self._rates.estimate(t)
         worth = rates / np.maximum(self._problem.prices, 1e-12)
         # Machines that are there, best rate per price first, ties in an order of the run's own.
-        listed = self._order[there[self._order]]
+        listed = self._order[available[self._order]]
         order = listed[np.argsort(-worth[listed], kind="stable")]
         kind, v, shape = jobs.kind[rows], jobs.v[rows], jobs.shape[rows]
         if self.objective == "average":
@@ -471,15 +473,19 @@ class RecedingHorizon(RateLearning, CountingPolicy):
         money = np.maximum(jobs.budget - jobs.cost, 0.0)[rows]
         slots = (jobs.deadline[rows] - t).astype(np.float64)
         demand = JobDemands(kind, v, shape, jobs.work[rows], money, slots)
-        spend, steepness, other = np.zeros((3, rows.size))
-        given = demand, self._problem.prices, rates, order, self._eta
-        self._eta, rho, price = plan_shares(*given, spend, steepness, other)
-        first = np.argsort(-steepness, kind="stable")
-        want = self._whole(spend[first] / price, self.most(observation)[first], order.size)
+        spend, steepness, flat = np.zeros((3, rows.size))
+        arguments = demand, self._problem.prices, rates, order, self._eta
+        self._eta, rho, price = plan_shares(*arguments, spend, steepness, flat)
+        by_steepness = np.argsort(-steepness, kind="stable")
+        want = self._whole(
+            spend[by_steepness] / price, self.most(observation)[by_steepness], order.size
+        )
         steep = int((steepness > self._eta / rho).sum())
-        taken = int(want[:steep].sum())
-        least = (1.0 - self.keep) * float(worth[order[taken - 1]]) if taken else 0.0
-        return self.hand_out(observation, rows[first], want, order, steep, worth, least)
+        steep_machines = int(want[:steep].sum())
+        least = (
+            (1.0 - self.keep) * float(worth[order[steep_machines - 1]]) if steep_machines else 0.0
+        )
+        return self.hand_out(observation, rows[by_steepness], want, order, steep, worth, least)
 
     def _whole(self, shares: Floats, most: Floats, machines: int) -> Ints:
         """Whole machines for each job, at most ``most`` [n] of them, with ``shares`` [n] as means.
@@ -489,9 +495,9 @@ class RecedingHorizon(RateLearning, CountingPolicy):
         is below one, and a third of the machines' time is lost without that.
         """
         want = np.zeros(shares.size)
-        left, room = shares.copy(), most.copy()
+        remaining, room = shares.copy(), most.copy()
         for _ in range(ROUNDS if self.hand_on else 1):
-            drawn = systematic(left, self._rng.random())
+            drawn = systematic(remaining, self._rng.random())
             # No more than a job can pay, and no more than there are machines, in the order given.
             machines = min(machines, int(drawn.sum()))
             draw = np.minimum(drawn, room)
@@ -500,5 +506,5 @@ class RecedingHorizon(RateLearning, CountingPolicy):
             able = np.where(room >= 1.0, shares, 0.0)
             if machines < 1 or able.sum() <= 0.0:
                 break
-            left = able * (machines / able.sum())
+            remaining = able * (machines / able.sum())
         return want.astype(np.int64)

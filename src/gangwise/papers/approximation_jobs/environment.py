@@ -113,8 +113,8 @@ class Inputs:
                 f"{rates[t, i]}; rates lie in [0, 1]"
             )
         jobs = self.jobs.draw(BLOCK)
-        for n, each in enumerate(jobs):
-            for job in each:
+        for n, arriving in enumerate(jobs):
+            for job in arriving:
                 if job.arrival != self._first + n:
                     raise ScenarioError(
                         f"job {job.id!r} comes in slot {self._first + n}, but says that it arrives "
@@ -196,8 +196,8 @@ class RateLearning:
         self._rates.start(machines, rng)
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
-        for each in feedback:
-            self._rates.learn(each.slot, each.machines, each.rates)
+        for report in feedback:
+            self._rates.learn(report.slot, report.machines, report.rates)
 
 
 @dataclass(eq=False)
@@ -285,18 +285,18 @@ class ApproximationEnvironment:
         available = self.observe(slot, "react").available
         rate, _, delay = self._inputs.at(slot)
         row, machine = tasks_of(problem, rows, available, slot, decision)
-        over, kept = self._over(), np.empty(row.size, dtype=bool)  # before anything is paid
+        over, paid = self._over(), np.empty(row.size, dtype=bool)  # before anything is paid
         cost, refused = kernels.execute(
-            row, machine, problem.prices, rate, self._limit, rows.cost, self._worked, kept
+            row, machine, problem.prices, rate, self._limit, rows.cost, self._worked, paid
         )
         if refused:
-            row, machine = row[kept], machine[kept]
-        done = rate[machine]
-        feedback = Feedback(slot, machine, done)
+            row, machine = row[paid], machine[paid]
+        rates = rate[machine]
+        feedback = Feedback(slot, machine, rates)
         worked, active = float(self._worked.sum()), rows.active
         gain, average = self._gain()
-        now = np.full(problem.M, -1, np.int64)
-        now[machine] = row
+        running = np.full(problem.M, -1, np.int64)
+        running[machine] = row
         metrics = (
             average,
             worked,
@@ -304,12 +304,12 @@ class ApproximationEnvironment:
             float(active.size),
             float(feedback.machines.size),
             float(refused),
-            *map(float, kernels.count_migrations(self._before, now, *self._moved)),
+            *map(float, kernels.count_migrations(self._before, running, *self._moved)),
             cost - self._pace,
             self._over() - over,
         )
-        self._before = now
-        return Outcome(gain, self._deliver(delay, feedback, row, done), metrics)
+        self._before = running
+        return Outcome(gain, self._deliver(delay, feedback, row, rates), metrics)
 
     def _deliver(
         self, delay: int, feedback: Feedback, row: Ints, work: Floats
@@ -322,10 +322,10 @@ class ApproximationEnvironment:
         rows, arrived = self.rows, []
         # Serial numbers go along: by the time of delivery a row may have passed to another job.
         parcel = (feedback, row, work, rows.serial[row])
-        for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
+        for report, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
             still = rows.serial[row] == serial
             rows.reported += np.bincount(row[still], work[still], minlength=rows.reported.size)
-            arrived.append(each)
+            arrived.append(report)
         return tuple(arrived)
 
     def _over(self) -> float:
@@ -408,10 +408,10 @@ class ApproximationInstance(InstanceBase):
 
     def available(self, slot: int) -> Bools:
         """Machines that are there in a slot, shape [M]; asked in every slot, so without a loop."""
-        there = np.ones(self.problem.M, dtype=bool)
-        machine, first, back = self._away
-        there[machine[(first <= slot) & (slot < back)]] = False
-        return there
+        available = np.ones(self.problem.M, dtype=bool)
+        machine, away_from, back = self._away
+        available[machine[(away_from <= slot) & (slot < back)]] = False
+        return available
 
     @cached_property
     def _away(self) -> Ints:
@@ -429,8 +429,8 @@ class ApproximationInstance(InstanceBase):
     def rates_of(self, slots: int, seed: int) -> Iterator[Floats]:
         """Rates of a run, drawn again ``BLOCK`` slots at a time; of machines that are away, 0."""
         stream = self.rates.stream(rate_generator(seed))
-        for first in range(0, slots, BLOCK):
-            yield self.without_absent(np.array(stream.draw(BLOCK)[: slots - first]), first)
+        for begin in range(0, slots, BLOCK):
+            yield self.without_absent(np.array(stream.draw(BLOCK)[: slots - begin]), begin)
 
     def history(self, slots: int, seed: int) -> tuple[Floats, list[problems.Job]]:
         """Rates [slots, M] and jobs of a run: what its policies meet, drawn again."""

@@ -78,10 +78,10 @@ def simplex_threshold(y: Floats, n: int, one: Floats, fixed: Ints) -> float:
 
     ``one`` [n] is all infinite.
     """
-    held = 0.0
+    total = 0.0
     for j in range(n):
-        held += max(y[j], 0.0)
-    if held <= 1.0:
+        total += max(y[j], 0.0)
+    if total <= 1.0:
         return 0.0
     return max(threshold_by_fixing(y, one, n, 1.0, fixed), 0.0)
 
@@ -102,8 +102,8 @@ def _sum_above(y: Floats, tau: Floats, held: Floats, count: Floats) -> None:
         c = max(y[w + 2 * STRIPE] - tau[w], 0.0)
         d = max(y[w + 3 * STRIPE] - tau[w], 0.0)
         held[w] = held[w] + a + b + c + d
-        some = (1.0 if a > 0.0 else 0.0) + (1.0 if b > 0.0 else 0.0)
-        count[w] += some + (1.0 if c > 0.0 else 0.0) + (1.0 if d > 0.0 else 0.0)
+        positive = (1.0 if a > 0.0 else 0.0) + (1.0 if b > 0.0 else 0.0)
+        count[w] += positive + (1.0 if c > 0.0 else 0.0) + (1.0 if d > 0.0 else 0.0)
 
 
 @kernel
@@ -120,11 +120,11 @@ def _newton_step(held: Floats, count: Floats, tau: Floats) -> int:
     for w in range(held.size):
         before = tau[w]
         # KKT of OPM (P4): the machine is full, or τ = 0 and part of it stays idle.
-        done = (abs(held[w] - 1.0) <= CLOSE) | ((before == 0.0) & (held[w] <= 1.0))
+        settled = (abs(held[w] - 1.0) <= CLOSE) | ((before == 0.0) & (held[w] <= 1.0))
         # The sum falls by ``count`` per unit of τ, until the next share reaches 0.
         after = max(before + (held[w] - 1.0) / max(count[w], 1.0), 0.0)
-        tau[w] = before if done else after
-        open_columns += 0 if done else 1
+        tau[w] = before if settled else after
+        open_columns += 0 if settled else 1
     return open_columns
 
 
@@ -173,10 +173,10 @@ def primal_step(step: GradientStep, exact: bool, answer: Projected, space: Strip
 
     ``exact`` asks for variable fixing throughout. Returns how many columns were left to it.
     """
-    old, gain, toll, rate, price = step
-    new, tau, total, spend = answer
+    shares_before, gain, toll, rate, price = step
+    shares, tau, total, spend = answer
     stripe, count, part, y, free, fixed = space
-    n, M, left = gain.size, old.shape[1], 0
+    n, M, unsettled = gain.size, shares_before.shape[1], 0
     several = UNROLLED * STRIPE
     end = (n + UNROLLED - 1) // UNROLLED * several
     for w in range(n * STRIPE, end):  # jobs that make up the last four and hold nothing
@@ -185,36 +185,36 @@ def primal_step(step: GradientStep, exact: bool, answer: Projected, space: Strip
         _clear(part[j], part[j])
     for a in range(0, M, STRIPE):
         b = min(a + STRIPE, M)
-        held, count_, tau_ = total[a:b], count[: b - a], tau[a:b]
+        sums, count_, tau_ = total[a:b], count[: b - a], tau[a:b]
         rate_, price_ = rate[a:b], price[a:b]
         for j in range(n):
-            _ascend(old[j, a:b], rate_, price_, gain[j], toll[j], stripe[j * STRIPE :])
-        _clear(held, count_)  # Σ_j (y_j − τ)⁺ at the last slot's τ, which is a good guess
-        for first in range(0, end, several):
-            _sum_above(stripe[first : first + several], tau_, held, count_)
+            _ascend(shares_before[j, a:b], rate_, price_, gain[j], toll[j], stripe[j * STRIPE :])
+        _clear(sums, count_)  # Σ_j (y_j − τ)⁺ at the last slot's τ, which is a good guess
+        for begin in range(0, end, several):
+            _sum_above(stripe[begin : begin + several], tau_, sums, count_)
         for _ in range(0 if exact else ITERATIONS):
-            if _newton_step(held, count_, tau_) == 0:
+            if _newton_step(sums, count_, tau_) == 0:
                 break
-            _clear(held, count_)
-            for first in range(0, end, several):
-                _sum_above(stripe[first : first + several], tau_, held, count_)
+            _clear(sums, count_)
+            for begin in range(0, end, several):
+                _sum_above(stripe[begin : begin + several], tau_, sums, count_)
         for w in range(b - a):
-            done = abs(held[w] - 1.0) <= CLOSE or (tau_[w] == 0.0 and held[w] <= 1.0)
-            if exact or not done:  # few columns: gather one and fix its shares one by one
+            settled = abs(sums[w] - 1.0) <= CLOSE or (tau_[w] == 0.0 and sums[w] <= 1.0)
+            if exact or not settled:  # few columns: gather one and fix its shares one by one
                 for j in range(n):
                     y[j] = stripe[j * STRIPE + w]
                 tau_[w] = simplex_threshold(y, n, free, fixed)
-                held[w] = 0.0
+                sums[w] = 0.0
                 for j in range(n):
-                    held[w] += max(y[j] - tau_[w], 0.0)
-                left += 1
+                    sums[w] += max(y[j] - tau_[w], 0.0)
+                unsettled += 1
         for j in range(n):
-            _project(stripe[j * STRIPE :], tau_, price_, new[j, a:b], part[j])
+            _project(stripe[j * STRIPE :], tau_, price_, shares[j, a:b], part[j])
     for j in range(n):
         spend[j] = 0.0
         for w in range(STRIPE):
             spend[j] += part[j, w]
-    return left
+    return unsettled
 
 
 @kernel
@@ -243,20 +243,20 @@ def sample_fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> N
     ``u`` [M] is uniform; ``whole`` [STRIPE] is work space.
     """
     M = x.shape[1]
-    for first in range(0, M, STRIPE):
-        width = min(STRIPE, M - first)
+    for begin in range(0, M, STRIPE):
+        width = min(STRIPE, M - begin)
         for w in range(width):
             whole[w] = 0.0
-            holder[first + w] = 0
+            holder[begin + w] = 0
         # Inversion: the job whose part of the cumulative shares u falls into, counted rather than
         # searched for, so that nothing branches.
         for j in range(n):
             for w in range(width):
-                whole[w] += x[j, first + w]
-                holder[first + w] += 1 if whole[w] <= u[first + w] else 0
+                whole[w] += x[j, begin + w]
+                holder[begin + w] += 1 if whole[w] <= u[begin + w] else 0
         for w in range(width):
-            if holder[first + w] == n:
-                holder[first + w] = -1
+            if holder[begin + w] == n:
+                holder[begin + w] = -1
 
 
 @kernel
@@ -280,9 +280,9 @@ def sample_coupled(
     for i in range(x.shape[1]):
         h = holder[i]
         before = old[h, i] if h >= 0 else 1.0 - old_total[i]
-        now = x[h, i] if h >= 0 else 1.0 - total[i]
+        share = x[h, i] if h >= 0 else 1.0 - total[i]
         # u ≥ now / before has probability (1 − x_j / old_j)⁺: j keeps min(old_j, x_j) in all.
-        if u[i] * before >= now:
+        if u[i] * before >= share:
             grown = max(old_total[i] - total[i], 0.0)
             for j in range(n):
                 grown += max(x[j, i] - old[j, i], 0.0)
@@ -417,33 +417,33 @@ def draw_periods(
     ``per_period``, ``shares`` [slots, M]. Random numbers are taken in rounds: lengths of all
     periods that begin, then their shares; again for those that were over at once.
     """
-    left, up, share, length, scale, over = periods
+    remaining, up, share, length, scale, over = periods
     for t in range(ups.shape[0]):
-        many = 0
-        for i in range(left.size):
-            if left[i] <= 0.0:
-                over[many] = i
-                many += 1
-        while many > 0:  # a period may be shorter than what is left of the slot
-            for k in range(many):
+        count = 0
+        for i in range(remaining.size):
+            if remaining[i] <= 0.0:
+                over[count] = i
+                count += 1
+        while count > 0:  # a period may be shorter than what is left of the slot
+            for k in range(count):
                 i = over[k]
                 up[i] = not up[i]
-                now = 1 if up[i] else 0
-                left[i] += rng.standard_gamma(length[now]) * scale[now]
+                state = 1 if up[i] else 0
+                remaining[i] += rng.standard_gamma(length[state]) * scale[state]
             again = 0
-            for k in range(many):
+            for k in range(count):
                 i = over[k]
                 if per_period:
                     share[i] = rng.random()
-                if left[i] <= 0.0:
+                if remaining[i] <= 0.0:
                     over[again] = i
                     again += 1
-            many = again
-        for i in range(left.size):
+            count = again
+        for i in range(remaining.size):
             ups[t, i] = up[i]
-            left[i] -= 1.0
+            remaining[i] -= 1.0
         if per_period:
-            for i in range(left.size):
+            for i in range(remaining.size):
                 shares[t, i] = share[i]
 
 

@@ -68,8 +68,8 @@ class JobUtilities:
     def value(self, work: Floats) -> Floats:
         """Objective of each job for its work [N], shape [N]."""
         x, v, s = work / self.span, self.v, self.shape
-        each = self._by_form(v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s))
-        return np.asarray(each * self.span)
+        values = self._by_form(v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s))
+        return np.asarray(values * self.span)
 
     def slope(self, work: Floats) -> Floats:
         """Its derivative; ``work`` must be positive. Shape [N]."""
@@ -150,17 +150,17 @@ class Programme:
         if not len(self.jobs) or (arrival >= deadline).any():
             raise ScenarioError("the offline programme needs jobs that are active in some slot")
         begins = np.unique(np.concatenate((arrival, deadline)))
-        first, last = np.searchsorted(begins, arrival), np.searchsorted(begins, deadline)
+        begin, end = np.searchsorted(begins, arrival), np.searchsorted(begins, deadline)
         E = begins.size - 1
         # Jobs active in each epoch: one more where a job begins, one less where it ends.
         counts = np.zeros(E + 1, dtype=np.int64)
-        np.add.at(counts, first, 1)
-        np.add.at(counts, last, -1)
+        np.add.at(counts, begin, 1)
+        np.add.at(counts, end, -1)
         self.start = np.concatenate(([0], np.cumsum(np.cumsum(counts)[:E])))
         self.member = np.empty(self.start[-1], dtype=np.int64)
         free = self.start[:-1].copy()
         for j in range(len(self.jobs)):
-            places = free[first[j] : last[j]]
+            places = free[begin[j] : end[j]]
             self.member[places] = j
             places += 1
         busy = np.diff(self.start) > 0
@@ -208,9 +208,9 @@ class Programme:
         # Split each cell between its ends so that money and work stay: a mean-preserving spread.
         share = (mean - nodes[:-1]) / np.diff(nodes)
         ends, work = np.zeros((2, E, nodes.size))
-        for first, part in ((0, 1.0 - share), (1, share)):
-            ends[:, first : first + mean.shape[1]] += money * part
-            work[:, first : first + mean.shape[1]] += money * part * mean
+        for state, part in ((0, 1.0 - share), (1, share)):
+            ends[:, state : state + mean.shape[1]] += money * part
+            work[:, state : state + mean.shape[1]] += money * part * mean
         # No cell is split where all its offers lie at one end.
         self.exact = not (money * share * (1.0 - share)).any()
         used = (ends > 0).any(axis=0)
@@ -239,11 +239,11 @@ class Programme:
         The work is that at the ends of the cells, or the ``real`` one.
         """
         offers, most = self._arrays, int(np.diff(self.start).max())
-        out, kept = np.zeros((2, len(self.jobs))), np.zeros(most, np.int64)
+        out, chosen = np.zeros((2, len(self.jobs))), np.zeros(most, np.int64)
         part = np.zeros((most + 2, offers.money.shape[1]))
         offers = offers if real else offers._replace(real=offers.rho)
-        given = read_only(w), read_only(lam), float(tau), offers
-        return kernels.soft_offers_hull(*given, out, part, kept), *out
+        arguments = read_only(w), read_only(lam), float(tau), offers
+        return kernels.soft_offers_hull(*arguments, out, part, chosen), *out
 
     def attained(self, spent: Floats, done: Floats) -> tuple[float, Floats, Floats]:
         """What a plan is worth after jobs that overspend are cut to their budgets: value, X, C."""
@@ -340,10 +340,10 @@ def _start(programme: Programme) -> tuple[Floats, Floats]:
     money, rho = programme.offers.money, programme.offers.rho
     mean = float((money * rho).sum() / money.sum())
     offered = np.zeros(len(programme.jobs))
-    each = np.repeat(
+    shares = np.repeat(
         money.sum(axis=1) / np.maximum(np.diff(programme.start), 1), np.diff(programme.start)
     )
-    np.add.at(offered, programme.member, each)
+    np.add.at(offered, programme.member, shares)
     work = np.maximum(np.minimum(programme.budget, offered) * mean, 1e-9 * programme.cap)
     w = programme.worth.slope(np.minimum(work, programme.cap))
     # Money has a price for those only that are offered more than they can pay.
@@ -364,11 +364,11 @@ def _dual_descent(programme: Programme, tolerance: float, steps: int = STEPS) ->
     def dual(x: Floats, unit: Floats, tau: float) -> tuple[float, Floats]:
         bid, lam = unit * x.reshape(2, N)
         w = np.maximum((bid + lam) / top, LEAST)
-        hull, spent, done = programme.soft(w, lam, tau)
+        hull, spent, worked = programme.soft(w, lam, tau)
         work = programme.worth.work_at_slope(w, programme.cap)
         f = float(programme.worth.conjugate(w, programme.cap).sum() + lam @ programme.budget + hull)
         # Danskin: the derivative of a maximum is that at the maximiser, f* by w is −X.
-        by_w = (done - work) / top
+        by_w = (worked - work) / top
         return f / total, (unit * (by_w, by_w + programme.budget - spent)).ravel() / total
 
     for tau in float(np.median(w)) * mean * np.array(TEMPERATURES):
@@ -379,7 +379,7 @@ def _dual_descent(programme: Programme, tolerance: float, steps: int = STEPS) ->
             [cost / tau, 2.0 * work / (w * top**2) + cost * ((1.0 - mean / top) ** 2 + 0.02) / tau]
         )
         unit = np.sqrt(total / curved)
-        found = minimize(
+        minimum = minimize(
             dual,
             (np.array([w * top - lam, lam]) / unit).ravel(),
             args=(unit, tau),
@@ -388,11 +388,11 @@ def _dual_descent(programme: Programme, tolerance: float, steps: int = STEPS) ->
             bounds=[(LEAST, None)] * N + [(0.0, None)] * N,
             options={"maxiter": steps, "maxcor": 10, "ftol": 1e-9, "gtol": 1e-12},
         )
-        bid, lam = unit * found.x.reshape(2, N)
+        bid, lam = unit * minimum.x.reshape(2, N)
         w = np.maximum((bid + lam) / top, LEAST)
         for _ in range(SCALINGS):
-            _, spent, done = programme.soft(w, lam, tau, real=True)
-            value, work, cost = programme.attained(spent, done)
+            _, spent, worked = programme.soft(w, lam, tau, real=True)
+            value, work, cost = programme.attained(spent, worked)
             best = _combined(best, Optimum(value, programme.bound(w, lam), work, cost, w, lam))
             if best.gap <= tolerance * abs(best.value):
                 return best
@@ -432,18 +432,18 @@ def _cutting_planes(programme: Programme, tolerance: float) -> Optimum | None:
     for _ in range(ROUNDS):
         slopes = [worth.slope(at) for at in cuts]
         rows = [unit - work.multiply(s[:, None]).tocsr() for s in slopes]
-        right = [worth.value(at) - s * at for at, s in zip(cuts, slopes)]
+        bounds = [worth.value(at) - s * at for at, s in zip(cuts, slopes)]
         answer = linprog(
             objective,
             vstack([money, budget, *rows]),
-            np.concatenate([fixed, *right]),
+            np.concatenate([fixed, *bounds]),
             bounds=(0, None),
             method="highs",
         )
         if answer.status != 0:  # what the cuts so far have proved still holds
             break
-        spent, done = budget @ answer.x, work @ answer.x
-        value, at, cost = programme.attained(spent, done)
+        spent, worked = budget @ answer.x, work @ answer.x
+        value, at, cost = programme.attained(spent, worked)
         # The multipliers of the rows are λ, and weights of the tangents whose slopes make up w.
         dual = -answer.ineqlin.marginals
         lam = np.maximum(dual[E * G : E * G + N], 0.0)
@@ -452,7 +452,7 @@ def _cutting_planes(programme: Programme, tolerance: float) -> Optimum | None:
         best = _combined(best, Optimum(value, programme.bound(w, lam), at, cost, w, lam))
         if best.gap <= tolerance * abs(best.value):
             break
-        cuts.append(np.maximum(done, 1e-9 * cap))
+        cuts.append(np.maximum(worked, 1e-9 * cap))
     return best
 
 
@@ -507,8 +507,8 @@ def offline_comparator(
 ) -> Comparator:
     """``known_rates`` or ``known_means`` on the slots of a run; ``sample`` is not needed."""
     best = offline_optimum(instance, slots, seed, known, tolerance=CLOSE)
-    each = np.full(slots, best.bound / slots)  # the bound, so that regret is not understated
-    return Comparator(f"known_{known}", np.arange(slots), each, best.gap)
+    per_slot = np.full(slots, best.bound / slots)  # the bound, so that regret is not understated
+    return Comparator(f"known_{known}", np.arange(slots), per_slot, best.gap)
 
 
 def _known_rates(
@@ -521,9 +521,9 @@ def _known_rates(
     means = getattr(instance.rates, "means", None)
     if means is None:
         means = sum(rates.sum(axis=0) for rates in instance.rates_of(slots, seed)) / slots
-    for first in range(0, slots, BLOCK):
-        rates = np.tile(np.asarray(means, np.float64), (min(BLOCK, slots - first), 1))
-        yield instance.without_absent(rates, first)
+    for begin in range(0, slots, BLOCK):
+        rates = np.tile(np.asarray(means, np.float64), (min(BLOCK, slots - begin), 1))
+        yield instance.without_absent(rates, begin)
 
 
 # What the theorems claim of the regret and the fit of whole runs. The theorems
@@ -547,10 +547,10 @@ def claimed_regret(
     Corollary 1.
     """
     log = math.log(machines * slots / delta)  # γ of the theorems
-    first = machines * lipschitz * math.sqrt(slots * log)
+    estimation = machines * lipschitz * math.sqrt(slots * log)
     if len(jobs) == 1:
-        return first + 2.0 * lipschitz * log + epsilon * optimum
-    return first + machines * len(jobs) * lipschitz * math.sqrt(slots) / 2.0
+        return estimation + 2.0 * lipschitz * log + epsilon * optimum
+    return estimation + machines * len(jobs) * lipschitz * math.sqrt(slots) / 2.0
 
 
 def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float:
@@ -560,9 +560,9 @@ def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float
     46.052
     """
     budgets = np.array([job.budget for job in jobs])
-    first = math.log(1.0 / delta) * math.sqrt(float(budgets.sum()))
+    estimation = math.log(1.0 / delta) * math.sqrt(float(budgets.sum()))
     if len(jobs) == 1:
-        return first
+        return estimation
     paces = np.array([job.pace for job in jobs])
     root = math.sqrt(len(jobs)) * machines
-    return first + root * (machines + float(paces.max())) / float(paces.min())
+    return estimation + root * (machines + float(paces.max())) / float(paces.min())

@@ -94,11 +94,11 @@ class PrimalDual:
         if k is None:
             return
         self.n -= 1
-        last = self.n
-        kernels.remove_job(self.shares, k, last, self.total, self.holder)
-        if k != last:
-            self.rows[k], self._place[int(self.rows[last])] = self.rows[last], k
-            self.omega[k], self.spend[k] = self.omega[last], self.spend[last]
+        end = self.n
+        kernels.remove_job(self.shares, k, end, self.total, self.holder)
+        if k != end:
+            self.rows[k], self._place[int(self.rows[end])] = self.rows[end], k
+            self.omega[k], self.spend[k] = self.omega[end], self.spend[end]
 
     def multipliers(self, target: Floats, mu: float) -> Floats:
         """Multipliers λ_j(t), OPS (20) and OPM (73), shape [n].
@@ -120,10 +120,10 @@ class PrimalDual:
         Machines that are away get 0. Raises ScenarioError for slopes, multipliers or rates that are
         not finite, which have no projection.
         """
-        for what, numbers in (("slopes", slopes), ("multipliers", multipliers), ("rates", rates)):
+        for name, numbers in (("slopes", slopes), ("multipliers", multipliers), ("rates", rates)):
             if not np.isfinite(numbers).all():
                 raise ScenarioError(
-                    f"{what} must be finite numbers; found {numbers[~np.isfinite(numbers)][0]}"
+                    f"{name} must be finite numbers; found {numbers[~np.isfinite(numbers)][0]}"
                 )
         self.shares, self._before = self._before, self.shares  # the draw needs both slots' shares
         self.total, self._total_before = self._total_before, self.total
@@ -146,8 +146,8 @@ class PrimalDual:
         """
         u = rng.random(out=self._u)  # both rows whether coupled or not: the same stream for either
         if couple:
-            old, new = (self._before, self._total_before), (self.shares, self.total)
-            kernels.sample_coupled(*old, *new, self.n, u[0], u[1], self.holder)
+            before, after = (self._before, self._total_before), (self.shares, self.total)
+            kernels.sample_coupled(*before, *after, self.n, u[0], u[1], self.holder)
         else:
             kernels.sample_fresh(self.shares, self.n, u[0], self._column, self.holder)
         return np.where(self.holder >= 0, self.rows[self.holder], -1)
@@ -279,8 +279,8 @@ class OPM(RateLearning, PolicyBase):
     def _target(self, jobs: problems.JobTable, rows: Ints, t: int) -> Floats:
         """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
         if self.pacing == "left":
-            left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
-            paced: Floats = left / (jobs.deadline[rows] - t)  # slots left, this one included
+            remaining = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
+            paced: Floats = remaining / (jobs.deadline[rows] - t)  # slots left, this one included
             return paced
         return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
 
@@ -300,9 +300,9 @@ class OPM(RateLearning, PolicyBase):
             state.remove(int(row))
         for row in observation.arrived:
             state.add(int(row))
-        more = jobs.size - self._expected.size
-        if more:
-            self._expected = np.concatenate((self._expected, np.zeros(more)))
+        added = jobs.size - self._expected.size
+        if added:
+            self._expected = np.concatenate((self._expected, np.zeros(added)))
         self._expected[observation.arrived] = 0.0
         if self._problem.enforce:
             self._suspend(jobs, observation.available)
@@ -428,4 +428,4 @@ class OPS(RateLearning, PolicyBase):
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         if self.state.n:
-            super().learn(tuple(each for each in feedback if each.slot >= self._first))
+            super().learn(tuple(report for report in feedback if report.slot >= self._first))

@@ -272,12 +272,12 @@ class ActiveJobs:
 
     def _grow(self) -> None:
         before = len(self.jobs)
-        more = max(16, before)
+        added = max(16, before)
         for name, column in vars(self).items():
             if isinstance(column, np.ndarray) and name != "active":
-                setattr(self, name, np.concatenate((column, np.zeros(more, column.dtype))))
-        self.jobs.extend([None] * more)
-        self._free.extend(range(before, before + more))
+                setattr(self, name, np.concatenate((column, np.zeros(added, column.dtype))))
+        self.jobs.extend([None] * added)
+        self._free.extend(range(before, before + added))
         heapq.heapify(self._free)
 
     def add(self, job: Job) -> int:
@@ -319,6 +319,6 @@ class ActiveJobs:
 def slopes_at(jobs: JobTable, rows: Ints, work: Floats) -> Floats:
     """f_j'(X_j) of the jobs in table rows ``rows`` [n] at positive work [n]."""
     slopes = np.empty(rows.size)
-    given = read_only(rows), jobs.kind, jobs.v, jobs.shape, read_only(work)
-    kernels.slopes(*given, slopes)
+    arguments = read_only(rows), jobs.kind, jobs.v, jobs.shape, read_only(work)
+    kernels.slopes(*arguments, slopes)
     return slopes

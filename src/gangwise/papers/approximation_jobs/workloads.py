@@ -63,8 +63,8 @@ class _Stream(Generic[Drawn]):
     slot: int = 0
 
     def draw(self, slots: int) -> Drawn:
-        first, self.slot = self.slot, self.slot + slots
-        return self.of(first, slots, self.rng)
+        begin, self.slot = self.slot, self.slot + slots
+        return self.of(begin, slots, self.rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +152,10 @@ class _GammaStream:
         return rates
 
     def draw(self, slots: int) -> Floats:
-        parts, have = [self._rest], len(self._rest)
-        while have < slots:
+        parts, drawn = [self._rest], len(self._rest)
+        while drawn < slots:
             parts.append(self.block())
-            have += BLOCK
+            drawn += BLOCK
         rates = np.concatenate(parts)
         self._rest = rates[slots:].copy()
         return rates[:slots]
@@ -306,7 +306,7 @@ class ReplayedJobs:
 
     def __post_init__(self) -> None:
         order = sorted(range(len(self.jobs)), key=lambda n: self.jobs[n].arrival)
-        last: dict[str | int, int] = {}
+        deadlines: dict[str | int, int] = {}
         for n in order:
             job = self.jobs[n]
             if job.arrival < 0:
@@ -314,14 +314,14 @@ class ReplayedJobs:
                     f"job {job.id!r}, entry {n} of the list, arrives in slot {job.arrival}; slots "
                     "are counted from 0"
                 )
-            before = last.setdefault(job.id, n)
+            before = deadlines.setdefault(job.id, n)
             if before != n and self.jobs[before].deadline > job.arrival:
                 raise ScenarioError(
                     f"entries {before} and {n} of the list are both called {job.id!r}, and the "
                     f"second arrives in slot {job.arrival} before the first is over; ids of jobs "
                     "that may run at the same time must differ"
                 )
-            last[job.id] = n
+            deadlines[job.id] = n
         keep(self, jobs=tuple(self.jobs[n] for n in order))
 
     def stream(self, rng: np.random.Generator) -> JobStream:
@@ -422,11 +422,11 @@ def price_machines(
         return 2.0 * rates.means
     if slots < 1:
         raise ScenarioError("realised prices need the number of slots of the run")
-    stream, total, left = rates.stream(rng), np.zeros(rates.size), slots
-    while left > 0:
-        drawn = stream.draw(min(left, 4096))
+    stream, total, remaining = rates.stream(rng), np.zeros(rates.size), slots
+    while remaining > 0:
+        drawn = stream.draw(min(remaining, 4096))
         total += drawn.sum(axis=0)
-        left -= len(drawn)
+        remaining -= len(drawn)
     return np.maximum(2.0 * total / slots, 1e-6)
 
 
@@ -508,23 +508,22 @@ class SyntheticJobs:
             raise ScenarioError(f"arrivals is {self.arrivals!r}; choose poisson or bursty")
 
     def jobs(self, rng: np.random.Generator) -> list[Job]:
-        when, work = rng.spawn(2)  # apart, so that other budgets meet the same arrivals
-        on = self._on_periods(when) if self.arrivals == "bursty" else None
-        wanted, found, number = self.load * self.price * self.machines * self.slots, [], 0
+        times, work = rng.spawn(2)  # apart, so that other budgets meet the same arrivals
+        on = self._on_periods(times) if self.arrivals == "bursty" else None
+        wanted, jobs, number = self.load * self.price * self.machines * self.slots, [], 0
         while wanted > 0:
-            u, life = when.random(), bounded_pareto(when, *self.lifetime, size=1)[0]
+            u, life = times.random(), bounded_pareto(times, *self.lifetime, size=1)[0]
             at = u * self.last * self.slots if on is None else _within(on, u)
             a = min(int(at), self.slots - 1)
             d = min(a + max(round(float(life)), 1), self.slots)
-            found += paper_jobs(
+            jobs += paper_jobs(
                 work, [a], [d], self.machines, self.beta, self.q, self.value, [number]
             )
-            wanted -= found[-1].budget
+            wanted -= jobs[-1].budget
             number += 1
-        found.sort(key=lambda job: job.arrival)
+        jobs.sort(key=lambda job: job.arrival)
         return [
-            Job(n, job.arrival, job.deadline, job.budget, job.utility)
-            for n, job in enumerate(found)
+            Job(n, job.arrival, job.deadline, job.budget, job.utility) for n, job in enumerate(jobs)
         ]
 
     def stream(self, rng: np.random.Generator) -> JobStream:

@@ -77,15 +77,15 @@ def match_feedback(channels: Ints, utilities: Floats, pending: Ints) -> int:
     anything is wrong.
     """
     wrong = -1
-    done = channels.size
+    matched = channels.size
     for i in range(channels.size):
         e, u = channels[i], utilities[i]
         # Written so that NaN is refused as well.
         if e < 0 or e >= pending.size or pending[e] <= 0 or not (u >= 0.0 and u <= 1.0):
-            wrong = done = i
+            wrong = matched = i
             break
         pending[e] = -pending[e]  # a mark: the same channel once more in this feedback is wrong
-    for i in range(done):
+    for i in range(matched):
         e = channels[i]
         pending[e] = -pending[e] - (1 if wrong < 0 else 0)
     return wrong
@@ -115,17 +115,17 @@ class PendingFeedback:
         """
         channels = np.ascontiguousarray(feedback.channels, dtype=np.int64)
         utilities = np.ascontiguousarray(feedback.utilities, dtype=np.float64)
-        where = f"feedback of slot {feedback.slot}"
+        place = f"feedback of slot {feedback.slot}"
         if channels.ndim != 1 or channels.shape != utilities.shape:
             raise ScenarioError(
-                f"{where}: {channels.shape} channels and {utilities.shape} utilities; one utility "
+                f"{place}: {channels.shape} channels and {utilities.shape} utilities; one utility "
                 "for each channel is needed"
             )
         if not 0 <= feedback.slot <= self.slot:
-            raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
+            raise ScenarioError(f"{place}: the last slot decided is {self.slot}")
         wrong = match_feedback(channels, utilities, self._pending)
         if wrong >= 0:
-            raise ScenarioError(f"{where}: {self._fault(channels, utilities, wrong)}")
+            raise ScenarioError(f"{place}: {self._fault(channels, utilities, wrong)}")
         return channels, utilities
 
     def _fault(self, channels: Ints, utilities: Floats, place: int) -> str:
@@ -497,10 +497,10 @@ def in_run(omniscient: Callable[[I, int, int, int | None], Both]) -> Callable[..
     def found(
         instance: I, slots: int, seed: int, sample: int | None = None, realised: bool = False
     ) -> Comparator:
-        key, known = (slots, seed, sample), instance.evaluated
-        if key not in known:
-            known[key] = omniscient(instance, *key)
-        return known[key][realised]
+        key, evaluated = (slots, seed, sample), instance.evaluated
+        if key not in evaluated:
+            evaluated[key] = omniscient(instance, *key)
+        return evaluated[key][realised]
 
     return found
 

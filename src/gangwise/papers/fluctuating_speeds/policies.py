@@ -68,8 +68,8 @@ class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
         """The estimator of what channels are worth."""
 
     def learn(self, feedback: Iterable[Feedback]) -> None:
-        for each in feedback:
-            self._estimator.learn(each.slot, *self._pending.receive(each))
+        for report in feedback:
+            self._estimator.learn(report.slot, *self._pending.receive(report))
 
 
 @dataclass

@@ -196,31 +196,31 @@ class FluctuatingSpeedsProblem:
             Names the slot, and the channel or device type at fault: neither on nor off, ESDP (1);
             of a job type that did not come, ESDP (4); or beyond the capacity, ESDP (2).
         """
-        x, where = np.asarray(decision), "" if slot is None else f"slot {slot}: "
+        x, prefix = np.asarray(decision), "" if slot is None else f"slot {slot}: "
         if x.shape != (self.E,):
             raise InfeasibleDecision(
-                f"{where}the decision has shape {x.shape}; expected {self.E} channels"
+                f"{prefix}the decision has shape {x.shape}; expected {self.E} channels"
             )
         on: Bools = x if x.dtype == np.bool_ else x == 1
         if x.dtype != np.bool_ and not (on | (x == 0)).all():
             e = int(np.flatnonzero(~(on | (x == 0)))[0])
             raise InfeasibleDecision(
-                f"{where}{self.name(e)} is {x[e]}; a channel is on (1) or off (0), ESDP (1)"
+                f"{prefix}{self.name(e)} is {x[e]}; a channel is on (1) or off (0), ESDP (1)"
             )
         absent = on & ~self.available(arrivals)
         if absent.any():
             raise InfeasibleDecision(
-                f"{where}{self.name(int(np.flatnonzero(absent)[0]))} is on, but no job of that "
+                f"{prefix}{self.name(int(np.flatnonzero(absent)[0]))} is on, but no job of that "
                 "type arrived, ESDP (4)"
             )
-        taken = on @ self.requests
-        over = np.flatnonzero(taken > self.cluster.capacity + self.tolerance)
+        used = on @ self.requests
+        over = np.flatnonzero(used > self.cluster.capacity + self.tolerance)
         if over.size:
             k = int(over[0])
             users = np.flatnonzero(on & (self.requests[:, k] > 0))
             listed = ", ".join(self.name(e) for e in users[:4])
             raise InfeasibleDecision(
-                f"{where}device type {self.cluster.devices[k]!r}: {taken[k]:g} of "
+                f"{prefix}device type {self.cluster.devices[k]!r}: {used[k]:g} of "
                 f"{self.cluster.capacity[k]:g} devices are taken, ESDP (2), by "
                 f"{users.size} channels: {listed}{', …' if users.size > 4 else ''}"
             )

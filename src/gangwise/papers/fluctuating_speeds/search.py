@@ -238,11 +238,11 @@ def polyak_steps(t: Tree, d: int, gap: float, absolute: float, evaluations: int)
     ``small[1]`` receives its point, at which ``reduced`` is left. A relaxed choice that fits and is
     worth more than ``best[0]`` is recorded.
     """
-    K, here, count, metric, best = t.c.shape[0], t.level[d], t.stage[d, 1], t.matrix[1], t.best
-    v_in, s_in, room = here[K + 1], here[K + 2], here[K + 5 :]
+    K, level, count, metric, best = t.c.shape[0], t.level[d], t.stage[d, 1], t.matrix[1], t.best
+    v_in, s_in, room = level[K + 1], level[K + 2], level[K + 5 :]
     point, lowest, slope, way, part = t.small[0], t.small[1], t.small[2], t.small[4], t.small[6]
     for k in range(K + 1):
-        point[k] = here[k]
+        point[k] = level[k]
     least, scale = math.inf, 1.0
     for _ in range(evaluations):
         f = lagrangian_bound(t, point, slope, count, v_in, s_in, room)
@@ -358,17 +358,17 @@ def local_search(t: Tree, low: int, high: int, left: Floats, sums: Floats, passe
         for i in range(low, high):
             out = order[i]
             if chosen[out] == 0:
-                now = math.sqrt(sums[1])
-                gain = v[out] + math.sqrt(sums[1] + s[out]) - now
+                value = math.sqrt(sums[1])
+                gain = v[out] + math.sqrt(sums[1] + s[out]) - value
                 # More than rounding, or the search would go round in circles.
-                if _fits(a, out, left) and gain > 1e-12 * (now + 1e-300):
+                if _fits(a, out, left) and gain > 1e-12 * (value + 1e-300):
                     _switch_on(t, out, left, sums)
                     changed = True
                 continue
             # Drop it, or swap it for the one of those that would then fit that is worth most.
-            now = sums[0] + math.sqrt(max(sums[1], 0.0))
+            value = sums[0] + math.sqrt(max(sums[1], 0.0))
             v_rest, s_rest = sums[0] - v[out], max(sums[1] - s[out], 0.0)
-            most, into = now * (1.0 + 1e-12), -2
+            most, into = value * (1.0 + 1e-12), -2
             if v_rest + math.sqrt(s_rest) > most:
                 most, into = v_rest + math.sqrt(s_rest), -1
             for j in range(low, high):
@@ -469,7 +469,7 @@ def _primal_heuristic(t: Tree, warm: Bools, blur: float) -> None:
     """
     K, n, a = t.c.shape[0], t.counts[0], t.a
     v, s, density, trial = t.number[0], t.number[1], t.number[3], t.whole[5]
-    point, left, sums = t.small[1], t.small[2, :K], t.small[3]
+    point, remaining, sums = t.small[1], t.small[2, :K], t.small[3]
     half = 0.5 / math.exp(point[K]) if point[K] > -math.inf else 0.0
     for e in range(n):
         price = 1e-300
@@ -480,17 +480,17 @@ def _primal_heuristic(t: Tree, warm: Bools, blur: float) -> None:
     sort_descending(density, t.whole[4], n)
     for start in range(2 if warm.shape[0] > 0 else 1):
         for k in range(K):
-            left[k] = t.c[k]
+            remaining[k] = t.c[k]
         sums[0], sums[1] = 0.0, 0.0
         for e in range(n):
             trial[e] = 0
         if start == 1:
             for e in range(n):
-                if warm[t.whole[0, e]] and _fits(a, e, left):
-                    _switch_on(t, e, left, sums)
-        border = greedy(t, left, sums)
+                if warm[t.whole[0, e]] and _fits(a, e, remaining):
+                    _switch_on(t, e, remaining, sums)
+        border = greedy(t, remaining, sums)
         low, high = (0, n) if n <= 64 else (max(0, border - 32), min(n, border + 32))
-        local_search(t, low, high, left, sums, 8)
+        local_search(t, low, high, remaining, sums, 8)
         # Summed afresh: adding and dropping leaves rounding behind.
         gain, y = 0.0, 0.0
         for e in range(n):
@@ -506,14 +506,14 @@ def _primal_heuristic(t: Tree, warm: Bools, blur: float) -> None:
 @inner_kernel
 def reset_tree(t: Tree, gap: float, absolute: float) -> None:
     """Reset the tree to its root: every item open, at the point ``small[7]``; or done already."""
-    K, here, best = t.c.shape[0], t.level[0], t.best
+    K, level, best = t.c.shape[0], t.level[0], t.best
     for e in range(t.counts[0]):
         t.whole[1, e] = e
     for k in range(K + 1):
-        here[k] = t.small[7, k]
-    here[K + 1], here[K + 2], here[K + 3] = 0.0, 0.0, best[1]
+        level[k] = t.small[7, k]
+    level[K + 1], level[K + 2], level[K + 3] = 0.0, 0.0, best[1]
     for k in range(K):
-        here[K + 5 + k] = t.c[k]
+        level[K + 5 + k] = t.c[k]
     t.stage[0, 0], t.stage[0, 1], t.stage[0, 2] = 0, t.counts[0], -1
     best[2], best[3] = 0.0, max(best[1], best[0])
     t.counts[1] = 0
@@ -572,13 +572,13 @@ def root(t: Tree, given: P3Data, gap: float, absolute: float, evaluations: int) 
 def _fix_variables(t: Tree, d: int, f: float, gap: float, absolute: float) -> float:
     """Variable fixing by reduced costs; the node's bound, or -inf when nothing is left."""
     a, v, s, reduced, free, best = t.a, t.number[0], t.number[1], t.number[2], t.whole[1], t.best
-    K, here, m = a.shape[1], t.level[d], t.stage[d, 1]
+    K, level, m = a.shape[1], t.level[d], t.stage[d, 1]
     target = close_enough(t, gap, absolute)
     j = 0
     while j < m:
         e = free[j]
         take = reduced[e] > 0.0
-        if not _fits(a, e, here[K + 5 :]):  # no completion can have it; F drops what it counted
+        if not _fits(a, e, level[K + 5 :]):  # no completion can have it; F drops what it counted
             if take:
                 f -= reduced[e]
             take = False
@@ -589,14 +589,14 @@ def _fix_variables(t: Tree, d: int, f: float, gap: float, absolute: float) -> fl
             continue
         t.whole[2, e] = 1 if take else 0
         if take:  # goes over from the open channels to what is in; F stays as it is
-            here[K + 1] += v[e]
-            here[K + 2] += s[e]
+            level[K + 1] += v[e]
+            level[K + 2] += s[e]
             for k in range(K):
-                here[K + 5 + k] -= a[e, k]
+                level[K + 5 + k] -= a[e, k]
         m -= 1
         free[j], free[m] = free[m], e
     t.stage[d, 1] = m
-    here[K + 3] = min(here[K + 3], f)
+    level[K + 3] = min(level[K + 3], f)
     if f <= target:
         best[2] = max(best[2], f)
         return -math.inf
@@ -662,35 +662,35 @@ def search(t: Tree, gap: float, absolute: float, nodes: int, evaluations: int) -
     """Branch and bound for P3, ESDP (12), depth first, for ``nodes`` more nodes or to its end."""
     K, level, stage, best = t.c.shape[0], t.level, t.stage, t.best
     reduced, free = t.number[2], t.whole[1]
-    n, d, left = t.counts[0], t.counts[1], nodes
+    n, d, budget = t.counts[0], t.counts[1], nodes
     while d >= 0:
-        here = level[d]
+        node = level[d]
         m = stage[d, 1]
         if stage[d, 0] == 0:
-            if left == 0:
+            if budget == 0:
                 break
-            left -= 1
+            budget -= 1
             possible = True  # what dominance forced in may exceed the room
             for k in range(K):
-                possible = possible and here[K + 5 + k] >= 0.0
+                possible = possible and node[K + 5 + k] >= 0.0
             if not possible:
                 d -= 1
                 continue
             f = polyak_steps(t, d, gap, absolute, evaluations)
             # A node inherits its parent's bound, which may be smaller than what was found here.
-            if min(f, here[K + 3]) <= close_enough(t, gap, absolute):
-                best[2] = max(best[2], min(f, here[K + 3]))
+            if min(f, node[K + 3]) <= close_enough(t, gap, absolute):
+                best[2] = max(best[2], min(f, node[K + 3]))
                 d -= 1
                 continue
             for k in range(K + 1):
-                here[k] = t.small[1, k]
+                node[k] = t.small[1, k]
             f = _fix_variables(t, d, f, gap, absolute)
             m = stage[d, 1]
             if f == -math.inf:
                 d -= 1
                 continue
             if m == 0:  # a leaf: everything is decided
-                worth = here[K + 1] + math.sqrt(here[K + 2])
+                worth = node[K + 1] + math.sqrt(node[K + 2])
                 if worth > best[0]:
                     best[0] = worth
                     for e in range(n):
@@ -704,20 +704,20 @@ def search(t: Tree, gap: float, absolute: float, nodes: int, evaluations: int) -
             free[place], free[m - 1] = free[m - 1], e
             stage[d, 0] = 1
             stage[d, 2] = 1 if reduced[e] > 0.0 else 0
-            here[K + 4] = f - least  # bound of the branch against the relaxed value
+            node[K + 4] = f - least  # bound of the branch against the relaxed value
             _branch(t, d, stage[d, 2])
             d += 1
         elif stage[d, 0] == 1:  # back from the first branch: now the other value, if it can pay
             stage[d, 0] = 2
-            if here[K + 4] <= close_enough(t, gap, absolute):
-                best[2] = max(best[2], here[K + 4])
+            if node[K + 4] <= close_enough(t, gap, absolute):
+                best[2] = max(best[2], node[K + 4])
             else:
                 _branch(t, d, 1 - stage[d, 2])
-                level[d + 1, K + 3] = here[K + 4]
+                level[d + 1, K + 3] = node[K + 4]
                 d += 1
         else:
             d -= 1
-    t.counts[1], t.counts[2] = d, t.counts[2] + nodes - left
+    t.counts[1], t.counts[2] = d, t.counts[2] + nodes - budget
     # What is still open on the path bounds the rest, with all that was pruned.
     bound = max(best[2], best[0])
     for i in range(d + 1):  # at stage 0 the node itself is open, at stage 1 its second branch
@@ -734,7 +734,7 @@ def core_search(
 
     The others keep their relaxed choice. Afterwards the search stands at its beginning again.
     """
-    K, n, here = t.c.shape[0], t.counts[0], t.level[0]
+    K, n, level = t.c.shape[0], t.counts[0], t.level[0]
     reduced, free = t.number[2], t.whole[1]
     f = lagrangian_bound(t, t.small[7], t.small[2], n, 0.0, 0.0, t.c)
     # Bisect the |ρ| below which three quarters of the core to all of it lie.
@@ -760,10 +760,10 @@ def core_search(
         free[back] = e
         t.whole[2, e] = 1 if reduced[e] > 0.0 else 0
         if reduced[e] > 0.0:
-            here[K + 1] += t.number[0, e]
-            here[K + 2] += t.number[1, e]
+            level[K + 1] += t.number[0, e]
+            level[K + 2] += t.number[1, e]
             for k in range(K):
-                here[K + 5 + k] -= t.a[e, k]
+                level[K + 5 + k] -= t.a[e, k]
     t.stage[0, 1] = m
     search(t, gap, absolute, nodes, evaluations)
     reset_tree(t, gap, absolute)

@@ -122,8 +122,8 @@ class BranchAndBound:
         """
         self._tree.small[0] = np.nan if point is None else point
         warm = self._nobody if x is None else x
-        given = P3Data(v, s, available, self.requests, capacity, warm)
-        if root(self._tree, given, gap, absolute, EVALUATIONS) >= 0:
+        data = P3Data(v, s, available, self.requests, capacity, warm)
+        if root(self._tree, data, gap, absolute, EVALUATIONS) >= 0:
             check_statistics(v, s, available)
         if not self.finished and self._tree.counts[0] > CORE:
             core_search(self._tree, gap, absolute, CORE, CORE_NODES, NODE_EVALUATIONS)
@@ -189,10 +189,10 @@ def tabulate(items: Items, value: Floats, taken: Bytes, digit: Ints, flag: Bytes
             row = value[place]
             if fits and shift > 0:
                 before = value[place - shift]
-                first = before[0] + gain
+                raised = before[0] + gain
                 for s in range(u):
-                    flag[s] = 1 if first > row[s] else 0
-                    row[s] = first if first > row[s] else row[s]
+                    flag[s] = 1 if raised > row[s] else 0
+                    row[s] = raised if raised > row[s] else row[s]
                 for s in range(u, S):
                     later = before[s - u] + gain
                     flag[s] = 1 if later > row[s] else 0
@@ -306,11 +306,11 @@ class DynamicProgramme:
                 f"of s and {self.states} capacities; use branch and bound"
             )
         value = np.empty((self.states, S))
-        taken = np.empty((E, self.states, W), dtype=np.uint8)
+        choices = np.empty((E, self.states, W), dtype=np.uint8)
         items = Items(upsilon, sigma, self.a, self.c, self.stride)
         digit, flag = np.zeros(self.c.size, dtype=np.int64), np.zeros(8 * W, dtype=np.uint8)
-        tabulate(items, value, taken, digit, flag)
-        return ValueTable(value[-1].copy(), upsilon, self.a @ self.stride, taken)
+        tabulate(items, value, choices, digit, flag)
+        return ValueTable(value[-1].copy(), upsilon, self.a @ self.stride, choices)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -412,32 +412,32 @@ class P3Solver:
                 f"v and s must have one number for each of {E} channels, and available one truth "
                 f"value; got shapes {v.shape}, {s.shape} and {mask.shape} of {mask.dtype}"
             )
-        x, first, room = np.zeros(E, dtype=np.bool_), 0.0, self._room
+        x, base, room = np.zeros(E, dtype=np.bool_), 0.0, self._room
         finished, looked, unplayed = True, 0, 0
         # Lexicographic: first as many unplayed channels as fit, then P3 on what they leave.
-        new = mask & (s == np.inf)
-        if new.any():
-            check_statistics(v, s, new)
-            finished, looked = self._count(new, nodes, x)
-            first, unplayed = float(v[x].sum()), int(x.sum())  # their variances stay out of it
+        added = mask & (s == np.inf)
+        if added.any():
+            check_statistics(v, s, added)
+            finished, looked = self._count(added, nodes, x)
+            base, unplayed = float(v[x].sum()), int(x.sum())  # their variances stay out of it
             room = np.maximum(room - self.requests[x].sum(axis=0), 0.0)
-            mask = mask & ~new
+            mask = mask & ~added
         point: Floats | None = None
         if programme:
             check_statistics(v, s, mask)
             value, bound = self._tabulate(v, s, mask & (self.requests <= room).all(axis=1), room, x)
-            proved, more = bound - value <= (gap + 1e-12) * abs(value), 0
+            proved, searched = bound - value <= (gap + 1e-12) * abs(value), 0
         else:
             close = max(gap, WIDE_GAP if mask.sum() > EXACT_UP_TO else LEAST_GAP)
             start = (None, None) if warm is None or warm.point is None else (warm.point, warm.x)
             self._tree.start(v, s, mask, room, close, 0.0, *start)
-            more = self._tree.search(close, 0.0, nodes, x)
+            searched = self._tree.search(close, 0.0, nodes, x)
             value, bound, point = self._tree.value, self._tree.bound, self._tree.point()
             proved = bound <= value + close * value  # value ≥ 0, for nothing chosen is worth 0
             if np.isnan(point[-1]):  # a root without any channel to choose
                 point = None
-        proved, looked = finished and proved, looked + more
-        return P3Solution(x, first + value, first + bound, proved, looked, point, unplayed)
+        proved, looked = finished and proved, looked + searched
+        return P3Solution(x, base + value, base + bound, proved, looked, point, unplayed)
 
     def _count(self, new: Bools, nodes: int | None, x: Bools) -> tuple[bool, int]:
         """Take as many unplayed channels as fit into x; whether no more fit, and nodes searched.
@@ -457,17 +457,17 @@ class P3Solver:
         self, v: Floats, s: Floats, mask: Bools, room: Floats, x: Bools
     ) -> tuple[float, float]:
         """P3 for whole v ≥ 0 by dynamic programme and ESDP (21), into x; its value, and a bound."""
-        some = np.flatnonzero(mask)
-        if not some.size:
+        rows = np.flatnonzero(mask)
+        if not rows.size:
             return 0.0, 0.0
-        v, s = v[some], s[some]
+        v, s = v[rows], s[rows]
         if not ((v >= 0) & (v == np.round(v))).all():
             raise ScenarioError("the dynamic programme needs whole v, zero or larger")
         # max_s s + √V(s) is max_x Υ̂·x + √(Σ̂²·x): s = Υ̂·x is among those tabulated.
-        programme = DynamicProgramme(self.requests[some], np.floor(room))
+        programme = DynamicProgramme(self.requests[rows], np.floor(room))
         table = programme.solve(v.astype(np.int64), s)
         number, above = table.select()
-        taken = table.choice(number)
-        x[some[taken]] = True
-        value = float(v[taken].sum()) + math.sqrt(float(s[taken].sum()))
+        choice = table.choice(number)
+        x[rows[choice]] = True
+        value = float(v[choice].sum()) + math.sqrt(float(s[choice].sum()))
         return value, max(above, value)

@@ -55,9 +55,9 @@ def per_channel(
     array = np.array(value, dtype=np.float64, ndmin=1)
     bad = np.flatnonzero(~((array >= low) & (array <= high)).reshape(-1))
     if array.ndim != 1 or not array.size or bad.size:
-        found = f"{each} {bad[0]} has {array.flat[bad[0]]}" if bad.size else f"shape {array.shape}"
+        fault = f"{each} {bad[0]} has {array.flat[bad[0]]}" if bad.size else f"shape {array.shape}"
         raise ScenarioError(
-            f"{what} must be one number in [{low:g}, {high:g}] for each {each}; {found}"
+            f"{what} must be one number in [{low:g}, {high:g}] for each {each}; {fault}"
         )
     array.setflags(write=False)
     return array
@@ -184,8 +184,8 @@ class BernoulliSpeeds(_Stationary):
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
         # Z is 0 or 1, so clip(Z) is one of two numbers.
-        zero, one = np.clip(0.0, low, high), np.clip(1.0, low, high)
-        return np.asarray(zero + self.mean * (one - zero))
+        zero, full = np.clip(0.0, low, high), np.clip(1.0, low, high)
+        return np.asarray(zero + self.mean * (full - zero))
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,16 +361,16 @@ class ReplayedSpeeds(_Measured):
     slots: int = 2000
 
     def __post_init__(self) -> None:
-        kept = self._checked()
-        if not kept:
+        series = self._checked()
+        if not series:
             raise ScenarioError("there are no measured utilities")
-        shortest = min(s.size for s in kept)
+        shortest = min(s.size for s in series)
         if not 1 <= self.blocks <= min(shortest, self.slots):
             raise ScenarioError(
                 f"{self.blocks} blocks are asked for; the shortest series has {shortest} values "
                 f"and the walk takes {self.slots} slots"
             )
-        keep(self, series=tuple(kept))
+        keep(self, series=tuple(series))
 
     def regime(self, slot: int) -> int:
         return (slot % self.slots) * self.blocks // self.slots
@@ -423,11 +423,11 @@ class RecordedSpeeds(_Measured):
     begin: Ints
 
     def __post_init__(self) -> None:
-        kept = self._checked()
+        series = self._checked()
         group, begin = (np.array(x, dtype=np.int64, ndmin=1) for x in (self.group, self.begin))
-        if not kept or group.shape != (len(kept),) or begin.shape != group.shape:
+        if not series or group.shape != (len(series),) or begin.shape != group.shape:
             raise ScenarioError(
-                f"{len(kept)} series need a group and a beginning each; got {group.size} and "
+                f"{len(series)} series need a group and a beginning each; got {group.size} and "
                 f"{begin.size}"
             )
         for g in np.unique(group):
@@ -437,10 +437,10 @@ class RecordedSpeeds(_Measured):
                     f"channels {of_group} were measured at the same time; they must begin at the "
                     f"same value, 0 or later, not at {begin[of_group].tolist()}"
                 )
-            shortest = min(kept[e].size for e in of_group)
+            shortest = min(series[e].size for e in of_group)
             for e in of_group:
-                kept[e] = kept[e][:shortest]
-        keep(self, series=tuple(kept), group=group, begin=begin)
+                series[e] = series[e][:shortest]
+        keep(self, series=tuple(series), group=group, begin=begin)
 
     @classmethod
     def anywhere(

@@ -142,12 +142,13 @@ def evaluate(
     for l in range(L):
         for k in range(K):
             total[l, k] = 0.0
+    # Channels are sorted by server, so that one walk over them checks both constraints.
     gain, used, blocks = 0.0, 0.0, 0
     for r in range(R):
         for k in range(K):
             c, a = capacity[r, k], alpha[r, k]
-            which = kind[r, k]
-            everything, held = 0.0, 0.0
+            form = kind[r, k]
+            everything, devices = 0.0, 0.0
             for e in range(starts[r], starts[r + 1]):
                 l = job_type[e]
                 v = y[e, k]
@@ -158,20 +159,21 @@ def evaluate(
                 everything += v  # absent jobs take capacity, too; only gain asks who arrived
                 total[l, k] += v
                 if arrived[l] != 0:
-                    held += v
-                    if which == 0:
+                    devices += v
+                    if form == 0:
                         gain += a * v
-                    elif which == 1:
+                    elif form == 1:
                         gain += a * math.log1p(v)
-                    elif which == 2:
+                    elif form == 2:
                         gain += 1.0 / a - 1.0 / (v + a)
-                    elif which == 3:
+                    elif form == 3:
                         gain += a * (math.sqrt(v + 1.0) - 1.0)
             if everything > c + tolerance * (1.0 + c):
                 return int(-(1 + r * K + k))
             if c > 0.0:  # a device type that the server lacks has no utilisation
-                used += held / c
+                used += devices / c
                 blocks += 1
+    # The overhead needs the totals over all servers, and so a second walk.
     overhead = 0.0
     for l in range(L):
         if arrived[l] != 0:
@@ -194,10 +196,12 @@ def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) ->
 
     Σ_i clip(z_i - τ, 0, a_i) falls in τ, linearly between breakpoints z_i and z_i - a_i.
     """
+    # The sum exceeds c at τ = 0 and is 0 at infinity: τ lies between.
     low, high = 0.0, math.inf
     above, below = held, 0.0  # the sums at low and high
     for j in range(n):
         # Entry j leaves 0 at τ = z and reaches its bound a at τ = z − a.
+        # The breakpoints of one entry, as far as they are not negative: no price is below 0.
         upper_end, lower_end = max(z[j], 0.0), max(z[j] - a[j], 0.0)
         at_upper, at_lower = 0.0, 0.0
         for i in range(n):
@@ -276,6 +280,7 @@ def ascend(
         n = 0
         for e in range(starts[r], starts[r + 1]):
             if active[job_type[e]] != 0:
+                # The channels of the server whose job takes part in this step, in front.
                 index[n] = e
                 n += 1
         if n == 1:  # alone, a job is bounded by min(a, c), and ``upper`` has the capacity in it
@@ -290,6 +295,7 @@ def ascend(
             l, m = job_type[e], job_type[f]
             for k in range(K):
                 c = capacity[r, k]
+                # The step alone, and then the nearest point that the constraints allow.
                 z0 = y[e, k] + step * scale[r, k] * g[e, k]
                 z1 = y[f, k] + step * scale[r, k] * g[f, k]
                 v0 = min(max(z0, 0.0), upper[e, k])
@@ -304,16 +310,16 @@ def ascend(
                 total[m, k] += v1
         elif n > 2:
             for k in range(K):
-                held = 0.0
+                used = 0.0
                 for i in range(n):
                     e = index[i]
                     z[i] = y[e, k] + step * scale[r, k] * g[e, k]
                     a[i] = upper[e, k]
-                    held += min(max(z[i], 0.0), a[i])
+                    used += min(max(z[i], 0.0), a[i])
                 tau = 0.0  # spare capacity: ρ = 0 by complementary slackness
-                if held > capacity[r, k]:
+                if used > capacity[r, k]:
                     if n <= 8:  # up to here n² steps without a branch are the faster ones
-                        tau = _between_breakpoints(z, a, n, capacity[r, k], held)
+                        tau = _between_breakpoints(z, a, n, capacity[r, k], used)
                     else:
                         tau = threshold_by_fixing(z, a, n, capacity[r, k], fixed)
                 for i in range(n):
@@ -332,30 +338,31 @@ def _project_block_as_printed(z: Floats, a: Floats, c: float, order: Ints, y: Fl
     either constraint.
     """
     n = z.size
+    # Two nested loops: the outer one moves entries to B¹, the inner one from B³ to B².
     saturated = 0  # the size of B¹: nothing, then the first entry
     while True:
         for i in range(n):
             y[i] = 0.0
-        last = n  # B³ is order[saturated:last]
-        while last > saturated:
+        end = n  # B³ is order[saturated:end]
+        while end > saturated:
             rest = c
             for i in range(saturated):
                 rest -= a[order[i]]
             whole = 0.0
-            for i in range(saturated, last):
+            for i in range(saturated, end):
                 whole += z[order[i]]
-            half_rho = (whole - rest) / (last - saturated)  # ρ / 2 of OGASched (13)
-            negative = last
-            for i in range(saturated, last):
+            half_rho = (whole - rest) / (end - saturated)  # ρ / 2 of OGASched (13)
+            negative = end
+            for i in range(saturated, end):
                 y[order[i]] = z[order[i]] - half_rho
                 if y[order[i]] < 0.0:
                     negative = i
                     break
-            for i in range(negative, last):  # step 27: from the first negative one on
+            for i in range(negative, end):  # step 27: from the first negative one on
                 y[order[i]] = 0.0
-            if negative == last:
+            if negative == end:
                 break
-            last = negative
+            end = negative
         for i in range(saturated):
             y[order[i]] = a[order[i]]
         # As printed, no entry but the first may join B¹, whoever exceeds its request.
@@ -374,11 +381,12 @@ def project_as_printed(z: Floats, layout: Any, y: Floats, order: Ints, work: Flo
     requests, _, capacity, starts, job_type = layout
     block, a, out = work[0], work[1], work[2]
     for r in range(starts.shape[0] - 1):
-        first, n = starts[r], starts[r + 1] - starts[r]
+        begin, n = starts[r], starts[r + 1] - starts[r]
         for k in range(z.shape[1]):
             for i in range(n):
-                block[i] = z[first + i, k]
-                a[i] = requests[job_type[first + i], k]
+                # The block of one server and device type, with its requests as bounds.
+                block[i] = z[begin + i, k]
+                a[i] = requests[job_type[begin + i], k]
                 at = i  # sorted by insertion: few entries, and equal ones keep their order
                 while at > 0 and block[order[at - 1]] < block[i]:
                     order[at] = order[at - 1]
@@ -386,7 +394,7 @@ def project_as_printed(z: Floats, layout: Any, y: Floats, order: Ints, work: Flo
                 order[at] = i
             _project_block_as_printed(block[:n], a[:n], capacity[r, k], order[:n], out[:n])
             for i in range(n):
-                y[first + i, k] = out[i]
+                y[begin + i, k] = out[i]
 
 
 # Baselines of OGASched §4, and the greedy
@@ -426,28 +434,30 @@ def fill_progressively(
     _, upper, capacity, starts, job_type = layout
     K = upper.shape[1]
     for r in range(starts.shape[0] - 1):
-        first, n = starts[r], starts[r + 1] - starts[r]
+        begin, n = starts[r], starts[r + 1] - starts[r]
         rising = 0
         for i in range(n):
-            e = first + i
+            e = begin + i
             rises[i] = 1 if arrived[job_type[e]] != 0 and most[e] > 0.0 else 0
             rising += rises[i]
             for k in range(K):
                 y[e, k] = 0.0
         for k in range(K):
+            # Servers are filled one by one: dominant shares of different servers do not meet.
             left[k] = capacity[r, k]
         level = 0.0
         while rising > 0:
             # What happens first: a job has all that it demands, or a device type runs out.
+            # Events below n are jobs, the others device types.
             step, event = math.inf, -1
             for i in range(n):
-                if rises[i] != 0 and most[first + i] - level < step:
-                    step, event = most[first + i] - level, i
+                if rises[i] != 0 and most[begin + i] - level < step:
+                    step, event = most[begin + i] - level, i
             for k in range(K):
                 speed = 0.0  # devices per unit of dominant share
                 for i in range(n):
                     if rises[i] != 0:
-                        speed += upper[first + i, k] / most[first + i]
+                        speed += upper[begin + i, k] / most[begin + i]
                 if left[k] > 0.0 and speed * step > left[k]:
                     step, event = left[k] / speed, n + k
             level += step
@@ -455,8 +465,8 @@ def fill_progressively(
                 if left[k] > 0.0:
                     for i in range(n):
                         if rises[i] != 0:
-                            v = step * upper[first + i, k] / most[first + i]
-                            y[first + i, k] = min(y[first + i, k] + v, upper[first + i, k])
+                            v = step * upper[begin + i, k] / most[begin + i]
+                            y[begin + i, k] = min(y[begin + i, k] + v, upper[begin + i, k])
                             left[k] = max(left[k] - v, 0.0)
             if event < n:  # it has all of its demand
                 rises[event] = 0
@@ -466,7 +476,7 @@ def fill_progressively(
             if bundles:  # whatever the event was: a device type may run out as a job is complete
                 for k in range(K):
                     for i in range(n):
-                        if left[k] <= 0.0 and rises[i] != 0 and upper[first + i, k] > 0.0:
+                        if left[k] <= 0.0 and rises[i] != 0 and upper[begin + i, k] > 0.0:
                             rises[i] = 0
                             rising -= 1
 
@@ -478,11 +488,12 @@ def list_schedule(order: Ints, upper: Floats, lists: Any, left: Floats, y: Float
     ``lists`` are the server of each channel, channels by job type, and where each job type begins
     [L + 1]. ``left`` [R, K] begins with the capacity, ``y`` with zeros.
     """
-    server, of_job_type, first = lists
+    server, of_job_type, begin = lists
     K = y.shape[1]
     for i in range(order.size):
         l = order[i]
-        for j in range(first[l], first[l + 1]):
+        for j in range(begin[l], begin[l + 1]):
+            # Of each device type apart: what a job lacks of one it still takes of the others.
             e = of_job_type[j]
             r = server[e]
             for k in range(K):
@@ -510,30 +521,31 @@ def list_schedule_in_turns(
     what is taken [E], with zeros.
     """
     _, upper, capacity, _, _ = layout
-    server, of_job_type, first = lists
-    score, taken = space
+    server, of_job_type, begin = lists
+    score, served = space
     K = capacity.shape[1]
     waiting = 0  # channels that have not had their turn
     for i in range(order.size):
-        waiting += first[order[i] + 1] - first[order[i]]
+        waiting += begin[order[i] + 1] - begin[order[i]]
     while waiting > 0:
         for i in range(order.size):
             l = order[i]
             best = -1
-            for j in range(first[l], first[l + 1]):
+            for j in range(begin[l], begin[l + 1]):
                 e = of_job_type[j]
-                if taken[e] != 0:
+                if served[e] != 0:
                     continue
                 if best < 0:
                     best = e
                     continue
                 r, b = server[e], server[best]
+                # Most used first with sign 1 (bin packing), least used first with −1 (spreading).
                 ahead = sign * (score[r] - score[b])
                 if ahead > 0.0 or (ahead == 0.0 and size[r] > size[b]):
                     best = e
             if best < 0:
                 continue
-            taken[best] = 1
+            served[best] = 1
             waiting -= 1
             r = server[best]
             used, kinds = 0.0, 0
@@ -544,6 +556,7 @@ def list_schedule_in_turns(
                 if capacity[r, k] > 0.0:
                     used += 1.0 - left[r, k] / capacity[r, k]
                     kinds += 1
+            # Later turns of the same round see what this one has taken.
             score[r] = used / kinds if kinds > 0 else 0.0
 
 
@@ -558,11 +571,13 @@ def greedy_round(
     """
     _, upper, _, starts, job_type = layout
     K = y.shape[1]
-    given = 0.0
+    amount = 0.0
     for r in range(starts.shape[0] - 1):
         for k in range(K):
             budget = min(quantum[r, k], left[r, k])
             while budget > 0.0:
+                # Marginal rewards are those from before the round; a small quantum keeps them
+                # nearly right.
                 best, steepest = -1, 0.0
                 for e in range(starts[r], starts[r + 1]):
                     if active[job_type[e]] != 0 and y[e, k] < upper[e, k] and g[e, k] > steepest:
@@ -576,5 +591,5 @@ def greedy_round(
                 total[job_type[best], k] += v
                 budget -= v
                 left[r, k] -= v
-                given += v
-    return given
+                amount += v
+    return amount

@@ -67,10 +67,10 @@ def schur_complements(
                 d = 1.0 / diagonal[e, k]
                 matrix[k, i, i] += d
                 vector[k, i] += d * (g[e, k] - f * g_sum)
-                for other in range(starts[r], starts[r + 1]):
-                    if used[other, k] != 0:
-                        j = position[job_type[other]]
-                        matrix[k, i, j] -= f * d / diagonal[other, k]
+                for rival in range(starts[r], starts[r + 1]):
+                    if used[rival, k] != 0:
+                        j = position[job_type[rival]]
+                        matrix[k, i, j] -= f * d / diagonal[rival, k]
 
 
 @kernel
@@ -125,11 +125,13 @@ def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, orde
                         i -= 1
                     order[i] = e
                     n += 1
-            left = capacity[r, k]  # the greedy is optimal, for a device is a device to all of them
+            remaining = capacity[
+                r, k
+            ]  # the greedy is optimal, for a device is a device to all of them
             for i in range(n):
-                v = min(left, upper[order[i], k])
+                v = min(remaining, upper[order[i], k])
                 best += g[order[i], k] * v
-                left -= v
+                remaining -= v
     return best
 
 
@@ -244,9 +246,9 @@ class _Programme:
         # recomputed, because a difference of large numbers cannot tell a small distance from none.
         self.y_slack = np.where(used, self.y, 1.0)
         self.a_slack = np.where(used, problem.upper - self.y, 1.0)
-        held = np.zeros((R, K))
-        np.add.at(held, server, self.y)
-        self.c_slack = np.where(self.crowded, problem.cluster.capacity - held, 1.0)
+        booked = np.zeros((R, K))
+        np.add.at(booked, server, self.y)
+        self.c_slack = np.where(self.crowded, problem.cluster.capacity - booked, 1.0)
         self.t = u[:, None] - self.beta * self._by_job_type(self.y)
         tau = 0.1 * float((self._slope() * self.y)[used].mean()) + 1e-9
         self.lam = np.where(used, tau / self.y_slack, 0.0)
@@ -352,7 +354,7 @@ class _Programme:
         # pivoted factorisation keeps the second equation exact where the first is ill-conditioned
         # (linear utilities on full servers); eliminating Δu by inverses does not.
         system = np.zeros((n * (K + 1), n * (K + 1)))
-        right = np.empty(n * (K + 1))
+        constants = np.empty(n * (K + 1))
         diagonal_of_n = np.arange(n)
         for k in range(K):
             rows = slice(n * k, n * k + n)
@@ -360,9 +362,9 @@ class _Programme:
             system[n * k + diagonal_of_n, n * k + diagonal_of_n] += 1.0 / W[:, k]
             system[n * k + diagonal_of_n, n * K + diagonal_of_n] = 1.0
             system[n * K + diagonal_of_n, n * k + diagonal_of_n] = 1.0
-            right[rows] = self.beta[k] * vector[k]
-        right[n * K :] = self.weight[self.rows] - tau * (1.0 / t).sum(axis=1)
-        x: Floats = np.asarray(np.linalg.solve(system, right), dtype=np.float64)
+            constants[rows] = self.beta[k] * vector[k]
+        constants[n * K :] = self.weight[self.rows] - tau * (1.0 / t).sum(axis=1)
+        x: Floats = np.asarray(np.linalg.solve(system, constants), dtype=np.float64)
         return x[n * K :], self.beta[:, None] * x[: n * K].reshape(K, n)
 
     def value(self) -> float:
@@ -405,10 +407,10 @@ def best_fixed(
     """
     # Rewards of a fixed decision add up: Σ_t q(x(t), y) = Σ_l n_l q_l(1, y).
     solution = solve(problem, arrivals.sum(axis=0))
-    each = problem.by_job_type(solution.decision)
+    per_job_type = problem.by_job_type(solution.decision)
     slots = np.arange(len(arrivals))
     bounds = {"theorem-1": regret_bound(problem, len(arrivals))}
-    return Comparator("best_fixed", slots, arrivals @ each, solution.gap, bounds)
+    return Comparator("best_fixed", slots, arrivals @ per_job_type, solution.gap, bounds)
 
 
 def per_slot_optimum(
@@ -445,11 +447,11 @@ def optimum_of_each_slot(
     """
     slots = evenly_spaced(len(arrivals), sample)
     # Slots with the same arrivals share one programme.
-    patterns, which = np.unique(arrivals[slots], axis=0, return_inverse=True)
+    patterns, pattern_of = np.unique(arrivals[slots], axis=0, return_inverse=True)
     solutions = [solve(pattern) for pattern in patterns]
-    which = which.ravel()
-    rewards = np.array([solution.value for solution in solutions])[which]
-    gaps = np.array([solution.gap for solution in solutions])[which]
+    pattern_of = pattern_of.ravel()
+    rewards = np.array([solution.value for solution in solutions])[pattern_of]
+    gaps = np.array([solution.gap for solution in solutions])[pattern_of]
     return Comparator("per_slot_optimum", slots, rewards, float(gaps.sum()))
 
 

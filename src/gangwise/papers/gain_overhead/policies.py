@@ -116,13 +116,13 @@ class Ascent:
 
         ``scale`` [R, K] is the unit of the step, one everywhere by default.
         """
-        given = float(step), read_only(self._one if scale is None else scale), read_only(active)
-        ascend(self.y, self.gradient, *given, self.layout, self.total, self._space)
+        arguments = float(step), read_only(self._one if scale is None else scale), read_only(active)
+        ascend(self.y, self.gradient, *arguments, self.layout, self.total, self._space)
 
 
 def totals(job_type: Ints, y: Floats, L: int) -> Floats:
     """Devices of each job type, Σ_r y, shape [L, K], for y [E, K]."""
-    sums = [np.bincount(job_type, of, L) for of in y.T]
+    sums = [np.bincount(job_type, column, L) for column in y.T]
     return np.array(np.transpose(sums), np.float64, order="C")  # whole numbers of no channels
 
 
@@ -218,9 +218,9 @@ class Step:
     horizon: int = 2000
 
     def __post_init__(self) -> None:
-        known = ["adagrad-norm", "decay", "theoretical"]
-        if self.rule not in known:
-            raise UnknownName("step rule", self.rule, known)
+        rules = ["adagrad-norm", "decay", "theoretical"]
+        if self.rule not in rules:
+            raise UnknownName("step rule", self.rule, rules)
         for name in ("scale", "eta", "decay", "horizon"):
             check_numbers("(0, inf)", **{name: getattr(self, name)})
 
@@ -250,13 +250,13 @@ class ListScheduling:
         channels, capacity = problem.channels, problem.cluster.capacity
         # Channels listed by job type, and where each job type begins.
         of_job_type = np.argsort(channels.job_type, kind="stable")
-        first = np.searchsorted(channels.job_type[of_job_type], np.arange(problem.L + 1))
+        begin = np.searchsorted(channels.job_type[of_job_type], np.arange(problem.L + 1))
         self._size = relative_size(capacity)
         self._left = np.empty_like(capacity)
         self._space = np.empty(len(capacity)), np.empty(len(channels), dtype=np.int64)
         # A copy, to be written like the others: a pickle keeps no array from being written, and for
         # another kind kernels are compiled anew.
-        self._lists = channels.server.copy(), of_job_type, first
+        self._lists = channels.server.copy(), of_job_type, begin
         self._y = np.empty(problem.shape)
 
     def _empty(self) -> None:
@@ -273,8 +273,8 @@ class ListScheduling:
     def schedule_in_turns(self, order: Ints, sign: float) -> Floats:
         """List scheduling in turns: the most used server for ``sign`` 1, the least used for -1."""
         self._empty()
-        given = order, sign, self._size, self.problem.layout, self._lists
-        kernels.list_schedule_in_turns(*given, self._left, self._space, self._y)
+        arguments = order, sign, self._size, self.problem.layout, self._lists
+        kernels.list_schedule_in_turns(*arguments, self._left, self._space, self._y)
         return self._y
 
 
@@ -447,25 +447,31 @@ def marginal_greedy(
         rewards are equal by how close the device type is to dominating their overhead.
     """
     e = channels_of(problem, arrivals)
-    some = slice(None) if e is None else e
-    server, job_type = problem.channels.server[some], problem.channels.job_type[some]
-    held = np.zeros((len(server), problem.shape[1]))
+    rows = slice(None) if e is None else e
+    server, job_type = problem.channels.server[rows], problem.channels.job_type[rows]
+    devices = np.zeros((len(server), problem.shape[1]))
     if start is not None:
-        held = start[some] * arrivals[job_type, None]
-    state = Ascent(problem, held, e)
+        devices = start[rows] * arrivals[job_type, None]
+    state = Ascent(problem, devices, e)
     # In rounds, since what a job gets on one server changes what its overhead costs on all others.
     used = np.zeros_like(problem.cluster.capacity)
     np.add.at(used, server, state.y)
-    left = np.maximum(problem.cluster.capacity - used, 0.0)
+    remaining = np.maximum(problem.cluster.capacity - used, 0.0)
     # A hair above one part, so that rounding leaves nothing over after the last round.
-    quantum = left / rounds * (1 + 1e-12)
+    quantum = remaining / rounds * (1 + 1e-12)
     weight = arrivals.astype(np.float64)
     for _ in range(rounds):
         state.slope(weight, arrivals, smoothing)
-        given = kernels.greedy_round(
-            state.y, state.gradient, read_only(arrivals), quantum, state.layout, left, state.total
+        granted = kernels.greedy_round(
+            state.y,
+            state.gradient,
+            read_only(arrivals),
+            quantum,
+            state.layout,
+            remaining,
+            state.total,
         )
-        if given == 0.0:  # no job gains from one device more: nor will it in the next round
+        if granted == 0.0:  # no job gains from one device more: nor will it in the next round
             break
     if e is None:
         return state.y
@@ -550,10 +556,10 @@ class OGASchedReserve(PolicyBase):
             return self._ascent.y
         problem, x = self._ascent.problem, observation.arrivals
         filled = marginal_greedy(problem, x, self._ascent.y)
-        held = self._ascent.y * x[problem.channels.job_type, None]  # without leftovers
+        reserved = self._ascent.y * x[problem.channels.job_type, None]  # without leftovers
         # A part handed out at a positive marginal reward may still overshoot where that turns.
-        better = problem.reward(x, filled).reward >= problem.reward(x, held).reward
-        return filled if better else held
+        better = problem.reward(x, filled).reward >= problem.reward(x, reserved).reward
+        return filled if better else reserved
 
     def learn(self, feedback: Sequence[Feedback]) -> None:
         """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11), for every slot that feedback is of.
@@ -561,9 +567,9 @@ class OGASchedReserve(PolicyBase):
         Arrivals that come late are climbed where y is by then: they determine the
         reward of every decision, so nothing has to be kept of the one that was played.
         """
-        for each in feedback:
-            squared = self._ascent.slope(each.arrivals.astype(np.float64), self._everyone)
-            self._ascent.climb(self._step.size(each.slot, squared), self._everyone)
+        for report in feedback:
+            squared = self._ascent.slope(report.arrivals.astype(np.float64), self._everyone)
+            self._ascent.climb(self._step.size(report.slot, squared), self._everyone)
 
 
 @dataclass
@@ -651,16 +657,16 @@ class OGASchedReact(PolicyBase):
         More than was held last costs the charge; at what was held neither way may be worth it.
         """
         stayed = (x * self._here)[ascent.problem.channels.job_type]
-        last = self._last
+        previous = self._last
         if ascent.channels is not None:
-            stayed, last = stayed[ascent.channels], last[ascent.channels]
+            stayed, previous = stayed[ascent.channels], previous[ascent.channels]
         e = np.flatnonzero(stayed)
-        g, y, held = ascent.gradient[e], ascent.y[e], last[e]
+        g, y, before = ascent.gradient[e], ascent.y[e], previous[e]
         # A move is paid once and kept for as long as jobs stay, stayed / came slots on average.
-        more = g - self._charge * self._came / self._stayed
+        charged = g - self._charge * self._came / self._stayed
         # At the kink: up if even that pays, down if holding loses, else stay.
-        at = np.maximum(more, 0.0) + np.minimum(g, 0.0)
-        ascent.gradient[e] = np.where(y > held, more, np.where(y < held, g, at))
+        at = np.maximum(charged, 0.0) + np.minimum(g, 0.0)
+        ascent.gradient[e] = np.where(y > before, charged, np.where(y < before, g, at))
 
 
 @dataclass
@@ -693,9 +699,9 @@ class OGASchedAsPrinted(PolicyBase):
     def learn(self, feedback: Sequence[Feedback]) -> None:
         """Steps 4–31 of OGASched Algorithm 1."""
         problem = self._ascent.problem
-        for each in feedback:
-            squared = self._ascent.slope(each.arrivals.astype(np.float64), self._everyone)
-            step = self._step.size(each.slot, squared)
+        for report in feedback:
+            squared = self._ascent.slope(report.arrivals.astype(np.float64), self._everyone)
+            step = self._step.size(report.slot, squared)
             z = self._ascent.y + step * self._ascent.gradient
             self._ascent = Ascent(problem, project_as_printed(problem, z))  # not feasible, maybe
         if feedback:

@@ -26,18 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core import arrays
 from gangwise.core import workload as workloads
-from gangwise.core.arrays import (
-    Floats,
-    Ints,
-    check_amount,
-    check_names,
-    check_numbers,
-    first,
-    frozen,
-    keep,
-    read_only,
-)
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
 from gangwise.core.simulation import Streams
@@ -126,7 +117,7 @@ class Utilities:
     own: tuple[Utility, ...] = ()
 
     def __post_init__(self) -> None:
-        kind, alpha = frozen(self.kind, np.int64), frozen(self.alpha)
+        kind, alpha = arrays.frozen(self.kind, np.int64), arrays.frozen(self.alpha)
         if kind.shape != alpha.shape or kind.ndim != 2:
             raise ScenarioError(
                 f"utility kinds have shape {kind.shape} and alphas {alpha.shape}; both must be "
@@ -135,12 +126,12 @@ class Utilities:
         unknown = kind[(kind < 0) | (kind >= len(BUILT_IN) + len(self.own))]
         if unknown.size:
             raise ScenarioError(f"utility kind {unknown[0]} is not one of those given")
-        if (at := first(~(np.isfinite(alpha) & (alpha > 0)))) is not None:
+        if (at := arrays.first(~(np.isfinite(alpha) & (alpha > 0)))) is not None:
             raise ScenarioError(
                 f"utility parameter alpha of server {at[0]}, device type {at[1]} is {alpha[at]}; "
                 "it must be positive"
             )
-        keep(self, kind=kind, alpha=alpha)
+        arrays.keep(self, kind=kind, alpha=alpha)
 
     @classmethod
     def of(
@@ -182,7 +173,7 @@ def require_rewards(cluster: workloads.Cluster, utilities: Utilities, overhead: 
             f"utilities are given for {utilities.kind.shape} servers and device types; the "
             f"cluster has ({R}, {K})"
         )
-    beta: Floats = frozen(overhead, ndim=1)
+    beta: Floats = arrays.frozen(overhead, ndim=1)
     if beta.shape != (K,) or not (np.isfinite(beta) & (beta >= 0)).all():
         raise ScenarioError(
             f"overhead coefficients must be {K} finite numbers, zero or larger; got {beta}"
@@ -267,24 +258,24 @@ class GainOverheadProblem:
     moving: float = 0.0
 
     def __post_init__(self) -> None:
-        check_numbers("[0, inf)", moving=self.moving)
-        requests = frozen(self.requests)
+        arrays.check_numbers("[0, inf)", moving=self.moving)
+        requests = arrays.frozen(self.requests)
         R, K = self.cluster.capacity.shape
         if requests.ndim != 2 or requests.shape[1] != K or not len(requests):
             raise ScenarioError(
                 f"requests have shape {requests.shape}; expected job types by {K} device types"
             )
-        names = check_names(self.job_types, len(requests), "job type")
+        names = arrays.check_names(self.job_types, len(requests), "job type")
         devices = self.cluster.devices
-        check_amount(
+        arrays.check_amount(
             requests,
             lambda at: f"job type {names[at[0]]!r}: request of device type {devices[at[1]]!r}",
         )
-        if (l := first(~(requests > 0).any(axis=1))) is not None:
+        if (l := arrays.first(~(requests > 0).any(axis=1))) is not None:
             raise ScenarioError(f"job type {names[l]!r} requests no devices at all")
         overhead = require_rewards(self.cluster, self.utilities, self.overhead)
         self.channels.require_all_connected(names, R)
-        keep(self, requests=requests, overhead=overhead, job_types=names)
+        arrays.keep(self, requests=requests, overhead=overhead, job_types=names)
 
     @property
     def L(self) -> int:
@@ -311,8 +302,8 @@ class GainOverheadProblem:
     def layout(self) -> tuple[Any, ...]:
         """A :class:`~gangwise.papers.gain_overhead.kernels.ProblemArrays`, as a plain tuple."""
         channels = self.channels
-        arrays = self.requests, self.upper, self.cluster.capacity, channels.starts
-        return tuple(map(read_only, ProblemArrays(*arrays, channels.job_type)))
+        parts = self.requests, self.upper, self.cluster.capacity, channels.starts
+        return tuple(map(arrays.read_only, ProblemArrays(*parts, channels.job_type)))
 
     @cached_property
     def slope_terms(self) -> Floats:
@@ -365,9 +356,9 @@ class GainOverheadProblem:
         result = np.empty(3)
         place = evaluate(
             y,
-            read_only(x),
-            (read_only(self.utilities.kind), read_only(self.utilities.alpha)),
-            read_only(self.overhead),
+            arrays.read_only(x),
+            (arrays.read_only(self.utilities.kind), arrays.read_only(self.utilities.alpha)),
+            arrays.read_only(self.overhead),
             self.layout,
             TOLERANCE,
             np.empty_like(self.requests),
@@ -383,14 +374,14 @@ class GainOverheadProblem:
 
     def by_job_type(self, decision: Floats) -> Floats:
         """Reward of each job type, were it to arrive, q_l(1, y) of OGASched (5), shape [L]."""
-        given = self.channels, self.utilities, self.overhead, decision
-        gain, overhead = gain_and_overhead(*given)
+        arguments = self.channels, self.utilities, self.overhead, decision
+        gain, overhead = gain_and_overhead(*arguments)
         return gain - overhead
 
     def moved(self, stayed: npt.ArrayLike, before: Floats, decision: Floats) -> float:
         """Devices that jobs that ``stayed`` [L] get and did not hold before, Σ (y(t) − y(t−1))⁺."""
-        here = np.asarray(stayed)[self.channels.job_type] != 0
-        return float(np.maximum(decision[here] - before[here], 0.0).sum())
+        staying = np.asarray(stayed)[self.channels.job_type] != 0
+        return float(np.maximum(decision[staying] - before[staying], 0.0).sum())
 
     def _refuse(self, place: int, y: Floats, slot: int | None) -> None:
         K = self.shape[1]
@@ -398,10 +389,10 @@ class GainOverheadProblem:
         device = self.cluster.devices[k]
         if place < 0:
             r = position
-            held = y[self.channels.starts[r] : self.channels.starts[r + 1], k].sum()
+            used = y[self.channels.starts[r] : self.channels.starts[r + 1], k].sum()
             raise InfeasibleDecision(
                 f"{_at(slot)}server {self.cluster.servers[r]!r} has "
-                f"{self.cluster.capacity[r, k]:g} of device type {device!r}, and {held:.12g} were "
+                f"{self.cluster.capacity[r, k]:g} of device type {device!r}, and {used:.12g} were "
                 "handed out, OGASched (4)"
             )
         l, r = self.channels.job_type[position], self.channels.server[position]

@@ -242,9 +242,15 @@ class GangSpeedsFamily(_Placements):
             workloads.Delivery(1.5, "geometric", loss=0.2),
         ]
         late = deliveries[int(rng.integers(len(deliveries)))]
-        each = rng.uniform(0.0, 0.4, p.Q) * (rng.random() < 0.5)
+        task_cost = rng.uniform(0.0, 0.4, p.Q) * (rng.random() < 0.5)
         problem = GangSpeedsProblem(
-            p.cluster, p.task_job_type, p.task_requests, p.minimum, p.channels, cost, task_cost=each
+            p.cluster,
+            p.task_job_type,
+            p.task_requests,
+            p.minimum,
+            p.channels,
+            cost,
+            task_cost=task_cost,
         )
         scale = Scale.of("affine", speeds, cost)
         return GangSpeedsInstance(problem, base.workload, speeds, scale, late)

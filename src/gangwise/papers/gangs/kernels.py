@@ -61,6 +61,7 @@ class Allocation(NamedTuple):
 @kernel
 def put(g: GangArrays, h: Allocation, q: int, e: int) -> None:
     l, r = g.job_type[q], g.server[e]
+    # The state of a channel is a mixed-radix number of the tasks on it, and the row of its table.
     h.channel[q] = e
     h.placed[l] += 1
     h.state[e] += g.stride[q]
@@ -107,6 +108,7 @@ def overhead(g: GangArrays, h: Allocation, l: int, q: int) -> float:
     """Overhead max_k β_k Σ y of OGASched (5) for a job, with task ``q`` if that is not -1."""
     largest = 0.0
     for k in range(g.beta.size):
+        # Devices on all servers count: a gang talks across them.
         devices = h.total[l, k] + (g.request[q, k] if q >= 0 else 0.0)
         largest = max(largest, g.beta[k] * devices)
     return largest
@@ -127,10 +129,10 @@ def job_reward(g: GangArrays, h: Allocation, l: int) -> float:
         e = h.channel[q]
         if e < 0:
             continue
-        seen = False  # the table has the gain of all tasks on a channel: count it once
-        for other in range(g.first[l], q):
-            seen = seen or h.channel[other] == e
-        if not seen:
+        counted = False  # the table has the gain of all tasks on a channel: count it once
+        for sibling in range(g.first[l], q):
+            counted = counted or h.channel[sibling] == e
+        if not counted:
             gain += g.value[g.offset[e] + h.state[e]]
     return gain - overhead(g, h, l, -1)
 
@@ -165,6 +167,8 @@ def grow(g: GangArrays, h: Allocation, l: int, most: int) -> bool:
                     continue
                 if worth > top or (q == task and g.size[g.server[e]] > g.size[g.server[channel]]):
                     task, channel, top = q, e, worth
+        # Nothing fits any more, or the gang is complete and more tasks would cost more than they
+        # gain.
         if task < 0 or (h.placed[l] >= g.minimum[l] and top <= CLEAR):
             break
         put(g, h, task, channel)
@@ -175,6 +179,7 @@ def grow(g: GangArrays, h: Allocation, l: int, most: int) -> bool:
 def launch(g: GangArrays, h: Allocation, l: int) -> float:
     """Launch: build a gang from nothing; rolled back unless its reward, returned, is positive."""
     if grow(g, h, l, g.first[l + 1] - g.first[l]):
+        # A gang that is complete may still owe more overhead than it gains.
         reward = job_reward(g, h, l)
         if reward > CLEAR:
             return reward
@@ -193,6 +198,7 @@ def greedy(g: GangArrays, h: Allocation, active: Ints) -> None:
     worth = np.zeros(L)  # what each job was worth when last built, in more room than there is now
     for l in range(L):
         if active[l] != 0 and h.placed[l] == 0:
+            # Built on the empty rest of the cluster, and taken off again: an optimistic value.
             worth[l] = launch(g, h, l)
             clear(g, h, l)
     while True:
@@ -202,16 +208,16 @@ def greedy(g: GangArrays, h: Allocation, active: Ints) -> None:
                 best = l
         if worth[best] <= 0.0:
             break
-        now = launch(g, h, best)
+        gain = launch(g, h, best)
         rival = 0.0
         for l in range(L):
             if l != best:
                 rival = max(rival, worth[l])
-        if now >= rival:  # the others have hardly become more, so this one is the best
+        if gain >= rival:  # the others have hardly become more, so this one is the best
             worth[best] = 0.0
         else:
             clear(g, h, best)
-            worth[best] = now
+            worth[best] = gain
     for l in range(L):  # a gang that was rejected later may have given room back
         if h.placed[l] > 0:
             grow(g, h, l, g.first[l + 1] - g.first[l])
@@ -260,6 +266,7 @@ def round_plan(g: GangArrays, h: Allocation, active: Ints, plan: Floats, least: 
         for l in range(L):
             if not waiting[l]:
                 continue
+            # The share of the gang that the plan covers, each task where it is covered best.
             part, tasks = 0.0, g.first[l + 1] - g.first[l]
             for q in range(g.first[l], g.first[l + 1]):
                 best = 0.0
@@ -276,7 +283,9 @@ def round_plan(g: GangArrays, h: Allocation, active: Ints, plan: Floats, least: 
             if e >= 0:
                 put(g, h, q, e)
                 for k in range(K):
+                    # What a task takes of the plan covers no other task.
                     plan[e, k] = max(0.0, plan[e, k] - g.request[q, k])
+        # The plan need not hold a whole gang: the missing tasks go wherever there is room.
         if not grow(g, h, job, g.minimum[job]) or job_reward(g, h, job) <= CLEAR:
             clear(g, h, job)
 
@@ -315,6 +324,7 @@ def rebuild(g: GangArrays, h: Allocation, one: int, other: int) -> bool:
         after += launch(g, h, other)
     if after > before + CLEAR * (1.0 + abs(before)):
         return True
+    # No gain: both jobs leave, and every task goes back to where it was.
     clear(g, h, one)
     clear(g, h, other)
     for l in (one, other):
@@ -335,12 +345,12 @@ def local_search(g: GangArrays, h: Allocation, active: Ints, passes: int) -> int
     helped = 0
     for _ in range(passes):
         before = helped
-        for one in range(L):
-            if active[one] == 0:
+        for job in range(L):
+            if active[job] == 0:
                 continue
             for step in range(L):
-                other = (one + step) % L  # the job alone first, then with each other one
-                if active[other] != 0 and rebuild(g, h, one, other):
+                partner = (job + step) % L  # the job alone first, then with each other one
+                if active[partner] != 0 and rebuild(g, h, job, partner):
                     helped += 1
         if helped == before:
             break
@@ -369,23 +379,25 @@ def best_responses(
     """
     R, K = g.capacity.shape
     Q = g.job_type.size
-    best, where = np.empty(Q), np.empty(Q, dtype=np.int64)  # of each task: gain and channel
+    best, channel = np.empty(Q), np.empty(Q, dtype=np.int64)  # of each task: gain and channel
     profit, demand = np.zeros(g.minimum.size), np.zeros((R, K))
     bound = 0.0
     for r in range(R):
         for k in range(K):
+            # D(λ) = λ · c + Σ_l max(0, the best gang of l under λ).
             bound += price[r, k] * g.capacity[r, k]
     for l in range(g.minimum.size):
         if arrivals[l] == 0:
             continue
         gaining, total = 0, 0.0
         for q in range(g.first[l], g.first[l + 1]):
-            best[q], where[q] = UNREACHED, -1
+            # Without capacities tasks do not meet, so each takes its best channel.
+            best[q], channel[q] = UNREACHED, -1
             for i in range(g.pair_first[q], g.pair_first[q + 1]):
                 e = g.pair_channel[i]
                 gain = worth[e] - g.cost[q] - price_of(g, price, q, g.server[e])
                 if gain > best[q]:
-                    best[q], where[q] = gain, e
+                    best[q], channel[q] = gain, e
             if best[q] > 0.0:  # it joins of its own accord
                 gaining += 1
                 total += best[q]
@@ -405,7 +417,8 @@ def best_responses(
         for q in range(g.first[l], g.first[l + 1]):
             if best[q] > 0.0:
                 for k in range(K):
-                    demand[g.server[where[q]], k] += g.request[q, k]
+                    # What the best gangs would hold; where it exceeds c, the price has to rise.
+                    demand[g.server[channel[q]], k] += g.request[q, k]
     return bound, profit, demand
 
 
@@ -429,6 +442,7 @@ def polyak_step(g: GangArrays, price: Floats, demand: Floats, gap: float) -> boo
         for k in range(K):
             if g.capacity[r, k] > 0.0:
                 over = (demand[r, k] - g.capacity[r, k]) / g.capacity[r, k]
+                # Projected onto prices that are not negative, as the dual demands.
                 price[r, k] = max(0.0, price[r, k] + gap / norm * over / g.capacity[r, k])
     return True
 
@@ -457,6 +471,7 @@ def grow_at_prices(
                     options += 1
                     if gain > most:
                         best, most = e, gain
+            # Hard: fewest options, then the largest gain. Else the largest gain alone.
             if best >= 0 and (
                 (most > top and not hard)
                 or (hard and (options < fewest or (options == fewest and most > top)))
@@ -504,6 +519,7 @@ def place_by_profit(
 ) -> None:
     """Greedy under prices: whole gangs, the largest positive ``profit`` [L] first."""
     while True:
+        # Profits are not computed anew as room is taken: the build says whether a gang still fits.
         job = int(np.argmax(profit))
         if profit[job] <= 0.0:
             break
@@ -534,9 +550,10 @@ def price_search(
     h.saved[:] = -1
     bound, top, pace, stale = 1e300, 0.0, 1.0, 0
     for step in range(steps + 1):
-        now, profit, demand = best_responses(g, arrivals, worth, price)
-        if now < bound - 1e-9 * (1.0 + abs(now)):
-            bound, stale = now, 0
+        # Every price gives a bound; the lowest counts, for steps go up and down.
+        bound_now, profit, demand = best_responses(g, arrivals, worth, price)
+        if bound_now < bound - 1e-9 * (1.0 + abs(bound_now)):
+            bound, stale = bound_now, 0
         else:
             stale += 1
             if stale == 5:
@@ -553,8 +570,8 @@ def price_search(
             if value > top * (1.0 + 1e-12):
                 top = value
                 save(h)
-        gap = now - top  # Polyak's step needs the optimum; the best placement stands for it
-        if gap <= 1e-9 * (1.0 + abs(now)) or not polyak_step(g, price, demand, pace * gap):
+        gap = bound_now - top  # Polyak's step needs the optimum; the best placement stands for it
+        if gap <= 1e-9 * (1.0 + abs(bound_now)) or not polyak_step(g, price, demand, pace * gap):
             break
     restore_all(g, h)  # the best placement, which need not be the last
     return bound, price
@@ -571,6 +588,7 @@ def make_room(g: GangArrays, h: Allocation, q: int, e: int, worth: Floats) -> No
         for p in range(h.channel.size):
             on = h.channel[p]
             if on >= 0 and g.server[on] == g.server[e]:
+                # Of any job: an evicted gang is completed elsewhere or rolled back by the caller.
                 value = worth[on] - g.cost[p]
                 if least < 0 or value < lowest:
                     least, lowest = p, value
@@ -608,9 +626,9 @@ def insert_tasks(
 
     Kept where Σ w_e n_e rises, undone where not.
     """
-    now = total(g, h, worth, 0, h.channel.size)
+    value = total(g, h, worth, 0, h.channel.size)
     for _ in range(passes):
-        before = now
+        before = value
         for q in range(g.job_type.size):
             if arrivals[g.job_type[q]] == 0:
                 continue
@@ -621,11 +639,13 @@ def insert_tasks(
                 save(h)
                 if h.channel[q] >= 0:
                     take(g, h, q)
+                # The task moves to this channel; whatever is in its way is worth less or the move
+                # is undone.
                 make_room(g, h, q, e, worth)
                 put(g, h, q, e)
                 build_gang(g, h, g.job_type[q], worth, price, 0.0)
-                now = keep_if_better(g, h, arrivals, worth, price, now)
-        if now == before:
+                value = keep_if_better(g, h, arrivals, worth, price, value)
+        if value == before:
             break
 
 
@@ -637,19 +657,20 @@ def rebuild_pairs(
 
     Kept where Σ w_e n_e rises, undone where not.
     """
-    L, now = g.minimum.size, total(g, h, worth, 0, h.channel.size)
+    L, value = g.minimum.size, total(g, h, worth, 0, h.channel.size)
     for _ in range(passes):
-        before = now
-        for one in range(L):
+        before = value
+        for job in range(L):
             for step in range(L):
-                other = (one + step) % L
-                if arrivals[one] == 0 or arrivals[other] == 0:
+                partner = (job + step) % L
+                if arrivals[job] == 0 or arrivals[partner] == 0:
                     continue
                 save(h)
-                clear(g, h, one)
-                clear(g, h, other)
-                build_gang(g, h, one, worth, price, 0.5)
-                build_gang(g, h, other, worth, price, 0.5)
-                now = keep_if_better(g, h, arrivals, worth, price, now)
-        if now == before:
+                clear(g, h, job)
+                clear(g, h, partner)
+                # lies between.
+                build_gang(g, h, job, worth, price, 0.5)
+                build_gang(g, h, partner, worth, price, 0.5)
+                value = keep_if_better(g, h, arrivals, worth, price, value)
+        if value == before:
             break

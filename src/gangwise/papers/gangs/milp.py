@@ -142,9 +142,9 @@ def maximise(
         h.setOptionValue(option, setting)
     h.passModel(lp)
     h.run()
-    status, info, known = h.getModelStatus(), h.getInfo(), api.HighsModelStatus
-    limits = (known.kTimeLimit, known.kIterationLimit, known.kSolutionLimit)
-    if status != known.kOptimal and status not in limits:
+    status, info, statuses = h.getModelStatus(), h.getInfo(), api.HighsModelStatus
+    limits = (statuses.kTimeLimit, statuses.kIterationLimit, statuses.kSolutionLimit)
+    if status != statuses.kOptimal and status not in limits:
         raise GangwiseError(
             f"HiGHS ended with {h.modelStatusToString(status)!r} on a programme of "
             f"{objective.size} columns and {rows.most.size} rows that always has an answer; "
@@ -155,7 +155,7 @@ def maximise(
     bound = bound if np.isfinite(bound) else np.inf
     if int(info.primal_solution_status) != HAS_FEASIBLE_POINT:
         return Answer(None, bound, False)
-    return Answer(np.array(h.getSolution().col_value), bound, bool(status == known.kOptimal))
+    return Answer(np.array(h.getSolution().col_value), bound, bool(status == statuses.kOptimal))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,15 +187,15 @@ class GangProgramme:
         kinds: list[Ints] = []
         for l in range(p.L):
             mine = np.arange(p.first[l], p.first[l + 1])
-            of = np.unique(alike[mine], axis=0, return_inverse=True)[1].ravel()
-            kinds += [mine[of == i] for i in range(int(of.max()) + 1)]
+            group = np.unique(alike[mine], axis=0, return_inverse=True)[1].ravel()
+            kinds += [mine[group == i] for i in range(int(group.max()) + 1)]
         self.kinds = kinds
         pairs = [(i, r) for i, q in enumerate(kinds) for r in order.tolist() if p.fits[q[0], r]]
         self.kind = np.array([i for i, _ in pairs], dtype=np.int64)
         self.server = np.array([r for _, r in pairs], dtype=np.int64)
-        one = np.array([q[0] for q in kinds], dtype=np.int64)[self.kind]  # a task of the kind
-        self.request, self.cost = p.task_requests[one], cost[one]
-        self.job_type = p.task_job_type[one]
+        example = np.array([q[0] for q in kinds], dtype=np.int64)[self.kind]  # a task of the kind
+        self.request, self.cost = p.task_requests[example], cost[example]
+        self.job_type = p.task_job_type[example]
         self.channel = p.channel_of[self.job_type, self.server]
         self.count = np.array([tasks.size for tasks in kinds])[self.kind]
 
@@ -217,10 +217,10 @@ class GangProgramme:
             rows.append(([*mine, Z + l], [*[-1.0] * len(mine), float(p.minimum[l])], 0.0))
         for r in p.server_order.tolist():
             for k in range(p.cluster.capacity.shape[1]):
-                there = np.flatnonzero((self.server == r) & (self.request[:, k] > 0))
-                need, room = self.request[there, k], float(p.cluster.capacity[r, k])
-                if need @ self.count[there] > room:  # else all tasks together fit
-                    rows.append((there, need, room))
+                columns = np.flatnonzero((self.server == r) & (self.request[:, k] > 0))
+                need, room = self.request[columns, k], float(p.cluster.capacity[r, k])
+                if need @ self.count[columns] > room:  # else all tasks together fit
+                    rows.append((columns, need, room))
         return Constraints.of(rows)
 
     def maximise(
@@ -244,11 +244,13 @@ class GangProgramme:
             return GangSolution(best, value, max(bound, value), 0)
         deadline = time.monotonic() + time_limit
         while True:
-            left = deadline - time.monotonic()
-            if left <= 0 and rounds:  # one round in any case, for the sake of its bound
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 and rounds:  # one round in any case, for the sake of its bound
                 break
             rounds += 1
-            placement, upper, whole = self._round(objective, arrived, left, tolerance / 2, nodes)
+            placement, upper, whole = self._round(
+                objective, arrived, remaining, tolerance / 2, nodes
+            )
             bound = min(bound, upper)  # tangents only cut off, so every round bounds the optimum
             if placement is None:
                 break
@@ -320,10 +322,10 @@ class GainMinusOverhead:
         for l, column in self._worst.items():
             mine = np.flatnonzero(programme.job_type == l)
             for k, beta in enumerate(problem.overhead.tolist()):
-                some = mine[beta * programme.request[mine, k] > 0]
-                if some.size:
-                    factor = np.append(beta * programme.request[some, k], -1.0)
-                    self._rows.append((np.append(some, column), factor, 0.0))
+                columns = mine[beta * programme.request[mine, k] > 0]
+                if columns.size:
+                    factor = np.append(beta * programme.request[columns, k], -1.0)
+                    self._rows.append((np.append(columns, column), factor, 0.0))
         for e in range(problem.E):
             if weight[problem.channels.job_type[e]] > 0:
                 self._gains(e, base + len(active))
@@ -331,14 +333,14 @@ class GainMinusOverhead:
     def _gains(self, e: int, first: int) -> None:
         """One gain for each device type of a channel, below tangents at attainable sums."""
         g, p = self._programme, self.problem
-        there = np.flatnonzero(g.channel == e)
+        columns = np.flatnonzero(g.channel == e)
         for k in range(p.cluster.capacity.shape[1]):
-            some = there[g.request[there, k] > 0]
-            if not some.size:
+            requesting = columns[g.request[columns, k] > 0]
+            if not requesting.size:
                 continue
-            self._gain[e, k] = (first + len(self._gain), some)
+            self._gain[e, k] = (first + len(self._gain), requesting)
             room = float(p.cluster.capacity[p.channels.server[e], k])
-            for point in attainable(np.repeat(g.request[some, k], g.count[some]), room):
+            for point in attainable(np.repeat(g.request[requesting, k], g.count[requesting]), room):
                 self._tangent(e, k, point)
 
     def _tangent(self, e: int, k: int, point: float) -> bool:
@@ -346,10 +348,10 @@ class GainMinusOverhead:
         if (e, k, point) in self._cuts:
             return False
         self._cuts.add((e, k, point))
-        column, some = self._gain[e, k]
+        column, columns = self._gain[e, k]
         value, slope = self._utility("value", e, k, point), self._utility("slope", e, k, point)
-        factor = np.append(-slope * self._programme.request[some, k], 1.0)
-        self._rows.append((np.append(some, column), factor, value - slope * point))
+        factor = np.append(-slope * self._programme.request[columns, k], 1.0)
+        self._rows.append((np.append(columns, column), factor, value - slope * point))
         return True
 
     def _utility(self, what: str, e: int, k: int, point: float) -> float:
@@ -577,9 +579,9 @@ class ExactGangs:
         seconds for all rounds, is feasible and its ``bound`` holds.
         """
         p = self.problem
-        for what, array in (("values", value), ("widths", width)):
+        for name, array in (("values", value), ("widths", width)):
             if np.shape(array) != (p.E,) or not np.isfinite(array).all():
-                raise ScenarioError(f"{what} must be {p.E} finite numbers, one for each channel")
+                raise ScenarioError(f"{name} must be {p.E} finite numbers, one for each channel")
         if (width < 0).any():
             raise ScenarioError(f"{p.name(int(np.argmin(width)))}: its width is negative")
         best = np.full(p.Q, -1, dtype=np.int64) if start is None else start

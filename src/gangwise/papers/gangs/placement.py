@@ -142,9 +142,9 @@ def volcano_allocate(
     [K]) places tasks until it is ready, that is, has its minimum; a ready job places one. A task
     that finds no room ends its job, which keeps what it holds only if it is ready.
     """
-    done = arrivals == 0
+    finished = arrivals == 0
     while True:
-        job = first_in_queue(g, h, done, priority, total)
+        job = first_in_queue(g, h, finished, priority, total)
         if job < 0:
             break
         for q in range(g.first[job], g.first[job + 1]):
@@ -152,16 +152,16 @@ def volcano_allocate(
                 continue
             e = best_server(g, h, q, sign, True, g.size)
             if e < 0:
-                done[job] = True
+                finished[job] = True
                 break
             put(g, h, q, e)
             if h.placed[job] >= g.minimum[job]:
                 break  # ready: back into the queue, where jobs that are not go first
         if h.placed[job] < g.minimum[job]:
             clear(g, h, job)
-            done[job] = True
+            finished[job] = True
         elif h.placed[job] == g.first[job + 1] - g.first[job]:
-            done[job] = True
+            finished[job] = True
 
 
 # Placement
@@ -206,7 +206,7 @@ def gain_table(problem: GangProblem) -> GainTable:
     entries = 0
     for l in range(problem.L):
         tasks = slice(problem.first[l], problem.first[l + 1])
-        kinds, of, count = np.unique(
+        kinds, kind_of, count = np.unique(
             problem.task_requests[tasks], axis=0, return_inverse=True, return_counts=True
         )
         radix = (count + 1).tolist()
@@ -219,17 +219,17 @@ def gain_table(problem: GangProblem) -> GainTable:
                 "same requests, or use a policy that does not weigh gains, such as gang-drf"
             )
         # Mixed radix: one more task of a kind moves on by the product of the radices before it.
-        stride[tasks] = np.cumprod([1, *radix[:-1]])[of.ravel()]
+        stride[tasks] = np.cumprod([1, *radix[:-1]])[kind_of.ravel()]
         total = np.zeros((1, kinds.shape[1]))
         for kind, n in zip(kinds, radix):
             total = (np.arange(n)[:, None, None] * kind + total).reshape(-1, kinds.shape[1])
         sums.append(total)
     u, gains = problem.utilities, []
     for l, r in zip(problem.channels.job_type, problem.channels.server):
-        utility = (np.broadcast_to(of[r], sums[l].shape) for of in (u.kind, u.alpha))
+        utility = (np.broadcast_to(kind_of[r], sums[l].shape) for kind_of in (u.kind, u.alpha))
         gains.append(u.each("value", sums[l], *utility).sum(axis=1))
-    each = np.array([gain.size for gain in gains], dtype=np.int64)
-    return GainTable(stride, np.cumsum(each) - each, np.concatenate(gains))
+    sizes = np.array([gain.size for gain in gains], dtype=np.int64)
+    return GainTable(stride, np.cumsum(sizes) - sizes, np.concatenate(gains))
 
 
 @dataclass(eq=False)
@@ -276,8 +276,8 @@ class Placement:
         )
         self.arrays = GangArrays(*map(read_only, arrays))
         channel, placed, state, saved = (np.empty(n, np.int64) for n in (Q, L, E, Q))
-        held, total = np.empty((R, K)), np.empty((L, K))
-        self.held = Allocation(channel, held, total, placed, state, saved)
+        used, total = np.empty((R, K)), np.empty((L, K))
+        self.held = Allocation(channel, used, total, placed, state, saved)
         self.reset()
 
     def __setstate__(self, state: dict[str, Any]) -> None:

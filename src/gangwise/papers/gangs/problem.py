@@ -36,14 +36,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints, check_amount, check_names, first, frozen, keep
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.core.workload import Channels, Cluster
-from gangwise.papers.gain_overhead.problem import (
-    TOLERANCE,
-    GainOverheadProblem,
-    Utilities,
-    gain_and_overhead,
-    relative_size,
-    require_rewards,
-)
+from gangwise.papers.gain_overhead import problem as elastic
 
 ProblemT = TypeVar("ProblemT", bound="GangPlacementProblem")
 
@@ -82,10 +75,10 @@ class GangPlacementProblem:
 
     def __post_init__(self) -> None:
         for name in ("task_job_type", "minimum"):
-            given = np.asarray(getattr(self, name))
-            keep(self, **{name: frozen(given, np.int64)})
-            if not np.array_equal(getattr(self, name), given):
-                raise ScenarioError(f"{name} must hold whole numbers; got {given}")
+            numbers = np.asarray(getattr(self, name))
+            keep(self, **{name: frozen(numbers, np.int64)})
+            if not np.array_equal(getattr(self, name), numbers):
+                raise ScenarioError(f"{name} must hold whole numbers; got {numbers}")
         keep(self, task_requests=frozen(self.task_requests))
         self._require_shapes()
         self._require_tasks()
@@ -107,17 +100,22 @@ class GangPlacementProblem:
         self.channels.require_all_connected(self.job_types, R)
 
     def _require_tasks(self) -> None:
-        of, L, requests, names = self.task_job_type, self.L, self.task_requests, self.job_types
-        if (q := first((of < 0) | (of >= L))) is not None:
+        job_type, L, requests, names = (
+            self.task_job_type,
+            self.L,
+            self.task_requests,
+            self.job_types,
+        )
+        if (q := first((job_type < 0) | (job_type >= L))) is not None:
             raise ScenarioError(
-                f"task_job_type[{q}] is {of[q]}; there are {L} job types, counted from 0"
+                f"task_job_type[{q}] is {job_type[q]}; there are {L} job types, counted from 0"
             )
-        if (q := first(np.diff(of) < 0)) is not None:
+        if (q := first(np.diff(job_type) < 0)) is not None:
             raise ScenarioError(
-                f"task_job_type[{q + 1}] is {of[q + 1]} after {of[q]}; list the tasks job type by "
-                "job type"
+                f"task_job_type[{q + 1}] is {job_type[q + 1]} after {job_type[q]}; list the tasks "
+                "job type by job type"
             )
-        count = np.bincount(of, minlength=L)
+        count = np.bincount(job_type, minlength=L)
         if (l := first(count == 0)) is not None:
             raise ScenarioError(f"job type {names[l]!r} has no tasks; give it one or leave it out")
         check_amount(
@@ -139,11 +137,11 @@ class GangPlacementProblem:
         if (q := first(~self.fits.any(axis=1))) is None:
             return
         servers = np.flatnonzero(self.channel_of[self.task_job_type[q]] >= 0)
-        largest, asked = self.cluster.capacity[servers].max(axis=0), self.task_requests[q]
+        largest, request = self.cluster.capacity[servers].max(axis=0), self.task_requests[q]
         short = [
-            f"{asked[k]:g} of device type {device!r} (the best has {largest[k]:g})"
+            f"{request[k]:g} of device type {device!r} (the best has {largest[k]:g})"
             for k, device in enumerate(self.cluster.devices)
-            if asked[k] > largest[k]
+            if request[k] > largest[k]
         ] or ["a combination of device types that none of them has"]
         raise ScenarioError(
             f"{self.task_name(q)} fits on none of its {servers.size} connected servers: it "
@@ -206,56 +204,57 @@ class GangPlacementProblem:
             did not arrive, a gang with fewer tasks than its minimum, or a server that is handed out
             beyond its capacity (by more than a relative 1e-9).
         """
-        arrived, given = np.asarray(arrivals), np.asarray(placement)
+        arrived, placing = np.asarray(arrivals), np.asarray(placement)
         at = "" if slot is None else f"slot {slot}: "
-        if given.shape != (self.Q,) or arrived.shape != (self.L,):
+        if placing.shape != (self.Q,) or arrived.shape != (self.L,):
             raise InfeasibleDecision(
-                f"{at}the decision has shape {given.shape} for arrivals of shape {arrived.shape}; "
-                f"expected a server for each of {self.Q} tasks and {self.L} job types"
+                f"{at}the decision has shape {placing.shape} for arrivals of shape "
+                f"{arrived.shape}; expected a server for each of {self.Q} tasks and "
+                f"{self.L} job types"
             )
-        if given.dtype.kind not in "iu":
+        if placing.dtype.kind not in "iu":
             raise InfeasibleDecision(
-                f"{at}the decision holds {given.dtype} values; expected a whole number for each "
+                f"{at}the decision holds {placing.dtype} values; expected a whole number for each "
                 "task: its server, or -1"
             )
-        where = given.astype(np.int64)
-        (L, R), of = self.channels.shape, self.task_job_type
-        if (q := first((where < -1) | (where >= R))) is not None:
+        servers = placing.astype(np.int64)
+        (L, R), job_type = self.channels.shape, self.task_job_type
+        if (q := first((servers < -1) | (servers >= R))) is not None:
             raise InfeasibleDecision(
-                f"{at}{self.task_name(q)} is placed on server number {where[q]}; there are {R}, "
+                f"{at}{self.task_name(q)} is placed on server number {servers[q]}; there are {R}, "
                 "counted from 0, and -1 stands for none"
             )
-        placed = where >= 0
-        for bad, why in (
-            (self.channel_of[of, where] < 0, "to which its job type has no channel"),
-            (arrived[of] == 0, "but no such job arrived"),
+        placed = servers >= 0
+        for bad, reason in (
+            (self.channel_of[job_type, servers] < 0, "to which its job type has no channel"),
+            (arrived[job_type] == 0, "but no such job arrived"),
         ):
             if (q := first(placed & bad)) is not None:
-                server = self.cluster.servers[where[q]]
+                server = self.cluster.servers[servers[q]]
                 raise InfeasibleDecision(
-                    f"{at}{self.task_name(q)} is placed on server {server!r}, {why}"
+                    f"{at}{self.task_name(q)} is placed on server {server!r}, {reason}"
                 )
-        count = np.bincount(of[placed], minlength=L)
+        count = np.bincount(job_type[placed], minlength=L)
         if (l := first((count > 0) & (count < self.minimum))) is not None:
             raise InfeasibleDecision(
                 f"{at}job type {self.job_types[l]!r} has {count[l]} of its tasks placed and needs "
                 f"at least {self.minimum[l]} to be launched; place more or none"
             )
-        self._require_capacity(where, at)
-        return where
+        self._require_capacity(servers, at)
+        return servers
 
     def _require_capacity(self, where: Ints, at: str) -> None:
         capacity, used = self.cluster.capacity, self.handed_out(where)
-        over = first(used > capacity + TOLERANCE * (1.0 + capacity))
+        over = first(used > capacity + elastic.TOLERANCE * (1.0 + capacity))
         if over is not None:
             r, k = over
             holders = np.flatnonzero((where == r) & (self.task_requests[:, k] > 0))
             names = ", ".join(self.task_name(int(q)) for q in holders[:4])
-            more = f" and {holders.size - 4} more" if holders.size > 4 else ""
+            rest = f" and {holders.size - 4} more" if holders.size > 4 else ""
             raise InfeasibleDecision(
                 f"{at}server {self.cluster.servers[r]!r} has {capacity[over]:g} of device type "
                 f"{self.cluster.devices[k]!r}, and {used[over]:.12g} were handed out, to "
-                f"{names}{more}"
+                f"{names}{rest}"
             )
 
     def _placed(self, placement: Ints) -> tuple[Ints, Ints]:
@@ -282,9 +281,9 @@ class GangPlacementProblem:
     def utilisation(self, placement: Ints) -> float:
         """Mean over servers and device types (that are there) of the share handed out."""
         capacity = self.cluster.capacity
-        there = capacity > 0
+        present = capacity > 0
         used = self.handed_out(placement)
-        return float((used[there] / capacity[there]).mean()) if there.any() else 0.0
+        return float((used[present] / capacity[present]).mean()) if present.any() else 0.0
 
     @cached_property
     def server_order(self) -> Ints:
@@ -295,7 +294,9 @@ class GangPlacementProblem:
         """
         capacity = self.cluster.capacity
         mask = self.channel_of < 0  # lexsort sorts by its last key first
-        return np.lexsort((*mask, *(-capacity.T), -relative_size(capacity))).astype(np.int64)
+        return np.lexsort((*mask, *(-capacity.T), -elastic.relative_size(capacity))).astype(
+            np.int64
+        )
 
     def relabelled(self: ProblemT, order: Ints) -> tuple[ProblemT, Ints]:
         """The problem with server ``order[i]`` now called ``i``; old numbers of channels [E]."""
@@ -358,15 +359,15 @@ class GangProblem(GangPlacementProblem):
     2.5
     """
 
-    utilities: Utilities
+    utilities: elastic.Utilities
     overhead: Floats
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        keep(self, overhead=require_rewards(self.cluster, self.utilities, self.overhead))
+        keep(self, overhead=elastic.require_rewards(self.cluster, self.utilities, self.overhead))
 
     @cached_property
-    def relaxed(self) -> GainOverheadProblem:
+    def relaxed(self) -> elastic.GainOverheadProblem:
         """Fractional relaxation over job types: a job requests Σ_q a_l^q of every server.
 
         Its optimum is no smaller than the gang problem's: dropping wholeness, all-or-nothing and
@@ -374,24 +375,24 @@ class GangProblem(GangPlacementProblem):
         """
         requests = np.zeros((self.L, self.task_requests.shape[1]))
         np.add.at(requests, self.task_job_type, self.task_requests)
-        return GainOverheadProblem(
+        return elastic.GainOverheadProblem(
             self.cluster, requests, self.channels, self.utilities, self.overhead, self.job_types
         )
 
     def by_job_type(self, placement: Ints) -> tuple[Floats, Floats]:
         """Gain and overhead of each job type under a placement, two arrays of shape [L]."""
         y = self.held(placement)
-        return gain_and_overhead(self.channels, self.utilities, self.overhead, y)
+        return elastic.gain_and_overhead(self.channels, self.utilities, self.overhead, y)
 
     def reward(
         self, arrived: npt.ArrayLike, placement: npt.ArrayLike, slot: int | None = None
     ) -> GangReward:
         """Reward of a decision; parameters and errors as of :meth:`check`."""
-        where = self.check(arrived, placement, slot)
-        gain, overhead = self.by_job_type(where)
-        launched = int(np.unique(self.task_job_type[where >= 0]).size)
+        servers = self.check(arrived, placement, slot)
+        gain, overhead = self.by_job_type(servers)
+        launched = int(np.unique(self.task_job_type[servers >= 0]).size)
         g, o = float(gain.sum()), float(overhead.sum())
-        return GangReward(g - o, g, o, self.utilisation(where), launched)
+        return GangReward(g - o, g, o, self.utilisation(servers), launched)
 
     def _relabelled(self, order: Ints, before: Ints) -> dict[str, Any]:
         u = self.utilities
@@ -440,19 +441,19 @@ class GangSpeedsProblem(GangPlacementProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        each = frozen(self.task_cost if np.size(self.task_cost) else np.zeros(self.Q))
+        task_cost = frozen(self.task_cost if np.size(self.task_cost) else np.zeros(self.Q))
         cost = frozen(self.cost)
-        for name, array, count, what in (
-            ("task_cost", each, self.Q, "tasks"),
+        for name, array, count, things in (
+            ("task_cost", task_cost, self.Q, "tasks"),
             ("cost", cost, self.E, "channels"),
         ):
             if array.shape != (count,):
                 raise ScenarioError(
                     f"{name} has shape {array.shape}; expected one number for each of {count} "
-                    f"{what}"
+                    f"{things}"
                 )
             keep(self, **{name: array})
-        check_amount(each, lambda q: f"{self.task_name(q)}: its supply cost")
+        check_amount(task_cost, lambda q: f"{self.task_name(q)}: its supply cost")
         if (e := first(~np.isfinite(cost))) is not None:
             raise ScenarioError(f"{self.name(e)}: supply cost is {cost[e]}; it must be finite")
 

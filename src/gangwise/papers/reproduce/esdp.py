@@ -37,9 +37,9 @@ def steeper(results: Results, who: str, than: Sequence[str], part: float) -> Est
     """Growth of the average from T/part to T less that of the steepest of others, in points."""
     T = float(measures.recorded(results, who)[-1])
     rise = {
-        each: 100
-        * (measures.average(results, each, T) / measures.average(results, each, T / part) - 1)
-        for each in (who, *than)
+        policy: 100
+        * (measures.average(results, policy, T) / measures.average(results, policy, T / part) - 1)
+        for policy in (who, *than)
     }
     return measures.least(mean_and_interval(rise[who] - rise[base]) for base in than)
 
@@ -51,15 +51,15 @@ def _ends(results: Results, who: str) -> tuple[Floats, Floats]:
 
 def growth_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
     """Growth over the setting less that of the steepest of others, in points of a per cent."""
-    ends = {each: _ends(results, each) for each in (who, *than)}
-    growth = {each: 100 * (last / first - 1) for each, (first, last) in ends.items()}
+    ends = {policy: _ends(results, policy) for policy in (who, *than)}
+    growth = {policy: 100 * (end / begin - 1) for policy, (begin, end) in ends.items()}
     return measures.least(mean_and_interval(growth[who] - growth[base]) for base in than)
 
 
 def gain_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
     """What is gained over the setting, over that of the one that gains most, in per cent."""
-    ends = {each: _ends(results, each) for each in (who, *than)}
-    gain = {each: last - first for each, (first, last) in ends.items()}
+    ends = {policy: _ends(results, policy) for policy in (who, *than)}
+    gain = {policy: end - begin for policy, (begin, end) in ends.items()}
     return measures.least(mean_and_interval(100 * (gain[who] / gain[base] - 1)) for base in than)
 
 
@@ -101,8 +101,8 @@ def exponents_of_time(found: Found) -> dict[str, Estimate]:
     """Exponent of the time of a slot in the number of servers."""
     ours = {}
     for panel, study in _PANELS.items():
-        for name, policy, more in _SOLVERS:
-            results = found[f"esdp-overhead-{study}{more}"]
+        for name, policy, suffix in _SOLVERS:
+            results = found[f"esdp-overhead-{study}{suffix}"]
             servers = measures.values(results, "servers")
             times = [measures.time_of_slots(results, policy, {"servers": n}) for n in servers]
             ours[f"{name}, {panel}"] = mean_and_interval(measures.exponents(servers, times))
@@ -147,7 +147,7 @@ def _instances(results: Results) -> list[FluctuatingSpeedsInstance]:
 def programme_size(results: Results, who: str) -> Floats:
     """Numbers s at the last slot, with δ(t) called ``who``; shape [seeds]."""
     slot = results.runs[0]["slots"]
-    return np.array([numbers_s(who, one.problem.E, slot) for one in _instances(results)])
+    return np.array([numbers_s(who, instance.problem.E, slot) for instance in _instances(results)])
 
 
 def spread_of_sizes(results: Results, who: str, among: Sequence[str]) -> Floats:
@@ -198,11 +198,11 @@ def smallest_gap(instance: FluctuatingSpeedsInstance) -> float:
     nothing = np.zeros(problem.E)
     solver = P3Solver(problem.requests, problem.cluster.capacity)
     best = solver.solve(v, nothing, gap=1e-12).x
-    others = []
+    choices_below = []
     for channel in np.flatnonzero(best):
         rest = np.arange(problem.E) != channel
-        others.append(v[solver.solve(v, nothing, available=rest, gap=1e-12).x].sum())
-    return float(v[best].sum() - max(others))
+        choices_below.append(v[solver.solve(v, nothing, available=rest, gap=1e-12).x].sum())
+    return float(v[best].sum() - max(choices_below))
 
 
 def slope_in_units(results: Results, who: str) -> Floats:
@@ -212,6 +212,6 @@ def slope_in_units(results: Results, who: str) -> Floats:
     """
     _, before, end = _decades(results, who)
     every = _instances(results)
-    channels, gap = np.array([(one.problem.E, smallest_gap(one)) for one in every]).T
+    channels, gap = np.array([(instance.problem.E, smallest_gap(instance)) for instance in every]).T
     unit = channels * np.log(0.5 * channels) ** 2 / gap
     return np.asarray((end - before) / math.log(10) / unit)

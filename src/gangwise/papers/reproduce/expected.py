@@ -67,8 +67,8 @@ class Readings:
         self._distance: dict[Reading, float] = {}
         for row in rows:
             if row.agrees is not None:
-                name, _, taken = row.version.partition(AT)
-                reading = (*claim.readings.get(name, (name, "")), taken)
+                name, _, choices = row.version.partition(AT)
+                reading = (*claim.readings.get(name, (name, "")), choices)
                 self.found[reading] = self.found.get(reading, True) and row.agrees
                 if (number := claim.rule.near) is not None:
                     off = min(1.0, abs(row.ours.mean - number) / abs(number))
@@ -78,14 +78,14 @@ class Readings:
         """Those of the claim that fit; of any version where it is about other policies."""
         if reading[0] not in self.versions:
             reading = ("", *reading[1:])
-        return [one for one in self.found if _fits(one, reading)]
+        return [option for option in self.found if _fits(option, reading)]
 
     def agrees(self, reading: Reading) -> bool:
-        return any(self.found[one] for one in self.of(reading))
+        return any(self.found[option] for option in self.of(reading))
 
     def distance(self, reading: Reading) -> float:
         """How far ours is from the paper's number, as a share of it, up to 1; 0 for no number."""
-        return min((self._distance.get(one, 0.0) for one in self.of(reading)), default=1.0)
+        return min((self._distance.get(option, 0.0) for option in self.of(reading)), default=1.0)
 
     def word(self, best: Reading) -> pages.Verdict:
         """The word for the claim, with the reading that fits its figure best."""
@@ -109,18 +109,20 @@ def with_verdicts(
         claim.says: Readings(claim, [row for row in rows if row.says == claim.says])
         for claim in artefact.claims
     }
-    known = {reading: None for each in every.values() for reading in each.found}
-    whole = [r for r in known if bool(r[1]) == any(other[1] for other in known)] or list(known)
+    readings = {reading: None for entry in every.values() for reading in entry.found}
+    whole = [
+        r for r in readings if bool(r[1]) == any(other_reading[1] for other_reading in readings)
+    ] or list(readings)
 
     def fit(reading: Reading) -> tuple[int, float]:
-        tested = [each for each in every.values() if each.found]
-        far = sum(each.distance(reading) for each in tested)
-        return sum(each.agrees(reading) for each in tested), -far
+        tested = [entry for entry in every.values() if entry.found]
+        far = sum(entry.distance(reading) for entry in tested)
+        return sum(entry.agrees(reading) for entry in tested), -far
 
     best = max(whole, key=fit, default=None)
-    words = {says: each.word(best or ("", "", "")) for says, each in every.items()}
-    done = [row if row.agrees is None else replace(row, verdict=words[row.says]) for row in rows]
-    return done, best if best and fit(best)[0] else None
+    words = {says: entry.word(best or ("", "", "")) for says, entry in every.items()}
+    judged = [row if row.agrees is None else replace(row, verdict=words[row.says]) for row in rows]
+    return judged, best if best and fit(best)[0] else None
 
 
 def over_readings(rows: Iterable[pages.ClaimResult]) -> list[pages.ClaimResult]:
@@ -136,21 +138,19 @@ def over_readings(rows: Iterable[pages.ClaimResult]) -> list[pages.ClaimResult]:
     >>> merged.version, merged.text
     ('v', '1.0 to 9.0 over 2 readings, agrees in 1')
     """
-    found: dict[str, list[pages.ClaimResult]] = {}
+    by_claim: dict[str, list[pages.ClaimResult]] = {}
     for row in rows:
         version, at, _ = row.version.partition(AT)
-        found.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
+        by_claim.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
     merged = []
-    for first, *others in found.values():
-        version, at, _ = first.version.partition(AT)
+    for main, *alternatives in by_claim.values():
+        version, at, _ = main.version.partition(AT)
         if at:
-            agreeing = sum(row.agrees is True for row in (first, *others))
-            means = [row.ours.mean for row in (first, *others)]
+            agreeing = sum(row.agrees is True for row in (main, *alternatives))
+            means = [row.ours.mean for row in (main, *alternatives)]
             ours = Estimate(sum(means) / len(means), min(means), max(means))
-            first = replace(
-                first, version=version, ours=ours, readings=len(means), agreeing=agreeing
-            )
-        merged.append(first)
+            main = replace(main, version=version, ours=ours, readings=len(means), agreeing=agreeing)
+        merged.append(main)
     return merged
 
 
@@ -160,8 +160,10 @@ FOLDER = Path(__file__).with_name("expected")
 
 def _committed(name: str) -> dict[str, Any]:
     path = FOLDER / f"{name}.json"
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return known
+    committed: dict[str, Any] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    )
+    return committed
 
 
 def _commit(name: str, entries: Mapping[str, Any]) -> Path:
@@ -178,12 +180,14 @@ Totals = Mapping[str, Mapping[str, Sequence[float]]]
 
 def totals(results: Mapping[str, Results]) -> dict[str, dict[str, list[float]]]:
     """What every policy earned in every cell with every seed, to nine digits."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for name, one in results.items():
-        mine = found.setdefault(name, {})
-        for *cell, policy, _, value in one.per_seed().sort(*one.cells, "policy", "seed").rows():
+    by_experiment: dict[str, dict[str, list[float]]] = {}
+    for name, result in results.items():
+        mine = by_experiment.setdefault(name, {})
+        for *cell, policy, _, value in (
+            result.per_seed().sort(*result.cells, "policy", "seed").rows()
+        ):
             mine.setdefault(" ".join(map(str, [*cell, policy])), []).append(float(f"{value:.9g}"))
-    return found
+    return by_experiment
 
 
 def read_totals(quick: bool) -> Totals:
@@ -198,15 +202,15 @@ def write_totals(found: Totals, quick: bool) -> Path:
 
 def different_seeds(found: Totals, quick: bool) -> list[str]:
     """Seeds with which a policy did not earn what is committed, to six digits, in words."""
-    known, changed = read_totals(quick), []
-    for name in found.keys() & known.keys():
-        for who in sorted(found[name].keys() | known[name].keys()):
-            now, then = (some[name].get(who, []) for some in (found, known))
-            same = len(now) == len(then) and all(
-                abs(a - b) <= 1e-6 * max(1.0, abs(b)) for a, b in zip(now, then)
+    committed, changed = read_totals(quick), []
+    for name in found.keys() & committed.keys():
+        for policy in sorted(found[name].keys() | committed[name].keys()):
+            ours, theirs = (table[name].get(policy, []) for table in (found, committed))
+            unchanged = len(ours) == len(theirs) and all(
+                abs(a - b) <= 1e-6 * max(1.0, abs(b)) for a, b in zip(ours, theirs)
             )
-            if not same:
-                changed.append(f"{name}, {who}: {list(now)} by seed, not {list(then)}")
+            if not unchanged:
+                changed.append(f"{name}, {policy}: {list(ours)} by seed, not {list(theirs)}")
     return sorted(changed)
 
 
@@ -244,14 +248,14 @@ def read_stamps(name: Literal["rules", "played"]) -> dict[str, Stamp]:
 
 def write_rules(artefacts: Iterable[Artefact]) -> Path:
     """Commit the rules, before what they judge is run; a changed one counts from now on."""
-    known, now = read_stamps("rules"), _utc(time.time())
-    found = {}
+    committed, at = read_stamps("rules"), _utc(time.time())
+    stamps = {}
     for artefact in artefacts:
         for claim in artefact.claims:
             rule, key = rule_hash(claim), claim_id(artefact, claim)
-            same = key in known and known[key].rule == rule
-            found[key] = [rule, known[key].at if same else now, claim.rule_text]
-    return _commit("rules", found)
+            unchanged = key in committed and committed[key].rule == rule
+            stamps[key] = [rule, committed[key].at if unchanged else at, claim.rule_text]
+    return _commit("rules", stamps)
 
 
 def stamp(artefacts: Iterable[Artefact], played: float | None) -> Path:
@@ -259,20 +263,20 @@ def stamp(artefacts: Iterable[Artefact], played: float | None) -> Path:
 
     ``played`` is when the first of their runs was made, seconds since 1970; None: before the rules.
     """
-    found = read_stamps("played")
+    stamps = read_stamps("played")
     at, commit = ("", "") if played is None else (_utc(played), _rules_commit())
     for artefact in artefacts:
         for claim in artefact.claims:
-            found[claim_id(artefact, claim)] = Stamp(rule_hash(claim), at, commit)
-    return _commit("played", dict(sorted(found.items())))
+            stamps[claim_id(artefact, claim)] = Stamp(rule_hash(claim), at, commit)
+    return _commit("played", dict(sorted(stamps.items())))
 
 
 def _rules_commit() -> str:
     """The commit of the rules; empty outside a repository, or if they were changed since."""
 
     def git(*words: str) -> str:
-        given = ["git", "-C", str(FOLDER), *words, "--", "rules.json"]
-        return subprocess.run(given, capture_output=True, text=True, check=False).stdout.strip()
+        command = ["git", "-C", str(FOLDER), *words, "--", "rules.json"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
     return "" if git("status", "--porcelain") else git("log", "-1", "--format=%H")
 
@@ -292,8 +296,8 @@ def read(quick: bool) -> dict[str, Estimate]:
 
 def rows(artefacts: Iterable[Artefact], quick: bool) -> list[pages.ClaimResult]:
     """The committed results as rows, in the order of the artefacts and their claims."""
-    known = read(quick)
-    every = (with_verdicts(artefact, rows_of(artefact, known)) for artefact in artefacts)
+    committed = read(quick)
+    every = (with_verdicts(artefact, rows_of(artefact, committed)) for artefact in artefacts)
     return [row for rows, _ in every for row in rows]
 
 
@@ -313,10 +317,12 @@ def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[pages.Cla
 def write(rows: Sequence[pages.ClaimResult], quick: bool) -> Path:
     """Put results in the place of the committed ones; those of other artefacts stay."""
     redone = {f"{row.paper} {row.artefact}" for row in rows}
-    kept = {key: of for key, of in read(quick).items() if key.split(":")[0] not in redone}
-    kept |= {row.id: row.ours for row in rows}
+    estimates = {
+        key: estimate for key, estimate in read(quick).items() if key.split(":")[0] not in redone
+    }
+    estimates |= {row.id: row.ours for row in rows}
     of_claims: dict[str, dict[str, list[float | None]]] = {}
-    for key, value in sorted(kept.items(), key=lambda item: item[0].split(":")[0]):
+    for key, value in sorted(estimates.items(), key=lambda item: item[0].split(":")[0]):
         claim, _, version = key[:-1].rpartition(" [")
         digits = [None if v is None else float(f"{v:.9g}") for v in value]
         of_claims.setdefault(claim, {})[version] = digits
@@ -329,18 +335,20 @@ def differences(rows: Sequence[pages.ClaimResult], quick: bool) -> list[str]:
     The same seeds give the same numbers: mean and both ends of the interval must be the same to six
     digits. An interval is no excuse. What each seed gave is compared by :func:`different_seeds`.
     """
-    known, found = read(quick), []
+    committed, changes = read(quick), []
     for row in (row for row in rows if not row.timed):
-        if row.id not in known:
-            found.append(f"{row.id}: nothing is committed for it")
+        if row.id not in committed:
+            changes.append(f"{row.id}: nothing is committed for it")
             continue
-        now, then = (np.array(each, np.float64) for each in (row.ours, known[row.id]))
-        slack = 1e-6 * max(1.0, float(np.nanmax(np.abs(then))))
-        if (off := ~np.isclose(now, then, rtol=0.0, atol=slack, equal_nan=True)).any():
+        ours, theirs = (
+            np.array(estimate, np.float64) for estimate in (row.ours, committed[row.id])
+        )
+        slack = 1e-6 * max(1.0, float(np.nanmax(np.abs(theirs))))
+        if (off := ~np.isclose(ours, theirs, rtol=0.0, atol=slack, equal_nan=True)).any():
             i = int(np.argmax(off))
-            what = ("mean", "low", "high")[i]
-            found.append(f"{row.id}: {what} is {row.ours[i]}, not {known[row.id][i]}")
-    return found
+            part = ("mean", "low", "high")[i]
+            changes.append(f"{row.id}: {part} is {row.ours[i]}, not {committed[row.id][i]}")
+    return changes
 
 
 def table(rows: Sequence[pages.ClaimResult]) -> pl.DataFrame:
@@ -350,8 +358,10 @@ def table(rows: Sequence[pages.ClaimResult]) -> pl.DataFrame:
 
 def markdown(rows: Iterable[pages.ClaimResult]) -> str:
     """For reading: a heading per artefact, a row per claim."""
-    each = groupby(rows, lambda row: f"{row.paper} {row.artefact}")
-    return "\n".join(f"## {artefact}\n\n{artefact_markdown(list(mine))}" for artefact, mine in each)
+    groups = groupby(rows, lambda row: f"{row.paper} {row.artefact}")
+    return "\n".join(
+        f"## {artefact}\n\n{artefact_markdown(list(mine))}" for artefact, mine in groups
+    )
 
 
 def artefact_markdown(rows: Sequence[pages.ClaimResult]) -> str:
@@ -371,7 +381,7 @@ def artefact_markdown(rows: Sequence[pages.ClaimResult]) -> str:
     lines += ["", f"{pages.counts(rows)}."]
     whys = [row.why for row in rows if row.why and row.agrees is not True]
     if whys:
-        reasons = dict.fromkeys(reason for why in whys for reason in why.split("; "))
+        reasons = dict.fromkeys(reason for cause in whys for reason in cause.split("; "))
         lines += ["", "Why: " + "; ".join(reasons) + "."]
     return "\n".join(lines) + "\n"
 
@@ -385,21 +395,21 @@ def earlier_artefacts(out: Path, scale: RunScale, redone: Iterable[Artefact]) ->
     Nothing stays of another scale, other seeds or another version: one table holds what one
     command could have made. A torn file holds nothing.
     """
-    here = gangwise.__version__, scale.quick, scale.seeds
-    version, quick, seeds = here
+    key = gangwise.__version__, scale.quick, scale.seeds
+    version, quick, seeds = key
     nothing = pages.Reproduced(version=version, quick=quick, seeds=seeds, artefacts=[], left_out={})
     try:
-        found = pages.read_reproduction(out)
+        earlier = pages.read_reproduction(out)
     except StoreError:
         return nothing
-    if (found.version, found.quick, found.seeds) != here:
+    if (earlier.version, earlier.quick, earlier.seeds) != key:
         return nothing
     again = {artefact.stem for artefact in redone}
     return replace(
-        found,
-        left_out={stem: why for stem, why in found.left_out.items() if stem not in again},
-        artefacts=[artefact for artefact in found.artefacts if artefact.stem not in again],
-        rows=[row for row in found.rows if row.stem not in again],
+        earlier,
+        left_out={stem: reason for stem, reason in earlier.left_out.items() if stem not in again},
+        artefacts=[artefact for artefact in earlier.artefacts if artefact.stem not in again],
+        rows=[row for row in earlier.rows if row.stem not in again],
     )
 
 
@@ -434,13 +444,13 @@ def publish(
     cannot be written, or one that stays is damaged; nothing is changed then.
     """
     folder = Folder(out)
-    with folder.publish("reproduction") as new:
+    with folder.publish("reproduction") as draft:
         for artefact in kept:
             for ending in ENDINGS:
                 if folder.is_there(name := f"{artefact.stem}.{ending}"):
-                    new.write(name, folder.read(name))
+                    draft.write(name, folder.read(name))
         for name, content in files.items():
-            new.write(name, content)
+            draft.write(name, content)
         folder.remove(pages.PAGE)
     return [folder.place(name) for name in files]
 
@@ -478,50 +488,52 @@ def reproduce(
     left_out: dict[str, str] = {}
     chosen: dict[Artefact, list[Experiment]] = {}
     for artefact in artefacts:
-        if why := _missing_trace(artefact, scale):
-            left_out[artefact.stem] = why
+        if reason := _missing_trace(artefact, scale):
+            left_out[artefact.stem] = reason
         else:
             chosen[artefact] = list(artefact.experiments(scale))
     unique = {e.name: e for experiments in chosen.values() for e in experiments}
-    runs, done = sum(len(e.runs()) for e in unique.values()), 0
+    runs, runs_done = sum(len(e.runs()) for e in unique.values()), 0
     results: dict[str, Results] = {}
     for name, experiment in unique.items():
 
-        def further(what: str, finished: int, of: int, before: int = done) -> None:
+        def further(what: str, finished: int, total: int, before: int = runs_done) -> None:
             advance("runs", before + finished, runs)
 
         results[name] = sweep(experiment, out / "runs", jobs, backend, address, further)
-        done += len(experiment.runs())
+        runs_done += len(experiment.runs())
     rows: list[pages.ClaimResult] = []
     files: dict[str, Content] = {}
     shown: list[pages.ArtefactEntry] = []
     for artefact, experiments in chosen.items():
-        found = {e.name: results[e.name] for e in experiments}
-        files |= artefact_files(artefact, found)
+        by_name = {e.name: results[e.name] for e in experiments}
+        files |= artefact_files(artefact, by_name)
         mine = [
-            claim_result(artefact, claim, *each)
+            claim_result(artefact, claim, *estimate)
             for claim in artefact.claims
-            for each in claim.ours(found).items()
-            if math.isfinite(each[1].mean)  # not an exponent of a loss, or a share of nothing
+            for estimate in claim.ours(by_name).items()
+            if math.isfinite(estimate[1].mean)  # not an exponent of a loss, or a share of nothing
         ]
         rows += with_verdicts(artefact, mine)[0]
         axes = tuple(artefact.panels)
         shown.append(
-            pages.ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(found), axes)
+            pages.ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(by_name), axes)
         )
     earlier = earlier_artefacts(out, scale, chosen)
     files |= _claim_files([*earlier.rows, *over_readings(rows)])
-    kept = {artefact.stem for artefact in earlier.artefacts}
-    missing = {k: why for k, why in {**earlier.left_out, **left_out}.items() if k not in kept}
+    stems = {artefact.stem for artefact in earlier.artefacts}
+    missing = {
+        k: reason for k, reason in {**earlier.left_out, **left_out}.items() if k not in stems
+    }
     every = replace(earlier, artefacts=[*earlier.artefacts, *shown], left_out=missing, rows=[])
-    about = {name: of for name, of in asdict(every).items() if name != "rows"}
+    about = {name: content for name, content in asdict(every).items() if name != "rows"}
     files["reproduction.json"] = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-    written = publish(out, files, earlier.artefacts)
+    paths = publish(out, files, earlier.artefacts)
     store = Store(out / "runs")
-    keys = {run["key"] for found in results.values() for run in found.runs}
+    keys = {run["key"] for result in results.values() for run in result.runs}
     played = min((store.path(key).stat().st_mtime for key in keys), default=0.0)
     again = bool(earlier.artefacts)
-    return Reproduction(rows, written, left_out, totals(results), tuple(chosen), played, again)
+    return Reproduction(rows, paths, left_out, totals(results), tuple(chosen), played, again)
 
 
 def _missing_trace(artefact: Artefact, scale: RunScale) -> str:

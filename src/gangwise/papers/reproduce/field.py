@@ -44,16 +44,16 @@ class Picked:
     def keys(self, jobs: Jobs) -> list[Any]:
         """Key of each job, the smallest first; times are those of the log."""
         s, r, n, wait = jobs.submit, jobs.limit, jobs.tasks, -1 - jobs.submit
-        known = {
+        columns = {
             "fcfs": s,
             "sjf": r,
             "f1": np.log10(np.maximum(r, 0.1)) * n + 870 * np.log10(np.maximum(s, 0.1)),
             "wfp3": -((wait / r) ** 3) * n,
             "unicep": -(wait + 1e-15) / (np.log2(n + 1e-15) * r),
         }
-        if self.order not in known:
-            raise UnknownName("order of RLScheduler's environment", self.order, list(known))
-        return [*zip(known[self.order].tolist(), s.tolist(), strict=True)]
+        if self.order not in columns:
+            raise UnknownName("order of RLScheduler's environment", self.order, list(columns))
+        return [*zip(columns[self.order].tolist(), s.tolist(), strict=True)]
 
     def start(self, jobs: Jobs, processors: int) -> Floats:
         """Seconds at which each job starts [J]; a task is a processor."""
@@ -115,11 +115,11 @@ class Sequences(ReplayScenario):
         return True
 
     def _draw(self, seed: int, keep: Any) -> ReplayInstance:
-        made = hashlib.sha512(b"1").digest()[:8]
-        rng = np.random.RandomState(np.frombuffer(made, dtype="<u4"))
+        digest = hashlib.sha512(b"1").digest()[:8]
+        rng = np.random.RandomState(np.frombuffer(digest, dtype="<u4"))
         most, row = len(self.jobs) - self.length - 1, np.arange(len(self.jobs))
-        first = rng.randint(self.length, most, size=seed + 1)[seed]
-        jobs = only_jobs(self.jobs, (row >= first) & (row < first + self.length))
+        begin = rng.randint(self.length, most, size=seed + 1)[seed]
+        jobs = only_jobs(self.jobs, (row >= begin) & (row < begin + self.length))
         return ReplayInstance(jobs, self.log.nodes, Conditions())
 
     def describe(self) -> dict[str, Any]:
@@ -142,8 +142,8 @@ class Sequences(ReplayScenario):
             rows = super().replay(decider, seed, slots, label)
             start = rows["job.start"][1]
         whole = processors * (start.max() - jobs.submit[0])
-        held = float((jobs.run * jobs.tasks).sum())
-        rows.add("utilisation until the last start", held / whole)
+        work = float((jobs.run * jobs.tasks).sum())
+        rows.add("utilisation until the last start", work / whole)
         return rows
 
 
@@ -229,11 +229,11 @@ class Entities(Unallocated):
         return ["shares of time are computed, and no time passes"]
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
-        drawn, j, one = random.Random(0), np.arange(self.jobs), np.ones(self.jobs, np.int64)
+        drawn, j, ones = random.Random(0), np.arange(self.jobs), np.ones(self.jobs, np.int64)
         rates = np.array([sorted(drawn.random() for _ in range(3)) for _ in j])
         part = np.where(j % 2 == 0, 1.0, 2.0)
-        given = one, np.ones(self.jobs), np.full(3, 3.0), j // 6, np.arange(1.0, 4.0), part
-        level = (rates * water_filling(rates, *given)).sum(axis=1) / rates.mean(axis=1)
+        arguments = ones, np.ones(self.jobs), np.full(3, 3.0), j // 6, np.arange(1.0, 4.0), part
+        level = (rates * water_filling(rates, *arguments)).sum(axis=1) / rates.mean(axis=1)
         rows = Rows()
         for name, value in [("least", min(level)), ("total", sum(level)), *enumerate(level)]:
             rows.add(str(name), value)
@@ -270,46 +270,50 @@ class Rounds:
     def end(self, jobs: Jobs, speed: Floats, room: int) -> Floats:
         """Seconds at which each job ends [J], at ``speed`` steps a second [L, kind], best first."""
         submit, pace = [*jobs.submit.tolist(), math.inf], speed[jobs.type].tolist()
-        left, end = (jobs.run * speed[jobs.type, 0]).tolist(), np.zeros(len(jobs))
-        active, has, changed = list[int](), np.zeros(len(jobs), np.bool_), False
-        share, had, due = np.zeros((3, len(jobs), 3))
-        now, shared, come, runs = 0.0, -math.inf, 0, True
-        while active or come < len(jobs):
+        remaining, end = (jobs.run * speed[jobs.type, 0]).tolist(), np.zeros(len(jobs))
+        active, holding, changed = list[int](), np.zeros(len(jobs), np.bool_), False
+        share, received, due = np.zeros((3, len(jobs), 3))
+        clock, shared, submitted, runs = 0.0, -math.inf, 0, True
+        while active or submitted < len(jobs):
             if not runs:
-                now = max(now, submit[come] if come < len(jobs) else shared + self.between)
-            while submit[come] <= now:
-                active.append(come)
-                come, changed = come + 1, True
-            if changed and now - shared >= self.between:
-                old = [j for j in active if has[j]]
-                due[old] += share[old] * (now - shared) - (had[old] - self.seconds / 2)
-                share[active], had[active], has[active] = (1, 0, 0), self.seconds / 2, True
+                clock = max(
+                    clock, submit[submitted] if submitted < len(jobs) else shared + self.between
+                )
+            while submit[submitted] <= clock:
+                active.append(submitted)
+                submitted, changed = submitted + 1, True
+            if changed and clock - shared >= self.between:
+                running = [j for j in active if holding[j]]
+                due[running] += share[running] * (clock - shared) - (
+                    received[running] - self.seconds / 2
+                )
+                share[active], received[active], holding[active] = (1, 0, 0), self.seconds / 2, True
                 if len(active) > room:
-                    kinds, of, count = np.unique(jobs.type[active], False, True, True)
-                    given = speed[kinds], count, np.ones(len(kinds)), np.full(3, float(room))
-                    share[active] = allocation(*given, "max-min")[of]
-                changed, shared = False, now
-                spent = had[active].sum(axis=0)
+                    kinds, kind_of, count = np.unique(jobs.type[active], False, True, True)
+                    arguments = speed[kinds], count, np.ones(len(kinds)), np.full(3, float(room))
+                    share[active] = allocation(*arguments, "max-min")[kind_of]
+                changed, shared = False, clock
+                spent = received[active].sum(axis=0)
             placed = [(j, 0) for j in active]
             if len(active) > room:
-                some, placed = np.array(active), []
+                rows, placed = np.array(active), []
                 for g in range(3):
-                    first = share[some, g] * spent[g] / np.maximum(had[some, g], 1.0)
-                    some = some[np.lexsort((share[some, g], due[some, g], first))[::-1]]
-                    placed += [(j, g) for j in some[:room].tolist()]
-                    some = some[room:]
-            begun, runs = now, False
+                    priority = share[rows, g] * spent[g] / np.maximum(received[rows, g], 1.0)
+                    rows = rows[np.lexsort((share[rows, g], due[rows, g], priority))[::-1]]
+                    placed += [(j, g) for j in rows[:room].tolist()]
+                    rows = rows[room:]
+            begun, runs = clock, False
             for j, g in placed:
-                if has[j]:
-                    steps = min(left[j], math.floor(self.seconds * pace[j][g]))
+                if holding[j]:
+                    steps = min(remaining[j], math.floor(self.seconds * pace[j][g]))
                     took = steps / pace[j][g]
-                    left[j] -= steps
+                    remaining[j] -= steps
                     end[j], runs = begun + took, True
-                    had[j, g] += took
+                    received[j, g] += took
                     spent[g] += took
-                    now = max(now, begun + took)
+                    clock = max(clock, begun + took)
             over = len(active)
-            active = [j for j in active if left[j] > 0]
+            active = [j for j in active if remaining[j] > 0]
             changed |= len(active) < over
         return end
 
@@ -343,8 +347,8 @@ class Arrivals(Entities):
         submit, run, kind = [0.0], list[float](), list[str]()
         for _ in range(self.played[1]):
             drawn.random()  # how many GPUs, of which one is taken here
-            of = (3, 4) if drawn.random() >= 0.8 else (1.5, 3)
-            run.append(60 * 10 ** drawn.uniform(*of))
+            spread = (3, 4) if drawn.random() >= 0.8 else (1.5, 3)
+            run.append(60 * 10 ** drawn.uniform(*spread))
             kind.append(drawn.choice(TRAINED))
             submit.append(submit[-1] - math.log(1 - gaps.random()) * self.gap)
         at = slice(*self.played)

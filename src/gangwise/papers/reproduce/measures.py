@@ -37,19 +37,19 @@ ALL: Cell = {}
 def _cumulative(results: Results, metric: str) -> dict[tuple[Any, ...], tuple[Floats, Floats]]:
     """Slots [n] and sums over them [seeds, n], by the values of the cell and the policy."""
     rows = results.rows().filter(pl.col("metric") == f"{metric}.cumulative").sort("seed", "at")
-    found = {}
+    curves = {}
     for group, part in rows.collect().group_by([*results.cells, "policy"], maintain_order=True):
         at = part["at"].unique().sort().to_numpy().astype(np.float64)
-        found[group] = at, part["value"].to_numpy().reshape(-1, at.size)
-    return found
+        curves[group] = at, part["value"].to_numpy().reshape(-1, at.size)
+    return curves
 
 
 def _curve(results: Results, who: str, metric: str, cell: Cell) -> tuple[Floats, Floats]:
-    known = _cumulative(results, metric)
+    curves = _cumulative(results, metric)
     key = (*(cell[name] for name in results.cells), who)
-    if key not in known:
+    if key not in curves:
         raise StoreError(f"no curve of {metric} for {who} in {dict(cell)}")
-    return known[key]
+    return curves[key]
 
 
 def in_cell(results: Results, rows: pl.DataFrame, cell: Cell) -> pl.DataFrame:
@@ -124,9 +124,9 @@ def percentage(percent: Floats, whole: Floats) -> Estimate:
 
 def least(estimates: Iterable[Estimate]) -> Estimate:
     """The one with the smallest mean; NaN if one of them is."""
-    found = list(estimates)
-    unknown = [each for each in found if math.isnan(each.mean)]
-    return unknown[0] if unknown else min(found, key=lambda estimate: estimate.mean)
+    listed = list(estimates)
+    unknown = [candidate for candidate in listed if math.isnan(candidate.mean)]
+    return unknown[0] if unknown else min(listed, key=lambda estimate: estimate.mean)
 
 
 def from_base(earned: Floats, base: Floats) -> Estimate:
@@ -151,7 +151,7 @@ def earned(
 ) -> Estimate:
     """What was earned up to a slot, in all or on average per slot, see :func:`from_base`."""
     slots = (at or slots_played(results)) if average else 1.0
-    ours, theirs = (total(results, each, at, cell=cell) / slots for each in (who, base))
+    ours, theirs = (total(results, policy, at, cell=cell) / slots for policy in (who, base))
     return from_base(ours, theirs)
 
 
@@ -167,7 +167,7 @@ def _points(
     if cell:
         yield {"cell": cell}
     elif results.cells:
-        yield from ({"cell": each} for each in cells(results))
+        yield from ({"cell": chosen} for chosen in cells(results))
     elif slot is not None:
         yield {"at": slot}
     elif tuple(parts) == (1,):
@@ -187,12 +187,12 @@ def lead(
     also: Sequence[Results] = (),
 ) -> Estimate:
     """The smallest lead over any of some policies in any cell or at any part of T, in per cent."""
-    found = []
-    for one in also or (results,):
-        for point, base in product(_points(one, who, slot, parts, cell), over):
-            a, b = total(one, who, **point), total(one, base, **point)
-            found.append(percentage(100 * (a - b) / np.abs(b), b))
-    return least(found)
+    leads = []
+    for result in also or (results,):
+        for point, base in product(_points(result, who, slot, parts, cell), over):
+            a, b = total(result, who, **point), total(result, base, **point)
+            leads.append(percentage(100 * (a - b) / np.abs(b), b))
+    return least(leads)
 
 
 def lead_of_best(results: Results, who: str, among: Sequence[str], over: Sequence[str]) -> Estimate:
@@ -231,7 +231,7 @@ def ratio_change(
 def late_lead(results: Results, who: str, over: str) -> Estimate:
     """How much more is earned in the second half of the slots, in per cent."""
     T = float(recorded(results, who)[-1])
-    ours, theirs = (between(results, each, T / 2, T) for each in (who, over))
+    ours, theirs = (between(results, policy, T / 2, T) for policy in (who, over))
     return percentage(100 * (ours / theirs - 1), theirs)
 
 

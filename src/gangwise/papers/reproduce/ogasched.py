@@ -30,8 +30,8 @@ def optimum(results: Results, cell: measures.Cell = measures.ALL) -> Floats:
     do by themselves.
     """
     rows = measures.in_cell(results, _behind(results, OPTIMUM), {**cell, "policy": REACT})
-    found: Floats = measures.total(results, REACT, cell=cell) + rows["regret"].to_numpy()
-    return found
+    earned: Floats = measures.total(results, REACT, cell=cell) + rows["regret"].to_numpy()
+    return earned
 
 
 def best_possible(
@@ -60,10 +60,10 @@ def per_slot_metric(results: Results, who: str, metric: str, cell: measures.Cell
 
 def overhead_growth(results: Results, who: str, among: Sequence[float]) -> Floats:
     """Growth of the overhead between two values less that of the gain, in points of a per cent."""
-    first, last = measures.cells(results, among)
+    least_cell, most_cell = measures.cells(results, among)
     gain, overhead = (
-        measures.total(results, who, None, metric, last)
-        / measures.total(results, who, None, metric, first)
+        measures.total(results, who, None, metric, most_cell)
+        / measures.total(results, who, None, metric, least_cell)
         for metric in ("gain", "overhead")
     )
     return 100 * (overhead - gain)
@@ -115,12 +115,12 @@ def regret(
 ) -> Floats:
     """Regret (6) against the best fixed decision, or the bound on it, over T^power; [seeds]."""
     if who == BOUND:
-        found = measures.in_cell(results, _bounds(results), cell)["value"]
+        column = measures.in_cell(results, _bounds(results), cell)["value"]
     else:
-        found = measures.in_cell(results, _behind(results, BEST_FIXED), {**cell, "policy": who})[
+        column = measures.in_cell(results, _behind(results, BEST_FIXED), {**cell, "policy": who})[
             "regret"
         ]
-    return np.asarray(found.to_numpy() / measures.slots_played(results) ** power)
+    return np.asarray(column.to_numpy() / measures.slots_played(results) ** power)
 
 
 def regret_over_bound(results: Results, who: str) -> Floats:
@@ -135,7 +135,10 @@ def regret_over_best_fixed(results: Results, who: str) -> Floats:
 def regret_exponent(results: Results, who: str, also: Sequence[Results] = ()) -> Floats:
     """Exponent of the regret in T, over the experiments; or in the setting that varies."""
     if also:
-        x, y = [measures.slots_played(one) for one in also], [regret(one, who) for one in also]
+        x, y = (
+            [measures.slots_played(result) for result in also],
+            [regret(result, who) for result in also],
+        )
     else:
         x = [value for cell in measures.cells(results) for value in cell.values()]
         y = [regret(results, who, cell) for cell in measures.cells(results)]

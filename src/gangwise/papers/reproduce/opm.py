@@ -35,7 +35,7 @@ def total(results: Results, who: str, cell: Cell = ALL, unit: float = 1.0) -> Fl
 
 def over(results: Results, who: str, base: str, cell: Cell = ALL, metric: str = OVERALL) -> Floats:
     """How much more of a metric a policy has than another one, in per cent, seed by seed."""
-    ours, theirs = (measures.metric(results, each, metric, cell) for each in (who, base))
+    ours, theirs = (measures.metric(results, policy, metric, cell) for policy in (who, base))
     return 100 * (ours / theirs - 1)
 
 
@@ -48,8 +48,8 @@ def gain_difference(
     than_cell: Cell | None = None,
 ) -> Floats:
     """Lead over the base less that of another policy or in another cell, in points."""
-    other = over(results, than or who, base, cell if than_cell is None else than_cell)
-    return over(results, who, base, cell) - other
+    compared = over(results, than or who, base, cell if than_cell is None else than_cell)
+    return over(results, who, base, cell) - compared
 
 
 # Fig. 1: jobs by what they cost
@@ -61,9 +61,9 @@ def _costs(results: Results) -> tuple[dict[tuple[str, int], Floats], ...]:
     ratios, uses = {}, {}
     for (policy, seed), part in results.jobs().group_by(["policy", "seed"], maintain_order=True):
         cost, utility, budget = (part[c].to_numpy() for c in ("cost", "utility", "budget"))
-        found, played = np.full(cost.size, np.inf), cost > 0
-        np.divide(cost, utility, out=found, where=utility > 0)
-        ratios[str(policy), int(seed)] = found[played]
+        costs, played = np.full(cost.size, np.inf), cost > 0
+        np.divide(cost, utility, out=costs, where=utility > 0)
+        ratios[str(policy), int(seed)] = costs[played]
         uses[str(policy), int(seed)] = cost / budget
     return ratios, uses
 
@@ -71,8 +71,8 @@ def _costs(results: Results) -> tuple[dict[tuple[str, int], Floats], ...]:
 def _shares(
     values: Mapping[tuple[str, int], Floats], who: str, level: Callable[[int], float]
 ) -> Floats:
-    each = [np.mean(v <= level(seed)) for (p, seed), v in values.items() if p == who]
-    return 100 * np.array(each)
+    shares = [np.mean(v <= level(seed)) for (p, seed), v in values.items() if p == who]
+    return 100 * np.array(shares)
 
 
 def share_below(results: Results, who: str, level: float) -> Floats:
@@ -108,11 +108,11 @@ def distributions(found: Found) -> pl.DataFrame:
     ):
         for policy in dict.fromkeys(policy for policy, _ in values):
             for x in np.linspace(0, end, 61):
-                of = mean_and_interval(
+                estimate = mean_and_interval(
                     [np.mean(v <= x) for (p, _), v in values.items() if p == policy]
                 )
-                low, high = (None if v is None else min(max(v, 0.0), 1.0) for v in of[1:])
-                rows.append((panel, policy, float(x), of.mean, low, high))
+                low, high = (None if v is None else min(max(v, 0.0), 1.0) for v in estimate[1:])
+                rows.append((panel, policy, float(x), estimate.mean, low, high))
     return points(rows)
 
 
@@ -187,12 +187,12 @@ def _claimed(jobs: Sequence[Job], M: int, T: int, optimum: float, policy: str) -
     lipschitz = max(float(job.utility.code[1]) for job in jobs)  # π of v ln(1 + X)
     budget, pace = sum(job.budget for job in jobs), min(job.pace for job in jobs)
     epsilon = 8.0 * M * M * T / budget**2 if len(jobs) == 1 and policy == "as printed" else 0.0
-    first = M * lipschitz * math.sqrt(T * math.log(M * T / DELTA))
+    estimation = M * lipschitz * math.sqrt(T * math.log(M * T / DELTA))
     return {
         "budget": budget,
         "claimed_regret": claimed_regret(jobs, M, T, lipschitz, optimum, DELTA, epsilon),
         "claimed_fit": claimed_fit(jobs, M, DELTA),
-        "theorem_3": first + M * lipschitz * math.sqrt(T) / pace * budget,
+        "theorem_3": estimation + M * lipschitz * math.sqrt(T) / pace * budget,
     }
 
 
@@ -214,5 +214,5 @@ def of_theorem(results: Results, who: str, quantity: str, cell: Cell = ALL) -> F
 
 def change_of_theorem(results: Results, who: str, quantity: str) -> Floats:
     """How a quantity changed from the smallest T to the largest."""
-    first, last = (_quantity(results, who, quantity, slots) for slots in _ends(results))
-    return last - first
+    begin, end = (_quantity(results, who, quantity, slots) for slots in _ends(results))
+    return end - begin

@@ -238,17 +238,17 @@ class Paper:
 
     def artefacts(self) -> tuple[Artefact, ...]:
         """Figures, tables and theorems in order; then those on rows of the traces."""
-        figures = (each for figure in self.tables["figures"] for each in self._sources(figure))
-        found = {figure["name"]: self._artefact(figure) for figure in figures}
+        figures = (source for figure in self.tables["figures"] for source in self._sources(figure))
+        artefacts = {figure["name"]: self._artefact(figure) for figure in figures}
         rows = self.tables.get("rows", {"slots": {}})
         every = _read("traces")["readings"]
-        readings = [each for each in every if each.get("only", self.name) == self.name]
+        readings = [source for source in every if source.get("only", self.name) == self.name]
         instead = self.tables["defaults"].get("scenario", "")
         again = [
-            traced(found[name], instead, rows["scenario"], readings, slots, rows["without"])
+            traced(artefacts[name], instead, rows["scenario"], readings, slots, rows["without"])
             for name, slots in rows["slots"].items()
         ]
-        return *found.values(), *again
+        return *artefacts.values(), *again
 
     def _sources(self, figure: Table) -> Iterator[dict[str, Any]]:
         """A figure, or one for each source: the entries of the table that it names."""
@@ -264,7 +264,7 @@ class Paper:
         names = figure["experiments"]
 
         def experiments(scale: RunScale) -> list[Experiment]:
-            return [one for name in names for one in self.experiments(name, scale)]
+            return [experiment for name in names for experiment in self.experiments(name, scale)]
 
         def numbers(found: Found) -> pl.DataFrame:
             panels = figure["panels"]
@@ -314,32 +314,32 @@ class Paper:
         specification = self._specification(name)
         quick = specification.pop("quick") if scale.quick else {}
         lengths = {**specification, **quick}.get("lengths", ())
-        made = []
+        listed = []
         for variant in self._variants(specification, lengths).values():
             layers = (specification, variant, quick)
-            given = {**specification, **variant, **quick}
-            given["slots"] = variant.get("slots", given.get("slots"))
+            fields = {**specification, **variant, **quick}
+            fields["slots"] = variant.get("slots", fields.get("slots"))
             settings = {k: v for layer in layers for k, v in layer.get("settings", {}).items()}
-            if "trace" in given:
-                folder = (scale.traces or Path()) / given["trace"]
+            if "trace" in fields:
+                folder = (scale.traces or Path()) / fields["trace"]
                 key = "source" if "source" in settings else "folder"
                 settings[key] = str(folder / settings.get(key, ""))
-            sets = given["policies"]
+            sets = fields["policies"]
             policies = [
                 policy
-                for each in ([sets] if isinstance(sets, str) else sets)
-                for entry in self.tables["policies"][each]
+                for part in ([sets] if isinstance(sets, str) else sets)
+                for entry in self.tables["policies"][part]
                 for policy in self._rates(entry)
             ]
-            given |= {
+            fields |= {
                 "name": self._name(name, variant),
                 "settings": settings,
-                "seeds": scale.first_seeds(given["seeds"]),
-                "policies": [_with_slots(policy, given["slots"]) for policy in policies],
+                "seeds": scale.first_seeds(fields["seeds"]),
+                "policies": [_with_slots(policy, fields["slots"]) for policy in policies],
             }
-            known = Experiment.model_fields.keys() - {"trace"}
-            made.append(Experiment(**{k: v for k, v in given.items() if k in known}))
-        return made
+            accepted = Experiment.model_fields.keys() - {"trace"}
+            listed.append(Experiment(**{k: v for k, v in fields.items() if k in accepted}))
+        return listed
 
     def _rates(self, policy: Any) -> list[Any]:
         """A policy, or with ``rates`` one for each pair of a learning rate and its decay."""
@@ -371,14 +371,14 @@ class Paper:
                 [(_, experiment, _)] = self._members(chosen.pop("experiment"))
                 labelled.append(LabelledExperiment(label, experiment, chosen))
             return labelled
-        found = []
+        places = []
         for name in on:
             if name in self.tables["experiments"]:
-                found += self._members(name)
+                places += self._members(name)
             else:  # one of several variants, by its whole name
                 members = [m for group in self.tables["experiments"] for m in self._members(group)]
-                found += [m for m in members if m.experiment == f"{self.name}-{name}"]
-        return found
+                places += [m for m in members if m.experiment == f"{self.name}-{name}"]
+        return places
 
     # Measures
 
@@ -391,22 +391,22 @@ class Paper:
         if name not in self._functions:
             raise UnknownName("measure", name, [n for n in self._functions if n.islower()])
         measure = self._functions[name]
-        known = inspect.signature(measure).parameters
+        accepted = inspect.signature(measure).parameters
         for key in parameters:
-            if key not in known:
-                raise UnknownName(f"parameter of the measure {name}", key, list(known))
+            if key not in accepted:
+                raise UnknownName(f"parameter of the measure {name}", key, list(accepted))
 
         @wraps(measure)
         def estimated(*results: Any, **given: Any) -> Estimate:
-            found = measure(*results, **given)
-            return found if isinstance(found, Estimate) else mean_and_interval(found)
+            measured = measure(*results, **given)
+            return measured if isinstance(measured, Estimate) else mean_and_interval(measured)
 
         return estimated, parameters
 
     def lines(self, chosen: str | Sequence[str] | Table) -> dict[str, dict[str, Any]]:
         """Lines or versions by label: the policy of each, and parameters that are for it alone."""
-        found = self.tables["lines"][chosen] if isinstance(chosen, str) else chosen
-        listed = dict(found) if isinstance(found, Mapping) else {name: name for name in found}
+        lines = self.tables["lines"][chosen] if isinstance(chosen, str) else chosen
+        listed = dict(lines) if isinstance(lines, Mapping) else {name: name for name in lines}
         return {
             label: {"policy": value} if isinstance(value, str) else dict(value)
             for label, value in listed.items()
@@ -422,11 +422,11 @@ class Paper:
             ours, *theirs = column["averages"]
             chosen = {k: v for k, v in column.items() if k not in ("at", "averages")}
             for (name, policy), value in zip(table["baselines"].items(), theirs, strict=True):
-                made = {**row, **chosen, "over": [policy], "paper": {"lead": [ours, value]}}
-                made["says"] = row["says"].format(baseline=name, at=column["at"])
-                made["paper"]["digits"] = 2
-                del made["printed"]
-                yield made
+                claim = {**row, **chosen, "over": [policy], "paper": {"lead": [ours, value]}}
+                claim["says"] = row["says"].format(baseline=name, at=column["at"])
+                claim["paper"]["digits"] = 2
+                del claim["printed"]
+                yield claim
 
     def _claim(self, row: Table, first: str) -> Claim:
         paper, whys = row["paper"], row.get("why", [])
@@ -450,7 +450,10 @@ class Paper:
                 row.get("above"),
                 row.get("below"),
             ),
-            "; ".join(reasons.get(why, why) for why in ([whys] if isinstance(whys, str) else whys)),
+            "; ".join(
+                reasons.get(reason, reason)
+                for reason in ([whys] if isinstance(whys, str) else whys)
+            ),
             row.get("timed", False),
             tuple(dict.fromkeys([*self.tables.get("ours", ()), *row.get("beside", ())])),
             every,
@@ -470,13 +473,13 @@ class Paper:
         places = self.places(row.get("on", [first]))
 
         def answer(line: Table, place: LabelledExperiment, *results: Results) -> Estimate:
-            given = {**parameters, **line, **place.parameters}
-            policy = given.pop("policy")
-            given = _filled(given, "", policy)
-            who = row.get("choice", "{}").replace("{}", policy)
+            arguments = {**parameters, **line, **place.parameters}
+            policy = arguments.pop("policy")
+            arguments = _filled(arguments, "", policy)
+            chosen = row.get("choice", "{}").replace("{}", policy)
             if row.get("join") and "also" in inspect.signature(measure).parameters:
-                given["also"] = results
-            return measure(results[-1], who, **given)
+                arguments["also"] = results
+            return measure(results[-1], chosen, **arguments)
 
         def ours(found: Found) -> dict[str, Estimate]:
             played = [place for place in places if place.experiment in found]
@@ -518,17 +521,17 @@ class Paper:
                 continue
             results = found[place.experiment]
             name = panel["name"].replace("{on}", place.label)
-            who = panel.get("base", next(iter(lines.values()))["policy"])
-            points = list(_axis(results, panel, who))
-            for line, given in lines.items():
+            base = panel.get("base", next(iter(lines.values()))["policy"])
+            points = list(_axis(results, panel, base))
+            for line, chosen in lines.items():
                 for x, text, point in points:
-                    who = given["policy"].replace("{x}", text)
-                    if self._left_out(who, results):
+                    base = chosen["policy"].replace("{x}", text)
+                    if self._left_out(base, results):
                         continue
                     both = {**parameters, **point}
                     if "cell" in parameters and "cell" in point:
                         both["cell"] = {**parameters["cell"], **point["cell"]}
-                    yield name, line, x, *measure(results, who, **both)
+                    yield name, line, x, *measure(results, base, **both)
 
 
 def _called(policy: Any) -> str:
@@ -538,8 +541,8 @@ def _called(policy: Any) -> str:
 def _with_slots(policy: Any, slots: int | None) -> Any:
     if isinstance(policy, str) or "arguments" not in policy:
         return policy
-    given = {k: slots if v == "{slots}" else v for k, v in policy["arguments"].items()}
-    return {**policy, "arguments": given}
+    arguments = {k: slots if v == "{slots}" else v for k, v in policy["arguments"].items()}
+    return {**policy, "arguments": arguments}
 
 
 def _label(*parts: str, by: str = ", ") -> str:
@@ -584,10 +587,10 @@ def _slot_axis(slots: Any, panel: Table) -> Iterator[Point]:
         yield from ((at, "", {"at": at}) for at in np.geomspace(10, T, 40))
     elif against == "intervals":
         edges = pairwise(np.geomspace(10, T, 25))
-        yield from ((last, "", {"interval": (first, last)}) for first, last in edges)
+        yield from ((end, "", {"interval": (begin, end)}) for begin, end in edges)
     else:
-        first = panel.get("first", T / panel["since"] if "since" in panel else 0)
-        chosen = [at for at in slots if at >= first]
+        begin = panel.get("first", T / panel["since"] if "since" in panel else 0)
+        chosen = [at for at in slots if at >= begin]
         if against == "ends":
             yield from ((at, "", {}) for at in (chosen[0], T))
         else:
@@ -619,19 +622,19 @@ def traced(
         folder = {"folder": str(scale.traces or "")}
         left_out = () if scale.quick else without
         return [
-            one.model_copy(
+            experiment.model_copy(
                 update={
-                    "name": f"{one.name}-rows-{i}",
+                    "name": f"{experiment.name}-rows-{i}",
                     "scenario": scenario,
-                    "settings": {**one.settings, **reading.get("settings", {}), **folder},
-                    "slots": min(one.slots or 2000, most),
-                    "policies": [p for p in one.policies if _called(p) not in left_out],
-                    "comparators": [c for c in one.comparators if c not in left_out],
+                    "settings": {**experiment.settings, **reading.get("settings", {}), **folder},
+                    "slots": min(experiment.slots or 2000, most),
+                    "policies": [p for p in experiment.policies if _called(p) not in left_out],
+                    "comparators": [c for c in experiment.comparators if c not in left_out],
                 }
             )
             for i, reading in enumerate(readings)
-            for one in artefact.experiments(chosen)
-            if one.scenario == instead
+            for experiment in artefact.experiments(chosen)
+            if experiment.scenario == instead
         ]
 
     def of_reading(found: Found, i: int) -> dict[str, Results]:

@@ -119,17 +119,17 @@ def alternate_between(which: str, number: int) -> dict[str, Ints]:
 
 def select_machines(s: RowSettings, number: int, rng: np.random.Generator) -> Floats:
     """Cores, GiB and GPUs of the selected machines, shape [number, 3]."""
-    found = np.zeros((number, 3))
+    capacity = np.zeros((number, 3))
     for trace, places in alternate_between(s.machines, number).items():
         machines = rows_of(trace, s.folder).machines
         if s.rows == "varied":
             kinds = np.unique(machines, axis=0)
-            found[places] = rng.permutation(np.resize(kinds, (places.size, 3)))
+            capacity[places] = rng.permutation(np.resize(kinds, (places.size, 3)))
         elif s.rows == "uniform":
-            found[places] = machines[rng.permutation(len(machines))[: places.size]]
+            capacity[places] = machines[rng.permutation(len(machines))[: places.size]]
         else:
-            found[places] = machines[np.arange(places.size) % len(machines)]
-    return found
+            capacity[places] = machines[np.arange(places.size) % len(machines)]
+    return capacity
 
 
 def select_jobs(
@@ -145,19 +145,19 @@ def select_jobs(
     largest = largest_machine(s.folder)
     for trace, places in alternate_between(s.jobs, number).items():
         rows = rows_of(trace, s.folder)
-        asked = rows.requests
+        wanted = rows.requests
         if s.tasks == "whole":
-            asked = np.minimum(asked * rows.tasks[:, None], largest)
+            wanted = np.minimum(wanted * rows.tasks[:, None], largest)
         if s.rows == "varied":
-            distinct, count = np.unique(asked, axis=0, return_counts=True)
+            distinct, count = np.unique(wanted, axis=0, return_counts=True)
             chosen = distinct[k_centres(_place(distinct, largest), count, places.size)]
         elif s.rows == "uniform":
-            chosen = asked[rng.permutation(len(asked))[: places.size]]
+            chosen = wanted[rng.permutation(len(wanted))[: places.size]]
         else:
-            chosen = asked[: places.size]
+            chosen = wanted[: places.size]
         requests[places] = chosen
         if slots:
-            near = _nearest(_place(asked, largest), _place(chosen, largest))
+            near = _nearest(_place(wanted, largest), _place(chosen, largest))
             since = rows.created - rows.created[0]
             slot = np.minimum(since / max(since[-1], 1.0) * slots, slots - 1).astype(np.int64)
             np.add.at(counts, (slot, places[near]), 1)
@@ -214,7 +214,7 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
     def instance(self, seed: int) -> GainOverheadInstance:
         s, rng = self.settings, Streams.of(seed).instance
         slots = s.slots if s.arrivals == "trace" else 0
-        asked, counts = select_jobs(s, s.job_types, rng, slots)
+        wanted, counts = select_jobs(s, s.job_types, rng, slots)
         machines = select_machines(s, s.servers, rng)
         unit = np.array(OUR_MOST[:3]) / largest_machine(s.folder)
         unit = unit if s.units == "share" else np.ones(3)
@@ -223,7 +223,7 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
             rng.integers(0, most + 1, (n, 3)).astype(np.float64) for n in (s.servers, s.job_types)
         ]
         capacity = np.hstack([machines * unit, drawn[0]])
-        requests = np.hstack([asked * unit, drawn[1]])
+        requests = np.hstack([wanted * unit, drawn[1]])
         problem = draw_problem(s, rng, capacity, requests * s.contention, s.density)
         return GainOverheadInstance(problem, arrivals(counts, s.rho))
 
@@ -251,11 +251,11 @@ class ESDPRowsScenario(ESDPScenario):
     def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
         s = self.settings
         slots = s.slots if s.arrivals == "trace" else 0
-        asked, counts = select_jobs(s, s.job_types, rng, slots)
+        requests, counts = select_jobs(s, s.job_types, rng, slots)
         if s.limits == "ranked":
-            ranks = [np.unique(column, return_inverse=True)[1] for column in asked.T]
-            asked = np.column_stack(ranks).astype(np.float64)
-        bounded = bounds(asked, float(s.requests[0]), float(s.requests[1]))
+            ranks = [np.unique(column, return_inverse=True)[1] for column in requests.T]
+            requests = np.column_stack(ranks).astype(np.float64)
+        bounded = bounds(requests, float(s.requests[0]), float(s.requests[1]))
         return bounded[job_type], arrivals(counts, s.rho)
 
     def _unit(self, rng: np.random.Generator) -> Floats:
@@ -281,9 +281,9 @@ def bounds(values: Floats, low: float, high: float) -> Floats:
 
 def _described(settings: RowSettings) -> dict[str, Any]:
     """Settings and the number of rows there are, so that twins and files are told apart."""
-    there = {
+    classes = {
         trace: [len(rows.machines), len(rows.requests), float(rows.requests.sum())]
         for trace in TRACES
         for rows in [rows_of(trace, settings.folder)]
     }
-    return {"files": there, **settings.model_dump(mode="json", exclude={"folder"})}
+    return {"files": classes, **settings.model_dump(mode="json", exclude={"folder"})}

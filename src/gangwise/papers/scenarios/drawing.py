@@ -111,8 +111,8 @@ def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
 
 def arrivals_of(how: str, rho: float, job_types: int) -> Workload:
     """Arrivals of all job types with one ρ: ``bernoulli`` or in ``bursts``."""
-    each = np.full(job_types, rho)
-    return OnOffArrivals(each) if how == "bursts" else BernoulliArrivals(each)
+    rates = np.full(job_types, rho)
+    return OnOffArrivals(rates) if how == "bursts" else BernoulliArrivals(rates)
 
 
 def draw_channels(rng: np.random.Generator, shape: tuple[int, int], density: float) -> Channels:

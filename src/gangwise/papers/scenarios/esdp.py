@@ -97,8 +97,8 @@ class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
         }[s.capacity]
         mean = rng.uniform(*s.mean, E)
         price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
-        each = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
-        cost = linear_cost(requests, price) if s.cost == "linear" else each.sum(axis=1)
+        prices = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
+        cost = linear_cost(requests, price) if s.cost == "linear" else prices.sum(axis=1)
         if s.cost_share is not None:
             cost *= s.cost_share * float(mean.mean()) / cost.mean()
         speeds = self._speeds(rng, mean)
@@ -131,8 +131,8 @@ class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
             return speed_kinds.BetaSpeeds(np.minimum(mean, 0.99))
         if s.speeds == "jumping":
             begins = np.arange(0, max(s.slots, s.period + 1), s.period)
-            others = rng.uniform(*s.mean, (begins.size - 1, mean.size))
-            return speed_kinds.PiecewiseSpeeds(np.vstack([mean, others]), begins, s.spread)
+            later = rng.uniform(*s.mean, (begins.size - 1, mean.size))
+            return speed_kinds.PiecewiseSpeeds(np.vstack([mean, later]), begins, s.spread)
         if s.speeds == "waving":
             return speed_kinds.WavingSpeeds(
                 mean, rng.random(mean.size), s.amplitude, s.period, s.spread
@@ -173,10 +173,15 @@ class ESDPGangScenario(drawing.DrawnScenario[ESDPGangSettings]):
         cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
         scale = Scale.of("clip", speeds, cost)
         share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
-        each = s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
-        cluster, asked = Cluster(gangs.capacity, drawing.device_names(DEVICES, K)), gangs.requests
+        task_cost = (
+            s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
+        )
+        cluster, requests = (
+            Cluster(gangs.capacity, drawing.device_names(DEVICES, K)),
+            gangs.requests,
+        )
         problem = GangSpeedsProblem(
-            cluster, gangs.job_type, asked, minimum, channels, cost, task_cost=each
+            cluster, gangs.job_type, requests, minimum, channels, cost, task_cost=task_cost
         )
         return GangSpeedsInstance(
             problem, BernoulliArrivals(np.full(L, s.rho)), speeds, scale, time_limit=s.time_limit

@@ -13,22 +13,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveFloat
 
+from gangwise.core import settings as core_settings
 from gangwise.core import workload as workloads
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import create
-from gangwise.core.settings import (
-    BYTES,
-    Count,
-    Group,
-    Name,
-    SlotCount,
-    StrictSettings,
-    errors_of,
-    read_toml,
-    require_count,
-    require_memory,
-)
 from gangwise.papers.gain_overhead.problem import (
     GainOverheadInstance,
     GainOverheadProblem,
@@ -37,25 +26,25 @@ from gangwise.papers.gain_overhead.problem import (
 from gangwise.papers.slots.opening import open_trace
 
 
-class JobTypeSpec(StrictSettings):
-    name: Name
+class JobTypeSpec(core_settings.StrictSettings):
+    name: core_settings.Name
     requests: dict[str, float]
     arrival: float = Field(ge=0, le=1)
-    most: Count = 1
+    most: core_settings.Count = 1
     servers: list[str] | None = None
 
 
-class UtilitySpec(StrictSettings):
+class UtilitySpec(core_settings.StrictSettings):
     kind: Literal["linear", "log", "reciprocal", "poly"] = "log"
     alpha: PositiveFloat = 1.0
 
 
-class ClusterFile(StrictSettings):
+class ClusterFile(core_settings.StrictSettings):
     """A scenario file with a cluster and job types of its own."""
 
-    name: Name
-    slots: SlotCount = 1000
-    servers: list[Group] = Field(min_length=1)
+    name: core_settings.Name
+    slots: core_settings.SlotCount = 1000
+    servers: list[core_settings.Group] = Field(min_length=1)
     job_types: list[JobTypeSpec] = Field(min_length=1)
     overhead: dict[str, float] = Field({})
     utility: dict[str, UtilitySpec] = Field({})
@@ -69,10 +58,12 @@ class FixedScenario:
     def __init__(self, file: ClusterFile):
         self.file, self.name, self.slots = file, file.name, file.slots
         servers = sum(group.count for group in file.servers)
-        require_count(f"the number of servers of {file.name!r}", servers)
+        core_settings.require_count(f"the number of servers of {file.name!r}", servers)
         cells = servers * len(file.job_types)
-        require_memory(
-            BYTES * cells, f"{file.name!r} of {cells} job types times servers", "fewer of them"
+        core_settings.require_memory(
+            core_settings.BYTES * cells,
+            f"{file.name!r} of {cells} job types times servers",
+            "fewer of them",
         )
         self._problem = _problem(file)
 
@@ -136,17 +127,19 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
     ScenarioError, which names the file and the entry at fault.
     """
     path = Path(path)
-    content = read_toml(path)
-    with errors_of(path):
+    content = core_settings.read_toml(path)
+    with core_settings.errors_of(path):
         if "base" in content:
-            given = _known(content, settings, base=str)
-            scenario: Scenario = create("scenario", content["base"], **given)
+            arguments = _known(content, settings, base=str)
+            scenario: Scenario = create("scenario", content["base"], **arguments)
             return scenario
         if "trace" in content:
-            given = _known(content, settings, trace=str, format=str, family=str)
-            family = given.pop("family", content.get("family", ""))
+            arguments = _known(content, settings, trace=str, format=str, family=str)
+            family = arguments.pop("family", content.get("family", ""))
             form = content.get("format", "")
-            return open_trace(path.parent / content["trace"], trace=form, family=family, **given)
+            return open_trace(
+                path.parent / content["trace"], trace=form, family=family, **arguments
+            )
         if settings:
             raise ScenarioError(
                 "settings can be changed only where the file names a base or a trace"
@@ -163,6 +156,6 @@ def _known(
         raise UnknownName("entry", entry, list(kinds))
     for entry, kind in kinds.items():
         if not isinstance(content.get(entry, kind()), kind):
-            what = "a text in quotes" if kind is str else "a table"
-            raise ScenarioError(f"{entry} is {content[entry]!r}; it must be {what}")
+            expected = "a text in quotes" if kind is str else "a table"
+            raise ScenarioError(f"{entry} is {content[entry]!r}; it must be {expected}")
     return {**content.get("settings", {}), **(settings or {})}

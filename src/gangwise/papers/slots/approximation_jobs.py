@@ -97,16 +97,16 @@ def lifetimes_of(
     ]
     timed, unknown = leave_out("jobs", jobs, rules)
     if timed.is_empty():
-        why = f"none has both of its times ({reasons(unknown.dropped)})"
-        raise TraceError(f"no job of the trace can be played: {why}")
+        reason = f"none has both of its times ({reasons(unknown.dropped)})"
+        raise TraceError(f"no job of the trace can be played: {reason}")
     start, length, slots = _window(timed["created"].to_numpy(), s)
     end_of_window = start + length
     rules = [
         (f"created before the window, {start:.0f} s", created < start),
         (f"created after the window, {end_of_window:.0f} s", created > end_of_window),
     ]
-    kept, outside = leave_out("window", timed, rules)
-    outlast = int((kept["deleted"] > end_of_window).sum())
+    inside, outside = leave_out("window", timed, rules)
+    outlast = int((inside["deleted"] > end_of_window).sum())
     notes = [
         f"the window of {duration(length)} starts at {start:.0f} s ({duration(start)}), where "
         f"{100 * s.skip:g} % of the jobs have been created (skip)",
@@ -120,26 +120,26 @@ def lifetimes_of(
             f"{rows} rows are of {len(jobs)} jobs, each there from its first "
             f"creation on, for as long as it was from its first start to its last end{order}"
         )
-    names: tuple[str | int, ...] = tuple(kept["as"].to_list())
+    names: tuple[str | int, ...] = tuple(inside["as"].to_list())
     if len(set(names)) < len(names):
         names = tuple(range(len(names)))
         notes.append("names of jobs are not unique; jobs are numbered by arrival")
-    arrival, hours = kept["created"].to_numpy() - start, kept["hours"].to_numpy()
-    end = np.minimum(kept["deleted"].to_numpy(), end_of_window) - start
-    found = ReplayedLifetimes(names, arrival, end, length, slots, machines, s)
-    by_slot, total = _by_slot(found.span[0], hours, slots), float(hours.sum())
+    arrival, hours = inside["created"].to_numpy() - start, inside["hours"].to_numpy()
+    end = np.minimum(inside["deleted"].to_numpy(), end_of_window) - start
+    lifetimes = ReplayedLifetimes(names, arrival, end, length, slots, machines, s)
+    by_slot, total = _by_slot(lifetimes.span[0], hours, slots), float(hours.sum())
     fidelity = replace(
         base,
         stages=(*base.stages, *[unknown] * bool(unknown.dropped), outside),
         first=start,
         last=end_of_window,
-        jobs=len(kept),
+        jobs=len(inside),
         notes=(*base.notes, *notes),
         capacity={},
         load={},
-        kept=trace_tables.kept_of(tables, len(kept), total, by_slot, read=len(jobs), terms=TERMS),
+        kept=trace_tables.kept_of(tables, len(inside), total, by_slot, read=len(jobs), terms=TERMS),
     )
-    return found, fidelity
+    return lifetimes, fidelity
 
 
 def _whole_jobs(tables: trace_tables.Tables) -> pl.DataFrame:
@@ -169,8 +169,8 @@ def _whole_jobs(tables: trace_tables.Tables) -> pl.DataFrame:
 
 def _window(created: Floats, s: JobsSettings) -> tuple[float, float, int]:
     """Start and length of the window, in seconds, and how many slots it has."""
-    start, last = float(created[int(s.skip * len(created))]), float(created[-1])
-    length = max(last - start, 1.0) if s.hours is None else s.hours * 3600.0
+    start, end = float(created[int(s.skip * len(created))]), float(created[-1])
+    length = max(end - start, 1.0) if s.hours is None else s.hours * 3600.0
     slots = s.slots
     if s.slot is not None:
         slot = seconds(s.slot)
@@ -207,24 +207,24 @@ def outages_of(
     if tables.events is None:
         return (), [*notes, "the trace does not tell when machines come and go: they stay"]
     place = {name: m for m, name in enumerate(sorted(tables.servers["name"].to_list())[:machines])}
-    slot, found = window.length / window.slots, []
+    slot, outages = window.length / window.slots, []
     events = tables.events.sort("time", maintain_order=True)
     for (name,), log in events.group_by("server", maintain_order=True):
         if name not in place:
             continue
         for down, up in _times_down(log.select("time", "up").rows()):
-            first = 0 if down <= start else int((down - start) / slot)
+            begin = 0 if down <= start else int((down - start) / slot)
             back = window.slots
             if up < start + window.length:
                 back = int(np.ceil((up - start) / slot - 1e-9))
-            if first < back and first < window.slots:
-                found.append(Outage(place[str(name)], first, back))
-    away = sum(o.back - o.first for o in found)
+            if begin < back and begin < window.slots:
+                outages.append(Outage(place[str(name)], begin, back))
+    away = sum(o.back - o.first for o in outages)
     notes.append(
-        f"{len({o.machine for o in found})} machines are away at times, {len(found)} times in all, "
-        f"{100 * away / (machines * window.slots):.3g} % of all machine slots"
+        f"{len({o.machine for o in outages})} machines are away at times, {len(outages)} times in "
+        f"all, {100 * away / (machines * window.slots):.3g} % of all machine slots"
     )
-    return tuple(found), notes
+    return tuple(outages), notes
 
 
 def _times_down(events: list[tuple[float, bool]]) -> list[tuple[float, float]]:
@@ -233,13 +233,13 @@ def _times_down(events: list[tuple[float, bool]]) -> list[tuple[float, float]]:
     >>> _times_down([(3.0, True), (5.0, False), (6.0, False), (7.0, True), (9.0, False)])
     [(-inf, 3.0), (5.0, 7.0), (9.0, inf)]
     """
-    found, down = [], None if events and not events[0][1] else -np.inf
+    spans, down = [], None if events and not events[0][1] else -np.inf
     for time, up in events:
         if up and down is not None:
-            found.append((down, time))
+            spans.append((down, time))
         if up or down is None:
             down = None if up else time
-    return found if down is None else [*found, (down, np.inf)]
+    return spans if down is None else [*spans, (down, np.inf)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,8 +270,8 @@ class ReplayedLifetimes:
     def jobs(self, rng: np.random.Generator) -> list[Job]:
         s, (a, d) = self.settings, self.span
         drawn = workloads.paper_jobs(rng, a, d, self.machines, s.beta, s.q, s.value, self.names)
-        kept = rng.random(a.size) < s.keep
-        return [job for job, keep in zip(drawn, kept) if keep]
+        chosen = rng.random(a.size) < s.keep
+        return [job for job, keep in zip(drawn, chosen) if keep]
 
     def stream(self, rng: np.random.Generator) -> workloads.JobStream:
         return workloads.ReplayedJobs(self.jobs(rng)).stream(rng)
@@ -303,14 +303,14 @@ class ReplayedLifetimes:
             f"{life.sum() / self.slots:.3g} jobs of the trace are active in a mean slot",
             f"load Σ B / (p M T) with the budgets of seed 0 and p = {price:.4f}: {load:.3g}",
         )
-        stages, kept = base.stages, base.kept
+        stages, account = base.stages, base.kept
         if s.keep < 1:
-            why = {f"thinned to {s.keep:g}, seed 0": (base.jobs - len(jobs), 1)}
-            stages = (*stages, Stage("keep", base.jobs, len(jobs), why))
-        assert kept is not None  # as both callers make it
+            causes = {f"thinned to {s.keep:g}, seed 0": (base.jobs - len(jobs), 1)}
+            stages = (*stages, Stage("keep", base.jobs, len(jobs), causes))
+        assert account is not None  # as both callers make it
         thinned = ("played", "played_hours", "by_slot")
-        kept = replace(kept, **{name: getattr(kept, name) * s.keep for name in thinned})
-        base = replace(base, servers=self.machines, jobs=len(jobs), stages=stages, kept=kept)
+        account = replace(account, **{name: getattr(account, name) * s.keep for name in thinned})
+        base = replace(base, servers=self.machines, jobs=len(jobs), stages=stages, kept=account)
         return replace(base, notes=(*base.notes, *notes))
 
     def summary(self) -> dict[str, float]:
@@ -349,9 +349,9 @@ class JobsTraceScenario(TraceScenarioBase):
             raise TraceError(
                 "the files here do not say which servers there are: set machines (how many)"
             )
-        self.workload, found = lifetimes_of(tables, s, s.machines or len(tables.servers))
-        self.outages, more = outages_of(tables, self.workload, found.first)
-        self._fidelity = self.workload.report(replace(found, notes=(*found.notes, *more)))
+        self.workload, window = lifetimes_of(tables, s, s.machines or len(tables.servers))
+        self.outages, absences = outages_of(tables, self.workload, window.first)
+        self._fidelity = self.workload.report(replace(window, notes=(*window.notes, *absences)))
 
     @property
     def slots(self) -> int:
@@ -394,15 +394,15 @@ class GoogleScenario(JobsTraceScenario):
         reader = Google2011(s.folder, hours=s.hours, present=s.present, strict=strict)
         lives, _ = reader.lives_of(reader.JOBS)
         jobs = lives.sort("created", "job")
-        first, last = OFFSET / 1e6, OFFSET / 1e6 + s.hours * 3600.0
+        begin, close = OFFSET / 1e6, OFFSET / 1e6 + s.hours * 3600.0
         created = jobs["created"].cast(pl.Float64).to_numpy() / 1e6
         ended = jobs["deleted"].cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
-        arrival, end = np.maximum(created - first, 0.0), np.minimum(ended, last) - first
+        arrival, end = np.maximum(created - begin, 0.0), np.minimum(ended, close) - begin
         names, length = tuple(jobs["job"].to_list()), s.hours * 3600.0
         self.workload = ReplayedLifetimes(names, arrival, end, length, s.slots, s.machines, s)
         no_servers: tuple[int, int, dict[str, float], dict[str, float]] = (0, len(jobs), {}, {})
-        read = (Google2011.FORMAT.name, tuple(reader.stages), first, last, *no_servers)
-        self._read = trace_tables.Fidelity(*read, tuple(reader.notes), dict(reader.digests))
+        played = (Google2011.FORMAT.name, tuple(reader.stages), begin, close, *no_servers)
+        self._read = trace_tables.Fidelity(*played, tuple(reader.notes), dict(reader.digests))
 
     @classmethod
     def of_reader(cls, trace: Google2011, **settings: Any) -> GoogleScenario:
@@ -426,11 +426,11 @@ class GoogleScenario(JobsTraceScenario):
 
     def fidelity(self) -> trace_tables.Fidelity:
         base, slots = self._read, self.slots
-        read = next((stage.read for stage in base.stages if stage.name == "jobs"), base.jobs)
+        jobs_read = next((stage.read for stage in base.stages if stage.name == "jobs"), base.jobs)
         arrivals, _ = self.workload.span
         by_slot = _by_slot(arrivals, np.zeros(len(arrivals)), slots)
         jobs = base.jobs
-        kept = trace_tables.Kept(
-            base.trace, "job", read, jobs, 0.0, 0.0, None, None, None, TERMS, (), by_slot
+        account = trace_tables.Kept(
+            base.trace, "job", jobs_read, jobs, 0.0, 0.0, None, None, None, TERMS, (), by_slot
         )
-        return self.workload.report(replace(base, kept=kept))
+        return self.workload.report(replace(base, kept=account))

@@ -110,8 +110,8 @@ class Grouping:
         for (cpu, mem, gpu), models in zip(self.requests, self.models):
             name = f"{cpu:.6g}cpu-{mem:.6g}mem" + (f"-{gpu:.6g}gpu" if gpu else "")
             name += f"-{models}" if models else ""
-            taken = sum(other == name or other.startswith(f"{name}~") for other in names)
-            names.append(f"{name}~{taken + 1}" if taken else name)
+            alike = sum(earlier == name or earlier.startswith(f"{name}~") for earlier in names)
+            names.append(f"{name}~{alike + 1}" if alike else name)
         return tuple(names)
 
 
@@ -136,9 +136,9 @@ def group_jobs(
     kinds = sorted(set(zip(models, (requests[:, 2] > 0).tolist())))
     position = {kind: i for i, kind in enumerate(kinds)}
     code = [position[kind] for kind in zip(models, (requests[:, 2] > 0).tolist())]
-    distinct, which = np.unique(np.column_stack([requests, code]), axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    count = np.bincount(which, weights=weight)
+    distinct, request_of = np.unique(np.column_stack([requests, code]), axis=0, return_inverse=True)
+    request_of = request_of.reshape(-1)
+    count = np.bincount(request_of, weights=weight)
     belongs = distinct[:, 3].astype(np.int64)  # class of each distinct request
     rank = np.lexsort((np.arange(len(distinct)), -count))
     size = np.bincount(belongs, weights=count)
@@ -161,8 +161,8 @@ def group_jobs(
     return Grouping(
         distinct[founders, :3],
         tuple(kinds[belongs[d]][0] for d in founders),
-        nearest[which].astype(np.int64),
-        factor[which],
+        nearest[request_of].astype(np.int64),
+        factor[request_of],
     )
 
 
@@ -182,10 +182,10 @@ def fits(requests: Floats, allowed: Sequence[str], capacity: Floats, model: Sequ
            [ True,  True,  True]])
     """
     kinds, kind = np.unique(np.asarray(model, dtype=np.str_), return_inverse=True)
-    sets, which = np.unique(np.asarray(allowed, dtype=np.str_), return_inverse=True)
+    sets, set_of = np.unique(np.asarray(allowed, dtype=np.str_), return_inverse=True)
     may = np.array([[not s or m in s.split("|") for m in kinds] for s in sets], dtype=bool)
     room = (requests[:, None, :] <= capacity[None, :, :] * (1 + 1e-12)).all(axis=2)
-    reachable = may[which.reshape(-1)][:, kind.reshape(-1)] | (requests[:, 2] == 0)[:, None]
+    reachable = may[set_of.reshape(-1)][:, kind.reshape(-1)] | (requests[:, 2] == 0)[:, None]
     return np.asarray(room & reachable)
 
 
@@ -219,13 +219,13 @@ def sample_servers(tables: trace_tables.Tables, servers: int) -> trace_tables.Ta
     places = np.floor(exact).astype(np.int64)
     order = np.argsort(-(exact - places), kind="stable")
     places[order[: servers - int(places.sum())]] += 1
-    kept = (
+    sampled = (
         tables.servers.join(kinds.with_columns(places=places), on=kind, how="left")
         .sort("name")
         .filter(pl.int_range(pl.len()).over(kind) < pl.col("places"))
         .select(tables.servers.columns)
     )
-    return replace(tables, servers=kept)
+    return replace(tables, servers=sampled)
 
 
 def stated_servers(
@@ -243,11 +243,11 @@ def stated_servers(
         units = ", ".join(tables.units[name] for name in QUANTITIES)
         largest = tables.jobs.select(QUANTITIES).max().fill_null(0.0).row(0)
         most = ", ".join(f"{size:.3g}" for size in largest)
-        why = "servers of your own need both a number and a shape"
-        why = "the files here do not say which servers there are" if none else why
+        reason = "servers of your own need both a number and a shape"
+        reason = "the files here do not say which servers there are" if none else reason
         raise TraceError(
-            f"{why}: set machines (how many) and shape, (cpu, mem, gpu) of each in {units}, as in "
-            f"machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
+            f"{reason}: set machines (how many) and shape, (cpu, mem, gpu) of each in {units}, as "
+            f"in machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
             + "; or complete=servers, to take those of the trace's synthetic twin"
             * (none and tables.trace in TWINS)
             + "".join(
@@ -285,8 +285,8 @@ def in_units(
     columns = [(QUANTITIES[k], capacity[:, k], requests[:, k]) for k in (0, 1) if largest[k] > 0]
     for gpu in np.unique(model[capacity[:, 2] > 0]).tolist():
         may = [not models or gpu in models.split("|") for models in grouping.models]
-        have = np.where(model == gpu, capacity[:, 2], 0.0)
-        columns.append((f"gpu:{gpu}", have, np.where(may, requests[:, 2], 0.0)))
+        gpus = np.where(model == gpu, capacity[:, 2], 0.0)
+        columns.append((f"gpu:{gpu}", gpus, np.where(may, requests[:, 2], 0.0)))
     device, have_all, want_all = zip(*columns)
     cluster = Cluster(np.column_stack(have_all), device, tuple(servers["name"].to_list()))
     return cluster, np.column_stack(want_all)
@@ -306,10 +306,10 @@ def mean_contention(
     >>> mean_contention(cluster, np.array([[2.0]]), np.array([[True, True]]), np.array([0.5]))
     {'cpu': 0.1875}
     """
-    asked = mask.T.astype(np.float64) @ (rate[:, None] * requests)
-    have = cluster.capacity > 0
-    share = np.where(have, asked / np.where(have, cluster.capacity, 1.0), 0.0)
-    mean = share.sum(axis=0) / np.maximum(have.sum(axis=0), 1)
+    wanted = mask.T.astype(np.float64) @ (rate[:, None] * requests)
+    present = cluster.capacity > 0
+    share = np.where(present, wanted / np.where(present, cluster.capacity, 1.0), 0.0)
+    mean = share.sum(axis=0) / np.maximum(present.sum(axis=0), 1)
     return dict(zip(cluster.devices, mean.tolist()))
 
 
@@ -331,8 +331,8 @@ def contested_share(cluster: Cluster, requests: Floats, mask: Bools, counts: Int
     short = np.zeros(len(slots[0]), dtype=bool)
     for kind in kinds:  # servers that have the same, and the same channels
         capacity, on = kind[:K], kind[K:] > 0
-        asked = slots[0] @ (requests * on[:, None])
-        short |= (asked > capacity * (1 + 1e-12)).any(axis=1, where=capacity > 0)
+        wanted = slots[0] @ (requests * on[:, None])
+        short |= (wanted > capacity * (1 + 1e-12)).any(axis=1, where=capacity > 0)
     return float(slots[1][short].sum() / slots[1].sum())
 
 
@@ -406,11 +406,11 @@ def demand_of(tables: trace_tables.Tables, settings: Steps, most: int | None = 1
     Raises TraceError when there are no servers, or none of the jobs can be played; says why.
     """
     base, account = trace_tables.of_tables(tables), _Account()
-    here = _servers(tables, settings, account)
-    capacity = here.servers.select(QUANTITIES).to_numpy()
-    model = here.servers["model"].to_list()
+    usable = _servers(tables, settings, account)
+    capacity = usable.servers.select(QUANTITIES).to_numpy()
+    model = usable.servers["model"].to_list()
     how = settings.tasks or ("whole" if len(capacity) == 1 else "each")
-    jobs = _jobs(here, how, account)
+    jobs = _jobs(usable, how, account)
     start, length, slots = _window(jobs, settings, account)
     jobs = account.keep(
         "window", jobs, f"created before the window, {start:.0f} s", jobs["created"] >= start
@@ -428,29 +428,29 @@ def demand_of(tables: trace_tables.Tables, settings: Steps, most: int | None = 1
         settings.job_types,
         jobs["weight"].to_numpy(),
     )
-    why = "no job type for its choice of GPU models; raise job_types"
+    reason = "no job type for its choice of GPU models; raise job_types"
     typed = grouping.job_type >= 0
-    jobs = account.keep("job types", jobs, why, typed)
+    jobs = account.keep("job types", jobs, reason, typed)
     grouping = replace(grouping, job_type=grouping.job_type[typed], factor=grouping.factor[typed])
     account.notes.append(_grouping_note(jobs, grouping))
     fit = fits(grouping.requests, grouping.models, capacity, model)
     slot = ((jobs["created"].to_numpy() - start) // length).astype(np.int64)
-    asked = np.zeros((slots, len(grouping.requests)), dtype=np.int64)
-    np.add.at(asked, (slot, grouping.job_type), jobs["weight"].to_numpy())
-    limit = most_jobs_per_slot(asked, fit.sum(axis=1)) if most is None else most
-    counts = np.minimum(asked, limit)
-    over = jobs["row"].to_numpy()[(asked > limit)[slot, grouping.job_type]]
-    _arrivals(asked, counts, limit, over, settings, account)
+    creations = np.zeros((slots, len(grouping.requests)), dtype=np.int64)
+    np.add.at(creations, (slot, grouping.job_type), jobs["weight"].to_numpy())
+    limit = most_jobs_per_slot(creations, fit.sum(axis=1)) if most is None else most
+    counts = np.minimum(creations, limit)
+    over = jobs["row"].to_numpy()[(creations > limit)[slot, grouping.job_type]]
+    _arrivals(creations, counts, limit, over, settings, account)
     end = start + slots * length
     # Of each row, the share of its jobs that are played.
-    share = (counts / np.maximum(asked, 1))[slot, grouping.job_type]
+    share = (counts / np.maximum(creations, 1))[slot, grouping.job_type]
     if how == "one":
         share = share / jobs["tasks"].to_numpy()
     hours = jobs["hours"].to_numpy()
     device, _ = trace_tables.counted_device(tables.jobs, tables.units)
-    given = counts @ grouping.requests[:, QUANTITIES.index(device)] * length / 3600
+    granted = counts @ grouping.requests[:, QUANTITIES.index(device)] * length / 3600
     by_slot = settings.keep * np.column_stack(
-        [np.bincount(slot, share, slots), np.bincount(slot, hours * share, slots), given]
+        [np.bincount(slot, share, slots), np.bincount(slot, hours * share, slots), granted]
     )
     played, played_hours, given_hours = map(float, by_slot.sum(axis=0))
     fidelity = replace(
@@ -460,15 +460,15 @@ def demand_of(tables: trace_tables.Tables, settings: Steps, most: int | None = 1
         last=end,
         servers=len(capacity),
         jobs=int(counts.sum()),
-        capacity=trace_tables.device_totals(here),
-        load=trace_tables.implied_load(replace(tables, servers=here.servers), start, end),
+        capacity=trace_tables.device_totals(usable),
+        load=trace_tables.implied_load(replace(tables, servers=usable.servers), start, end),
         notes=(*base.notes, *account.notes),
         kept=trace_tables.kept_of(tables, played, played_hours, by_slot, given=given_hours),
     )
     run, types = jobs["run"].to_numpy(), grouping.job_type
     lifetime = np.array([_median(run[types == l]) for l in range(len(fit))])
     arrivals = (fit, counts, length, lifetime)
-    return SlotDemand(here.servers, grouping, grouping.names, *arrivals, fidelity)
+    return SlotDemand(usable.servers, grouping, grouping.names, *arrivals, fidelity)
 
 
 @dataclass
@@ -479,19 +479,19 @@ class _Account:
     def keep(
         self, step: str, jobs: pl.DataFrame, why: str, keep: Bools | pl.Series
     ) -> pl.DataFrame:
-        kept, lost = jobs.filter(keep), jobs.filter(~keep)
+        inside, lost = jobs.filter(keep), jobs.filter(~keep)
         dropped = {why: (int(lost["weight"].sum()), _first(lost))} if len(lost) else {}
-        read = int(jobs["weight"].sum())
-        self.stages.append(Stage(step, read, int(kept["weight"].sum()), dropped))
-        return kept
+        weight = int(jobs["weight"].sum())
+        self.stages.append(Stage(step, weight, int(inside["weight"].sum()), dropped))
+        return inside
 
     def why(self, jobs: pl.DataFrame, capacity: Floats) -> str:
         fit = {"fits on no server": (int(jobs["weight"].sum()), _first(jobs))}
-        why = [reasons(dropped) for *_, dropped in self.stages if dropped] + [reasons(fit)]
+        causes = [reasons(dropped) for *_, dropped in self.stages if dropped] + [reasons(fit)]
         lacking = (q for k, q in enumerate(QUANTITIES) if not capacity[:, k].any())
         if none := [q for q in lacking if jobs[q].to_numpy().any()]:
-            why.append(f"the servers have no {' and no '.join(none)}, which jobs request")
-        return "; ".join(why)
+            causes.append(f"the servers have no {' and no '.join(none)}, which jobs request")
+        return "; ".join(causes)
 
 
 def _first(jobs: pl.DataFrame) -> int:
@@ -556,8 +556,8 @@ def _jobs(tables: trace_tables.Tables, how: str, account: _Account) -> pl.DataFr
     ]
     jobs, stage = leave_out("requests", jobs, rules)
     if jobs.is_empty():
-        why = reasons(stage.dropped) or "there are none"
-        raise TraceError(f"no job of the trace can be played: {why}")
+        reason = reasons(stage.dropped) or "there are none"
+        raise TraceError(f"no job of the trace can be played: {reason}")
     if stage.dropped:
         account.stages.append(stage)
     if "job" in several_of and (number := jobs["job"].n_unique()) < len(jobs):
@@ -576,8 +576,8 @@ def _weighted(jobs: pl.DataFrame, how: str, account: _Account) -> pl.DataFrame:
     if several.is_empty():
         return alone
     if how == "one":
-        why = "of a row with several tasks, which counts as one job (tasks = one)"
-        lost = {why: (total - len(jobs), _first(several))}
+        reason = "of a row with several tasks, which counts as one job (tasks = one)"
+        lost = {reason: (total - len(jobs), _first(several))}
         account.stages.append(Stage("tasks", total, len(jobs), lost))
         return alone
     so_many = f"{len(several)} of {len(jobs)} rows ask for several equal tasks"
@@ -593,22 +593,22 @@ def _weighted(jobs: pl.DataFrame, how: str, account: _Account) -> pl.DataFrame:
 def _window(jobs: pl.DataFrame, s: Steps, account: _Account) -> tuple[float, float, int]:
     """Start of the window and length of a slot, in seconds, and how many slots there are."""
     created, run = jobs["created"].to_numpy(), jobs["run"].to_numpy()
-    at, last = float(np.sort(created)[int(s.skip * len(created))]), created.max()
-    known = _median(np.where(run > 0, run, np.nan))
-    median = 3600.0 if np.isnan(known) else known
-    length = slot_near(median, last - at) if s.slot is None else seconds(s.slot)
+    at, end = float(np.sort(created)[int(s.skip * len(created))]), created.max()
+    usual = _median(np.where(run > 0, run, np.nan))
+    median = 3600.0 if np.isnan(usual) else usual
+    length = slot_near(median, end - at) if s.slot is None else seconds(s.slot)
     start = np.floor(at / length) * length
-    slots = np.floor((last - start) / length) + 1
+    slots = np.floor((end - start) / length) + 1
     if slots > MAX_SLOTS:
         raise TraceError(
-            f"the jobs from {start:.0f} s to {last:.0f} s take {slots:.0f} slots of "
+            f"the jobs from {start:.0f} s to {end:.0f} s take {slots:.0f} slots of "
             f"{duration(length)}; at most {MAX_SLOTS} are played: choose a longer slot, or "
             "correct the times"
         )
     account.notes.append(
         f"the window of {slots:.0f} slots of {duration(length)} starts at {start:.0f} s "
         f"({duration(start)}), where {100 * s.skip:g} % of the jobs have been created (skip)"
-        + (f"; the median run time is {duration(round(median, 1))}" if known == median else "")
+        + (f"; the median run time is {duration(round(median, 1))}" if usual == median else "")
     )
     return float(start), length, int(slots)
 
@@ -617,9 +617,9 @@ def _arrivals(
     asked: Ints, counts: Ints, most: int, over: Ints, s: Steps, account: _Account
 ) -> None:
     how = getattr(s, "arrivals", "indicator")
-    why = f"more than {most} of its job type in the slot (arrivals = {how})"
+    reason = f"more than {most} of its job type in the slot (arrivals = {how})"
     total, played = int(asked.sum()), int(counts.sum())
-    lost = {why: (total - played, int(over.min()))} if total > played else {}
+    lost = {reason: (total - played, int(over.min()))} if total > played else {}
     account.stages.append(Stage("arrivals", total, played, lost))
     busy = float((counts > 0).any(axis=1).mean())
     account.notes += [
@@ -634,8 +634,8 @@ def _grouping_note(jobs: pl.DataFrame, grouping: Grouping) -> str:
     requests, weight = jobs.select(QUANTITIES).to_numpy(), jobs["weight"].to_numpy()
     factor = grouping.factor
     exact = 100 * float((factor == 1) @ weight / weight.sum())
-    asked, given = weight @ requests, weight @ grouping.requests[grouping.job_type]
-    shares = {q: 100 * g / a for q, g, a in zip(QUANTITIES, given, asked) if a > 0}
+    requested, granted = weight @ requests, weight @ grouping.requests[grouping.job_type]
+    shares = {q: 100 * g / a for q, g, a in zip(QUANTITIES, granted, requested) if a > 0}
     totals = ", ".join(f"{share:.3g} % of the {name}" for name, share in shares.items())
     order = np.argsort(factor)
     reached = np.cumsum(weight[order]) >= 0.95 * weight.sum()
@@ -678,5 +678,5 @@ def most_jobs_per_slot(counts: Ints, fit: Ints) -> int:
 
 
 def _median(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if known.size else float("nan")
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if finite.size else float("nan")

@@ -135,17 +135,17 @@ def pooled_instance(
 
 def recorded_demand(tables: Tables, record: MiniBatchTime, s: demands.Steps) -> demands.SlotDemand:
     """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
-    there = tables.servers.filter(pl.col("gpu") > 0)
-    if there.is_empty():
+    with_gpus = tables.servers.filter(pl.col("gpu") > 0)
+    if with_gpus.is_empty():
         raise TraceError("no server here has GPUs, which the recorded workers requested")
     notes = [
         f"there are no jobs in the files: the {len(record.tables)} recorded jobs are the job "
         f"types, and each arrives in a slot with probability keep = {s.keep:g}",
         "recorded workers requested parts of a GPU; of cores and memory nothing is known",
-        f"servers are the {len(there)} of {len(tables.servers)} that have GPUs",
+        f"servers are the {len(with_gpus)} of {len(tables.servers)} that have GPUs",
     ]
-    tables = replace(tables, servers=there.sort("name").fill_null(0.0))
-    if s.servers is not None and s.servers < len(there):
+    tables = replace(tables, servers=with_gpus.sort("name").fill_null(0.0))
+    if s.servers is not None and s.servers < len(with_gpus):
         tables = demands.sample_servers(tables, s.servers)
         notes.append(f"{s.servers} of them are a sample, each kind in proportion")
     jobs = tuple(dict.fromkeys(w.job for w in record.workers))
@@ -181,8 +181,8 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         self.settings = s = checked(SpeedsSettings, self.name, settings)
         self.measured = measured(trace, s.speeds)
         if "servers" not in settings and s.servers is not None:
-            there = s.machines or len(tables.servers)
-            steps = s.model_copy(update={"servers": min(s.servers, there)})
+            machines = s.machines or len(tables.servers)
+            steps = s.model_copy(update={"servers": min(s.servers, machines)})
         else:
             steps = s
         if tables.jobs.is_empty() and isinstance(self.measured, MiniBatchTime):
@@ -194,16 +194,18 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         )
         self._requests *= s.contention
         self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
-        fidelity, kept = self.demand.fidelity, self.demand.fidelity.kept
-        if kept is not None:
-            one = "one job of a type in a slot, on one server or several at once (gangwise replay "
+        fidelity, account = self.demand.fidelity, self.demand.fidelity.kept
+        if account is not None:
+            single = (
+                "one job of a type in a slot, on one server or several at once (gangwise replay "
+            )
             drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
             drawn += "; capacities are not those of the trace" * (s.fraction is not None)
-            kept = replace(kept, terms=(f"{one}places jobs whole)", drawn))
+            account = replace(account, terms=(f"{single}places jobs whole)", drawn))
         self._fidelity = replace(
             fidelity,
             notes=(*fidelity.notes, *self._notes()),
-            kept=kept,
+            kept=account,
             digests={**fidelity.digests, **(self.measured.digests if self.measured else {})},
         )
 
@@ -224,17 +226,17 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         s, rng, demand = self.settings, Streams.of(seed).instance, self.demand
-        known = self._throughputs(rng)
-        able = demand.fits & ~(known == 0)
+        throughputs = self._throughputs(rng)
+        able = demand.fits & ~(throughputs == 0)
         if s.unmeasured == "drop" and isinstance(self.measured, GavelThroughputs):
-            able &= ~np.isnan(known) | ~self._with_gpus[:, None]
+            able &= ~np.isnan(throughputs) | ~self._with_gpus[:, None]
         for l in np.flatnonzero(~able.any(axis=1)):
             raise ScenarioError(
                 f"scenario {self.name!r}: job type {demand.names[l]!r} has no server on which its "
                 "speed is measured as more than 0; use more servers, or unmeasured=draw"
             )
-        drawn = rng.uniform(s.mean[0], s.mean[1], known.shape)
-        mean = np.where(np.isnan(known), drawn, known)
+        drawn = rng.uniform(s.mean[0], s.mean[1], throughputs.shape)
+        mean = np.where(np.isnan(throughputs), drawn, throughputs)
         channels = Channels.of_mask(draw_possible_channels(able, s.density, rng))
         there = self._cluster.capacity[channels.server]
         requests = self._requests[channels.job_type] * (there > 0)
@@ -251,8 +253,8 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         workload: Workload = BernoulliArrivals(np.full(len(demand.names), s.keep))
         if len(demand.counts):
             workload = ReplayedArrivals(demand.counts, s.keep, s.repeat)
-        given = (demand.names, speeds, cost, workload, s.delivery)
-        return pooled_instance(pool, requests, channels, *given)
+        arguments = (demand.names, speeds, cost, workload, s.delivery)
+        return pooled_instance(pool, requests, channels, *arguments)
 
     @property
     def _with_gpus(self) -> Bools:
@@ -265,17 +267,17 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
 
     def _throughputs(self, rng: np.random.Generator) -> Floats:
         """Measured mean speeds, shape [L, R]; nan where there are none."""
-        known = np.full(self.demand.fits.shape, np.nan)
+        throughputs = np.full(self.demand.fits.shape, np.nan)
         if not isinstance(self.measured, GavelThroughputs):
-            return known
+            return throughputs
         table, column = self.measured, self._columns(self.measured)
         sizes = np.array([job.gpus for job in table.jobs])
         for l in np.flatnonzero(self._with_gpus):
             away = np.abs(sizes - max(np.ceil(self.demand.grouping.requests[l, 2]), 1.0))
             job = table.jobs[rng.choice(np.flatnonzero(away == away.min()))]
             relative = relative_throughput(table, [job])[0]
-            known[l, column >= 0] = relative[column[column >= 0]]
-        return known
+            throughputs[l, column >= 0] = relative[column[column >= 0]]
+        return throughputs
 
     def _speeds(
         self, channels: Channels, mean: Floats, rng: np.random.Generator
@@ -286,13 +288,13 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         jobs = tuple(dict.fromkeys(w.job for w in self.measured.workers))
         record = {job: [w.speed for w in self.measured.workers if w.job == job] for job in jobs}
         if self.tables.jobs.is_empty():
-            given = np.arange(len(jobs))
+            rows = np.arange(len(jobs))
         else:
-            given = rng.integers(0, len(jobs), len(self.demand.names))
+            rows = rng.integers(0, len(jobs), len(self.demand.names))
         series = []
         for e, l in enumerate(channels.job_type):
             if self._with_gpus[l]:
-                of_job = record[jobs[given[l]]]
+                of_job = record[jobs[rows[l]]]
                 series.append(of_job[int(rng.integers(0, len(of_job)))])
             else:
                 noise = rng.standard_normal(RECORD)
@@ -319,25 +321,25 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         gpus = self._with_gpus
         if isinstance(self.measured, MiniBatchTime):
             jobs = len({w.job for w in self.measured.workers})
-            which = ", and which job a job type" if len(demand.counts) else ""
+            drawn = ", and which job a job type" if len(demand.counts) else ""
             notes.append(
                 f"speeds of the {int(gpus.sum())} job types with GPUs are recorded iteration "
                 f"times of {len(self.measured.workers)} workers of {jobs} jobs; which worker a "
-                f"channel has is drawn{which}"
+                f"channel has is drawn{drawn}"
             )
             if not gpus.all():
                 notes.append(f"speeds of {int((~gpus).sum())} job types without GPUs are {law}")
         elif isinstance(self.measured, GavelThroughputs):
             column = self._columns(self.measured)
-            here = demand.fits & (column >= 0) & gpus[:, None]
+            measured = demand.fits & (column >= 0) & gpus[:, None]
             named = sorted({m for m, k in zip(self._models, column) if m and k < 0})
-            left = "left out" if s.unmeasured == "drop" else law
+            otherwise = "left out" if s.unmeasured == "drop" else law
             notes += [
-                f"mean speeds of {int(here.sum())} of the {fit} are measured throughputs, relative "
-                "to the job's best GPU model; which job of the table a job type is, is drawn among "
-                f"those with as many GPUs; σ = {s.spread:g} of the mean is our choice",
+                f"mean speeds of {int(measured.sum())} of the {fit} are measured throughputs, "
+                "relative to the job's best GPU model; which job of the table a job type is, is "
+                f"drawn among those with as many GPUs; σ = {s.spread:g} of the mean is our choice",
                 f"speeds of job types with GPUs on models that are not measured "
-                f"({', '.join(named) or 'none'}) are {left}; those without GPUs are {law}",
+                f"({', '.join(named) or 'none'}) are {otherwise}; those without GPUs are {law}",
             ]
         else:
             notes.append(f"speeds are {law}; nothing here is measured")

@@ -89,18 +89,18 @@ class TraceScenario(demands.TraceScenarioBase):
         fidelity = demand.fidelity
         assert fidelity.kept is not None  # there are jobs
         widest = int(self.mask.sum(axis=1).max())
-        where = f", on each of up to {widest:,} servers at once" * (widest > 1)
-        kept = replace(
+        at_once = f", on each of up to {widest:,} servers at once" * (widest > 1)
+        account = replace(
             fidelity.kept,
             terms=(
                 f"jobs compete in {100 * busy:.3g} % of the slots in which any arrive",
-                f"jobs are taken as elastic: one may get its request, or a part of it{where} "
+                f"jobs are taken as elastic: one may get its request, or a part of it{at_once} "
                 "(gangwise replay places them whole)",
                 "utilities and overhead are drawn",
             ),
             warnings=() if busy else (NO_RIVALS,),
         )
-        self._fidelity = replace(fidelity, notes=(*fidelity.notes, competition), kept=kept)
+        self._fidelity = replace(fidelity, notes=(*fidelity.notes, competition), kept=account)
 
     @property
     def slots(self) -> int:
@@ -155,21 +155,23 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
     if family and family not in FAMILIES:
         raise UnknownName("family for traces", family, list(FAMILIES))
     path = Path(path)
-    found: Reader | Tables
+    opened: Reader | Tables
     if without_reader(path):
-        found = ready_tables(path, knobs)
+        opened = ready_tables(path, knobs)
     else:
         reader = reader_of(path, trace)
         accepted = list(inspect.signature(reader).parameters)
-        read: Reader = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
-        found = read
-        of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
+        trace_reader: Reader = reader(
+            path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs}
+        )
+        opened = trace_reader
+        of_google = isinstance(opened, Google2011) and family in ("", "approximation_jobs")
         family = "approximation_jobs" if of_google else family
         if "complete" in knobs:
-            found = completed(read.scan(), knobs.pop("complete"), knobs)
-        elif isinstance(found, Google2011) and of_google and found.source.has("job_events"):
-            return GoogleScenario.of_reader(found, **knobs)
-    built: Scenario = FAMILIES[family or "gain_overhead"](found, **knobs)
+            opened = completed(trace_reader.scan(), knobs.pop("complete"), knobs)
+        elif isinstance(opened, Google2011) and of_google and opened.source.has("job_events"):
+            return GoogleScenario.of_reader(opened, **knobs)
+    built: Scenario = FAMILIES[family or "gain_overhead"](opened, **knobs)
     return built
 
 
@@ -185,7 +187,7 @@ class Outline:
     fidelity: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: held for name, held in vars(self).items() if name != "frames"}
+        return {name: value for name, value in vars(self).items() if name != "frames"}
 
 
 def outline(scenario: Scenario) -> Outline:
@@ -216,8 +218,8 @@ def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Parts:
     slot, job_type = np.nonzero(demand.counts)
     names, servers = np.array(demand.names), np.array(base.cluster.servers)
     connected = {"job_type": names[channels.job_type], "server": servers[channels.server]}
-    come = {"slot": slot, "job_type": names[job_type], "jobs": demand.counts[slot, job_type]}
-    frames = {"job_types": types, "channels": connected, "arrivals": come}
+    arriving = {"slot": slot, "job_type": names[job_type], "jobs": demand.counts[slot, job_type]}
+    frames = {"job_types": types, "channels": connected, "arrivals": arriving}
     numbers = {
         "slots": scenario.slots,
         "servers": len(servers),
@@ -234,10 +236,10 @@ def _with_lifetimes(scenario: JobsTraceScenario) -> Parts:
     a, d = workload.span
     spans = {"job": [str(name) for name in workload.names], "arrival": a, "deadline": d}
     schema = dict.fromkeys(("machine", "first", "back"), pl.Int64)
-    gone = [(o.machine, o.first, o.back) for o in away]
+    absences = [(o.machine, o.first, o.back) for o in away]
     frames = {
         "lifetimes": pl.DataFrame(spans),
-        "outages": pl.DataFrame(gone, orient="row", schema=schema),
+        "outages": pl.DataFrame(absences, orient="row", schema=schema),
     }
     numbers = {
         "slots": scenario.slots,
@@ -260,27 +262,29 @@ def write_outline(
     ``settings`` are the arguments that the trace at ``path`` was opened with; the folder ``out`` is
     made if it is not there.
     """
-    written = []
+    paths = []
     for name, frame in found.frames.items():
-        written.append(out / f"workload-{name}.parquet")
-        write_whole(written[-1], frame.write_parquet)
+        paths.append(out / f"workload-{name}.parquet")
+        write_whole(paths[-1], frame.write_parquet)
     tables = getattr(scenario, "tables", None)
     family = str(scenario.family)
     if tables is None:
-        where = os.path.relpath(path.resolve(), out.resolve())
-        given = {k: v for k, v in settings.items() if k not in ("family", "trace")}
+        source = os.path.relpath(path.resolve(), out.resolve())
+        arguments = {k: v for k, v in settings.items() if k not in ("family", "trace")}
     else:
-        written += save_tables(tables, out)
-        where = "."
-        given = scenario.settings.model_dump(exclude_unset=True)  # type: ignore[attr-defined]  # every scenario built of tables has settings
+        paths += save_tables(tables, out)
+        source = "."
+        arguments = scenario.settings.model_dump(exclude_unset=True)  # type: ignore[attr-defined]  # every scenario built of tables has settings
         if isinstance(scenario, SpeedsTraceScenario):
             found_at = scenario.measured
-            given["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
-    lines = [f"trace = {toml_value(where)}", f"family = {toml_value(family)}"]
+            arguments["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
+    lines = [f"trace = {toml_value(source)}", f"family = {toml_value(family)}"]
     if tables is None and settings.get("trace"):
         lines.append(f"format = {toml_value(settings['trace'])}")
     lines += ["", "[settings]"]
-    lines += [f"{key} = {toml_value(value)}" for key, value in given.items() if value is not None]
-    written.append(out / "scenario.toml")
-    write_whole(written[-1], "\n".join(lines) + "\n")
-    return written
+    lines += [
+        f"{key} = {toml_value(value)}" for key, value in arguments.items() if value is not None
+    ]
+    paths.append(out / "scenario.toml")
+    write_whole(paths[-1], "\n".join(lines) + "\n")
+    return paths
