@@ -219,6 +219,7 @@ class SlidingWindow(Memory):
 
     def start(self, arms: int) -> None:
         super().start(arms)
+        # A ring of the window's slots: what leaves it has to be known to be taken off.
         self._played = np.zeros((self.window, arms), np.int64)
         self._values = np.zeros((self.window, arms), np.int64)
 

@@ -120,6 +120,7 @@ class Holder:
         for k in keys_below(self.root):
             over[k[1]] = over.get(k[1], 0.0) + max(0.0, self.usage(k) - self.subtree_quota(k))
             lent[k[1]] = lent.get(k[1], 0.0) + self.parent.potential_available(k)
+        # Where the parent can lend nothing of a resource, nothing of it is borrowed either.
         most = max(
             (over[r] / lent[r] for r in over if over[r] > SMALL and lent[r] > 0), default=0.0
         )
@@ -149,6 +150,7 @@ def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
             holder.parent.children.append(holder)
     for holder in cohorts.values():
         at: Holder | None = holder
+        # As many steps up as there are cohorts end above the root, unless the way is a circle.
         for _ in range(len(cohorts)):
             at = at.parent if at else None
         if at is not None:
@@ -201,6 +203,7 @@ def _assign_set(w: QueuedWorkload, many: int, asks: dict[str, int], fair: bool) 
         best: tuple[int, bool, str] | None = None
         for flavor in flavors if mine else ():
             how, borrows = FIT, False
+            # All resources of a group get one flavor, so the worst of them decides.
             for kind, amount in mine.items():
                 k = flavor, kind
                 amount += w.needs.get(k, 0.0)
@@ -212,6 +215,7 @@ def _assign_set(w: QueuedWorkload, many: int, asks: dict[str, int], fair: bool) 
             outcome = how, borrows, flavor
             if best is None or outcome[:2] < best[:2]:
                 best = outcome
+            # The first flavor that fits is taken, unless the next might do without borrowing.
             if how == FIT and not (borrows and rules["when_borrow"] == "TryNextFlavor"):
                 break
             if how == PREEMPT and rules["when_preempt"] == "Preempt":
@@ -246,6 +250,7 @@ def nominate(
         return how == FIT or bool(out)
 
     spare = w.job.tasks - w.job.fewest
+    # Fewer pods never fit worse, so that binary search finds the most that do.
     fewer = bisect_left(range(spare + 1), True, key=able) if spare and not able(0) else 0
     return without(fewer if fewer <= spare else 0)
 
@@ -256,6 +261,7 @@ def candidates_of(w: QueuedWorkload, admitted: Iterable[QueuedWorkload]) -> list
     Those of other queues, which borrow, come first; then low priority, then the last admitted.
     """
     queue, priority = w.queue, w.job.priority
+    # Only workloads that use what is short can help.
     short = [k for k, amount in w.needs.items() if amount > queue.available(k) + SMALL]
     within, reclaim = queue.rules["within"], queue.rules["reclaim"]
     peers = []
@@ -265,9 +271,11 @@ def candidates_of(w: QueuedWorkload, admitted: Iterable[QueuedWorkload]) -> list
         below = workload.job.priority < priority
         newer = workload.job.priority == priority and workload.rank > w.rank
         if workload.queue is queue:
+            # Within the queue: lower priority, or the same and later.
             newer &= within == "LowerOrNewerEqualPriority"
             able = within != "Never" and (below or newer)
         else:
+            # In other queues: those that borrow from the cohort what this one may reclaim.
             able = workload.queue.root is queue.root and queue.parent is not None
             able = able and any(workload.queue.borrows(k) for k in short)
             able = able and (reclaim == "Any" or (reclaim == "LowerPriority" and below))
@@ -286,14 +294,17 @@ def targets_of(
     if fair:
         return _fair_targets(w, candidates, fair)
     own = [peer for peer in candidates if peer.queue is w.queue]
+    # All candidates are of the queue itself.
     if len(own) == len(candidates):
         return _minimal_targets(w, own, True)
+    # Within its nominal quota a queue reclaims what is its own; beyond it, it would borrow.
     under = all(not w.queue.borrows(k) for k in w.needs)
     if w.queue.rules["borrow"] != "Never":
         below = min(w.job.priority, w.queue.threshold + 1)
         if not under:
             candidates = [o for o in candidates if o.queue is w.queue or o.job.priority < below]
         return _minimal_targets(w, candidates, True, below)
+    # First without borrowing, from all; then with it, from the own queue alone.
     if under and (targets := _minimal_targets(w, candidates, False)):
         return targets
     return _minimal_targets(w, own, True)
@@ -311,6 +322,7 @@ def _minimal_targets(
         if peer.queue is not w.queue:
             if not any(peer.queue.borrows(k) for k in w.needs):
                 continue
+            # Borrowing ends once a workload at or above the threshold has to go.
             borrowing = borrowing and peer.job.priority < below
         peer.queue.take(peer.needs, -1)
         removed.append(peer)
@@ -347,6 +359,7 @@ def _fair_targets(
     are compared just below the cohort that both have in common.
     """
     removed: list[QueuedWorkload] = []
+    # The second strategy is tried only for what the first has not made room for.
     for strategy in strategies:
         remaining = [peer for peer in candidates if peer not in removed]
         while remaining and not w.fits():
@@ -368,8 +381,10 @@ def _is_fair(w: QueuedWorkload, other: QueuedWorkload, strategy: str) -> bool:
     if other.queue is w.queue:
         return True
     ours, theirs = w.queue.ancestry(), other.queue.ancestry()
+    # Shares are compared of the two branches that meet below the common cohort.
     common = next(h for h in ours if h in theirs)
     a, b = ours[ours.index(common) - 1], theirs[theirs.index(common) - 1]
+    # As if the one were admitted and the other gone; both are undone below.
     before = b.dominant_share()
     w.queue.take(w.needs)
     other.queue.take(other.needs, -1)

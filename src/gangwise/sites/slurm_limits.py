@@ -51,6 +51,7 @@ def enforced(r: SlurmReading, config: SettingRow) -> bool:
             "limits are taken to be in force: no file says AccountingStorageEnforce "
             "(scontrol show config)"
         )
+    # Printed as a number it is a bit mask: 2 is limits, 16 safe.
     number = int(enforce) if enforce.isdecimal() else 0
     return bool({"limits", "safe", "all"} & {*enforce.lower().split(",")} or number & 0x12)
 
@@ -106,6 +107,7 @@ def caps_of_associations(
 
     def spares(setting: str, device: str) -> tuple[tuple[str, str], ...]:
         """Jobs of which a QOS says the same."""
+        # A QOS that sets the same limit overrides that of the association.
         keys = {(name, device) for name in ALSO.get(setting, (setting,))}
         limited = {name for name, keys_of in by.limits.items() if keys & keys_of.keys()}
         return (
@@ -128,6 +130,7 @@ def caps_of_associations(
             caps.append({**cap, "pool": pool, "spares": spares(setting, device)})
     inherited: dict[str, Limits] = {}
     for name in ["", "root", *parents]:  # parents first
+        # What an account does not say holds as its parent says it.
         above = inherited.get(parents.get(name, "") or "root", {})
         mine = limits_of(r, own[name], OF_USER) if name in own else {}
         inherited[name] = {**above, **mine}
@@ -139,6 +142,8 @@ def caps_of_associations(
                 elsewhere[row.values["User"]].append(pool)
         for row in of_account:
             user, pool = row.values["User"], row.values.get("Partition", "")
+            # An association of a partition comes before that without, which then counts elsewhere
+            # only.
             not_in = () if pool else tuple(elsewhere[user])
             limits = {**inherited.get(name, {}), **limits_of(r, row, OF_USER)}
             for key, most in limits.items():
@@ -147,6 +152,7 @@ def caps_of_associations(
         if not any(users):
             for key, most in inherited.get(name, {}).items():
                 alike[name, "", (), key, most] = []
+    # Users with the same limit share a cap, which is of each of them apart.
     for (name, pool, not_in, (setting, device), most), accounts in alike.items():
         cap = {"scope": "job" if setting == "MaxTRES" else "user", "of": device, "most": most}
         scope: dict[str, Any] = {"account": name, "alone": True} if name in parents else {}

@@ -42,6 +42,7 @@ def read_slurm(
     pools = [_pool(r, row, _of_partition(r, row, nodes, sets)) for row in partitions.values()]
     for pool in pools:  # select/linear gives out nodes
         pool["whole"] |= _linear(config)
+    # Caps of QOS and associations, those that QOS override, and then those that are not enforced.
     several = config.values.get("PriorityType", "").endswith("multifactor")
     preemption = _preemption(r, config)
     priority = {"priority": _priority(r, config)} if several else {}
@@ -61,6 +62,8 @@ def read_slurm(
         caps, of_qos = [], [{**limit, "most_time": np.inf} for limit in of_qos]
     for licence, amount in r.value(config, "Licenses", notation.licences, notation.NO_AMOUNTS).items():
         caps.append({"scope": "all", "of": licence, "most": amount})
+    # Memory is given out only where SelectTypeParameters names it; else requests of it bind
+    # nothing.
     memory = any("Memory" in name for name in _listed(r, config, "SelectTypeParameters").values)
     ignored = () if memory else ("mem",)
     countable = (
@@ -73,6 +76,7 @@ def read_slurm(
     ]
     r.notes += [f"a cap of {cap['of']} is left out: the nodes give out none" for cap in lost]
     caps = [cap for cap in caps if cap not in lost]
+    # Tiers of partitions are part of the priority order, whatever PriorityType says.
     order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
     rules: dict[str, Any] = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
     rules |= {"window": _events(r, nodes), "reservation": _reservations(r, nodes)}
@@ -113,7 +117,7 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
         reserved = r.value(row, "MemSpecLimit", float, 0.0)
         processors, of_core = _cores(r, row)
         threaded += of_core > 1
-        extra = {
+        devices = {
             "cpu": processors,
             "mem": max(r.value(row, "RealMemory", float, 1.0) - reserved, 0.0) / 1024,
         }
@@ -123,12 +127,13 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
                 f"{row.where}: node {name} has GPUs of several models, played as {model}"
             )
         if kinds:
-            extra["gpu"] = float(sum(kinds.values()))
+            devices["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
         labels = {"model": model, "weight": str(weight), "switch": switch_of.get(name, "")}
         for setting in ("Features", "AvailableFeatures"):  # what is printed counts
             labels["features"] = row.values.get(setting, "") or labels.get("features", "")
-        nodes_found.append((weight, name, extra, labels))
+        nodes_found.append((weight, name, devices, labels))
+    # With CR_CPU single threads are given out.
     by_core = "CPU" not in config.values.get("SelectTypeParameters", "").upper()
     if threaded and by_core and not _linear(config):
         r.notes.append(
@@ -137,11 +142,12 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
         )
     if switch_of and (lost := [name for _, name, *_ in nodes_found if name not in switch_of]):
         r.notes.append(f"{len(lost):,} nodes are on no switch, and take no job: {lost[0]} …")
+    # A stable sort: nodes of equal weight stay in the order of the files.
     nodes_found.sort(key=lambda node: node[0])
     unlike = len({weight for weight, *_ in nodes_found}) > 1
     built = (
-        Node(name, extra, {k: v for k, v in labels.items() if v and (k != "weight" or unlike)})
-        for _, name, extra, labels in nodes_found
+        Node(name, devices, {k: v for k, v in labels.items() if v and (k != "weight" or unlike)})
+        for _, name, devices, labels in nodes_found
     )
     return Nodes.of(built) if nodes_found else None
 
@@ -163,14 +169,15 @@ def _switches(r: SlurmReading, config: SettingRow) -> dict[str, str]:
     below = {name: r.value(row, "Switches", expand_nodes, nobody) for name, row in rows.items()}
     above = {child: name for name, children in below.items() for child in children}
     leaves = [name for name, children in below.items() if not children]
-    reservations = {}
+    place_of = {}
     for i, leaf in enumerate(leaves):
+        # From the leaf up, as long as the switch above is not already on the way.
         path = [leaf]
         while path[0] in above and above[path[0]] not in path:
             path.insert(0, above[path[0]])
         for node in r.value(rows[leaf], "Nodes", expand_nodes, nobody):
-            reservations[node] = f"{i}:{'/'.join(path)}"
-    return reservations
+            place_of[node] = f"{i}:{'/'.join(path)}"
+    return place_of
 
 
 def _linear(config: SettingRow) -> bool:
@@ -188,6 +195,7 @@ def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
         ended = row.values.get("TimeEnd", "") not in ("", "Unknown")
         to = r.value(row, "TimeEnd", datetime.fromisoformat, since) if ended else None
         names = [n for n in r.value(row, "NodeName", expand_nodes, [""]) if n in existing]
+        # An event that is not over yet lasts on.
         if names and (to is None or to > since):
             reason = f"{row.values.get('State', '')} {row.values.get('Reason', '')}".strip()
             window = {"from": since, "to": to or np.inf, "nodes": ",".join(names), "why": reason}
@@ -222,6 +230,7 @@ def _cores(r: SlurmReading, row: SettingRow) -> tuple[float, int]:
 
     Those that are kept for the system are not among them.
     """
+    # Sockets are of the node, or with Boards of each board.
     cores = 1.0
     for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket"):
         if part != "Boards" or "SocketsPerBoard" in row.values:

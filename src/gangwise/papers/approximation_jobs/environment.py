@@ -99,6 +99,7 @@ class Inputs:
         return self._rates[n], self._jobs[n], int(self._delays[n])
 
     def _draw(self) -> None:
+        # Rates and jobs may be of users' classes: they are checked before anything is played.
         rates = np.asarray(self.rates.draw(BLOCK), dtype=np.float64)
         if rates.shape != (BLOCK, self.problem.M):
             raise ScenarioError(
@@ -161,6 +162,7 @@ def tasks_of(
         name = problem.machines[machine[away][0]]
         raise InfeasibleDecision(f"slot {slot}: machine {name!r} is not available")
     size = rows.serial.size
+    # A row may have been freed since the policy saw it.
     if row.size and (row.min() < 0 or row.max() >= size or not rows.serial[row].all()):
         empty = ~np.isin(row, rows.active)
         name = problem.machines[machine[empty][0]]
@@ -251,6 +253,7 @@ class ApproximationEnvironment:
     def _turnover(self, slot: int, new: Sequence[problems.Job]) -> tuple[Ints, Ints]:
         """Take out the jobs that leave and enter those that come; rows of the latter first."""
         rows = self.rows
+        # Leaving comes first, so that a row freed now can be given out in the same slot.
         departed = rows.active[rows.deadline[rows.active] <= slot].tolist()
         for j in departed:
             self._finished.extend(self._result(j))
@@ -286,6 +289,7 @@ class ApproximationEnvironment:
         rate, _, delay = self._inputs.at(slot)
         row, machine = tasks_of(problem, rows, available, slot, decision)
         over, paid = self._over(), np.empty(row.size, dtype=bool)  # before anything is paid
+        # Tasks are paid in the order of machines, as far as the budget of their job goes.
         cost, refused = kernels.execute(
             row, machine, problem.prices, rate, self._limit, rows.cost, self._worked, paid
         )

@@ -286,6 +286,7 @@ class ActiveJobs:
                 f"job {job.id!r} arrives in slot {job.arrival} while a job of the same id is still "
                 "active; ids of jobs that run at the same time must differ"
             )
+        # The table doubles, so that adding a job takes constant time in the mean.
         if not self._free:
             self._grow()
         j = heapq.heappop(self._free)
@@ -301,6 +302,7 @@ class ActiveJobs:
         job = self.jobs[j]
         assert job is not None
         del self._row[job.id]
+        # Columns keep what they had: readers go by ``rows`` and by serial 0.
         self.jobs[j], self.serial[j] = None, 0
         heapq.heappush(self._free, j)
         return job

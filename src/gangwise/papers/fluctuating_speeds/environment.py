@@ -181,6 +181,7 @@ class SpeedsInstance(InstanceBase):
 
     def history(self, slots: int, seed: int) -> tuple[Ints, Floats]:
         """Arrivals [slots, L] and Z̃ [slots, E] of a run: what its policies meet, drawn again."""
+        # The same streams as in a run, in the same order, give the same history.
         streams = Streams.of(seed)
         arrivals = workloads.first_slots(self.workload.stream(streams.workload), slots)
         raw = self.speeds.draw(0, slots, streams.noise.spawn(2)[0])
@@ -204,6 +205,7 @@ class SpeedsEnvironment(ABC):
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
         self._stream = self.instance.workload.stream(workload)
+        # Noise and the fate of feedback are apart, so that lost feedback leaves the noise alone.
         self._noise, self._fate = noise.spawn(2)
         self._arrivals = np.empty((0, self.instance.problem.L), dtype=np.int64)
         self._first = 0
@@ -343,12 +345,15 @@ class FluctuatingSpeedsFamily:
         alike before anything is known of their speed.
         """
         L, R, K = rng.integers(1, 6), rng.integers(1, 8), rng.integers(1, 4)
+        # A job type without a channel could never run: each gets one.
         mask = rng.random((L, R)) < 0.5
         mask[np.arange(L), rng.integers(0, R, L)] = True
         channels = workloads.Channels.of_mask(mask)
         E = len(channels)
+        # Device types that a channel does without, but never the first.
         requests = rng.uniform(0.5, 2.5, (E, K)) * (rng.random((E, K)) < 0.9)
         requests[:, 0] = np.maximum(requests[:, 0], rng.uniform(0.1, 0.5, E))
+        # From a capacity that holds a fifth of the channels to one that holds all of them.
         capacity = requests.sum(axis=0) * rng.choice([0.2, 0.5, 1.1], K)
         problem = FluctuatingSpeedsProblem(
             Pool(
@@ -515,6 +520,7 @@ def clairvoyant(
 
     With ``sample``, at most ``50 * sample`` evenly spaced slots are evaluated.
     """
+    # It knows the noise itself and not only its mean, so that no programme is shared by two slots.
     best, (arrivals, utilities) = _best_choices(instance), instance.history(slots, seed)
     at = evenly_spaced(slots, None if sample is None else PROGRAMMES_PER_SAMPLE * sample)
     answers = [best(utilities[t], arrivals[t]) for t in at.tolist()]

@@ -207,12 +207,14 @@ class FluctuatingSpeedsProblem:
             raise InfeasibleDecision(
                 f"{prefix}{self.name(e)} is {x[e]}; a channel is on (1) or off (0), ESDP (1)"
             )
+        # ESDP (4): a channel of a job type that did not arrive cannot be on.
         absent = on & ~self.available(arrivals)
         if absent.any():
             raise InfeasibleDecision(
                 f"{prefix}{self.name(int(np.flatnonzero(absent)[0]))} is on, but no job of that "
                 "type arrived, ESDP (4)"
             )
+        # ESDP (2): the capacity is of the whole cluster, whichever server a channel is on.
         used = on @ self.requests
         over = np.flatnonzero(used > self.cluster.capacity + self.tolerance)
         if over.size:
@@ -256,6 +258,7 @@ class Scale:
             When no channel is ever worth its cost, or ``none`` is asked for where a net utility
             can leave [0, 1].
         """
+        # Costs differ by channel, so the extremes are those of net utilities, not of utilities.
         low, high = speeds.reach()
         smallest, largest = float((low - cost).min()), float((high - cost).max())
         if kind == "none":

@@ -272,6 +272,7 @@ class PiecewiseSpeeds(_Normal):
         for piece, means in enumerate(levels):
             per_channel(means, f"mean utility in piece {piece}", 0.0, 1e6)
         check_numbers("[0, inf)", spread=self.spread)
+        # Every slot has exactly one piece.
         if begins.shape != levels.shape[:1] or begins[0] != 0 or (np.diff(begins) <= 0).any():
             raise ScenarioError(
                 f"pieces must begin at increasing slots, the first at 0; got {begins.tolist()} for "
@@ -312,6 +313,7 @@ class WavingSpeeds(_Normal):
 
     def __post_init__(self) -> None:
         mean = per_channel(self.mean, "mean utility", 0.0, 1e6)
+        # Phases shift the wave of each channel, so that their number must match.
         phase = np.array(self.phase, dtype=np.float64, ndmin=1)
         if mean.shape != phase.shape or not np.isfinite(phase).all():
             raise ScenarioError(f"each of {mean.size} channels needs a finite phase; got {phase}")
@@ -321,6 +323,7 @@ class WavingSpeeds(_Normal):
         keep(self, mean=mean, phase=phase)
 
     def reach(self) -> tuple[Floats, Floats]:
+        # Both ends of the wave, two standard deviations to either side.
         least, most = self.mean * (1 - self.amplitude), self.mean * (1 + self.amplitude)
         around = 1 - 2 * self.spread
         return np.minimum(least * around, most * around), most * (1 + 2 * self.spread)
@@ -381,6 +384,8 @@ class ReplayedSpeeds(_Measured):
         return s[s.size * regime // self.blocks : s.size * (regime + 1) // self.blocks]
 
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
+        # One uniform number for each slot and channel, whatever is in the block: the same draws for
+        # all.
         chance = rng.random((slots, self.size))
         drawn = np.empty_like(chance)
         block = np.array([self.regime(first + i) for i in range(slots)])
@@ -430,6 +435,7 @@ class RecordedSpeeds(_Measured):
                 f"{len(series)} series need a group and a beginning each; got {group.size} and "
                 f"{begin.size}"
             )
+        # Channels of a group were measured together, so that they begin and go round together.
         for g in np.unique(group):
             of_group = np.flatnonzero(group == g).tolist()
             if np.ptp(begin[of_group]) or begin[of_group[0]] < 0:

@@ -60,6 +60,7 @@ class Ascent:
         self.job_type, self.starts = problem.channels.job_type, problem.channels.starts
         self.upper, self._terms = problem.upper, problem.slope_terms
         if e is not None:
+            # Channels keep their order by server, so that a search gives where each server begins.
             self.job_type, self.starts = self.job_type[e], np.searchsorted(e, self.starts)
             self.upper = self.upper[e]
             self._terms = self._terms.reshape(5, *problem.shape)[:, e].reshape(5, -1)

@@ -65,6 +65,7 @@ class Utility:
     slope: Function
 
     def __post_init__(self) -> None:
+        # A grid cannot prove concavity; it finds functions that are visibly wrong.
         y = np.concatenate(([0.0], np.geomspace(1e-3, 1e3, 61)))
         for alpha in (0.5, 1.0, 1.5):
             a = np.full_like(y, alpha)
@@ -158,6 +159,7 @@ class Utilities:
     def each(self, what: str, y: Floats, kind: npt.NDArray[np.int64], alpha: Floats) -> Floats:
         """``value`` or ``slope`` elementwise for arrays of kinds and parameters."""
         result = np.zeros_like(y)
+        # One call for each utility: functions of users work on whole arrays.
         for index, utility in enumerate((*BUILT_IN, *self.own)):
             chosen = kind == index
             if chosen.any():
@@ -311,6 +313,7 @@ class GainOverheadProblem:
 
         f'(y) = c0 + c1 u + c2 u² + c3 √u with u = 1 / (y + shift): rows c0 … c3 and shift.
         """
+        # Where a factor is zero its term vanishes, so that all kinds are one formula.
         kind = self.utilities.kind[self.channels.server].ravel()
         alpha = self.utilities.alpha[self.channels.server].ravel()
         return np.stack(
@@ -368,6 +371,7 @@ class GainOverheadProblem:
             self._refuse(place, y, slot)
         gain = float(result[0])
         if self.own_index.size:
+            # Utilities of your own are Python functions, which the kernel has left out.
             counted = x[self.channels.job_type[self.own_index // self.shape[1]]] != 0
             gain += float(self.own("value", y)[counted].sum())
         return Reward(gain - float(result[1]), gain, float(result[1]), float(result[2]))
@@ -423,6 +427,7 @@ def gain_and_overhead(
     channels: workloads.Channels, utilities: Utilities, overhead: Floats, y: Floats
 ) -> tuple[Floats, Floats]:
     """Gain and overhead of each job type that holds y [E, K], OGASched (5); two arrays [L]."""
+    # Most channels of a slot hold nothing, and add nothing.
     e = np.flatnonzero(y.any(axis=1))
     job_type, server = channels.job_type[e], channels.server[e]
     values = utilities.each("value", y[e], utilities.kind[server], utilities.alpha[server])
@@ -493,6 +498,7 @@ class Ports:
             )
         if (self.most == 1).all():
             return problem
+        # Every port of a job type has the channels of that job type.
         mask = np.zeros(problem.channels.shape, dtype=bool)
         mask[problem.channels.job_type, problem.channels.server] = True
         names = [f"{problem.job_types[l]}#{j + 1}" for l, j in zip(self.job_type, self.rank)]
@@ -565,6 +571,7 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
         metrics: tuple[float, ...] = (gain, overhead, utilisation, float(arrivals.sum()))
         if self.problem.moving > 0:
+            # Only jobs that were here in the last slot, too, can have moved.
             moved = self.problem.moved(arrivals * self._here, self._held, decision)
             self._here, self._held = arrivals, np.array(decision)
             reward -= self.problem.moving * moved
@@ -630,6 +637,7 @@ class GainOverheadFamily:
         """A small instance; some servers lack devices, some job types never come."""
         L, R, K = rng.integers(1, 6), rng.integers(1, 8), rng.integers(1, 4)
         capacity = rng.uniform(0, 8, (R, K)) * (rng.random((R, K)) < 0.9)
+        # At least one server has something to hand out.
         capacity[0, 0] = max(capacity[0, 0], 1.0)
         requests = rng.uniform(0, 8, (L, K)) * (rng.random((L, K)) < 0.9)
         requests[:, 0] = np.maximum(requests[:, 0], 0.1)

@@ -117,6 +117,7 @@ class GangFamily(_Placements):
         """A small instance: tight servers, servers that lack devices, gangs of equal tasks."""
         L, R, K = rng.integers(1, 6), rng.integers(1, 8), rng.integers(1, 4)
         capacity = rng.uniform(0, 8, (R, K)) * (rng.random((R, K)) < 0.9)
+        # Every server has some of the first device type, of which every task asks for some.
         capacity[:, 0] = np.maximum(capacity[:, 0], rng.uniform(0.5, 1.0, R))
         mask = rng.random((L, R)) < 0.6
         mask[np.arange(L), rng.integers(0, R, L)] = True
@@ -173,6 +174,7 @@ class GangSpeedsEnvironment(SpeedsEnvironment):
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[ChannelFeedback, ...]]:
         row, problem = self._row(slot), self.problem
         arrivals, placement = self._arrivals[row], np.asarray(decision)
+        # All tasks of a channel meet one speed, and so bring n times the same.
         tasks = problem.tasks_on(arrivals, placement, slot)
         on = np.flatnonzero(tasks)
         n, raw, cost = tasks[on], self._utilities[row, on], problem.cost[on]
@@ -272,6 +274,7 @@ def best_fixed(
     and one programme answers for all slots of ``arrivals`` x [T, L]: ``sample`` is not needed. What
     is not proved in ``time_limit`` seconds is in the comparator's ``gap``.
     """
+    # Job types weigh as often as they came.
     solution = solve(problem, arrivals.sum(axis=0), time_limit)
     gain, overhead = problem.by_job_type(solution.placement)
     slots = np.arange(len(arrivals))
@@ -310,6 +313,7 @@ def omniscient(
     none = np.zeros(problem.E)
 
     def best(means: Floats, called: Ints) -> Best:
+        # The search by prices gives the exact programme a placement to start from.
         start = fast.linear(means, called)
         answer = exact.solve(means, none, called, instance.time_limit, start)
         placement = answer.placement

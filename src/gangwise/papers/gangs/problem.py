@@ -177,6 +177,7 @@ class GangPlacementProblem:
     def fits(self) -> Bools:
         """Whether a task may sit on a server that is otherwise empty; shape [Q, R]."""
         capacity = self.cluster.capacity
+        # A task may fill a server to the last bit of rounding.
         whole = (self.task_requests[:, None, :] <= capacity * (1 + 1e-12)).all(axis=2)
         return np.asarray(whole & (self.channel_of[self.task_job_type] >= 0))
 
@@ -302,6 +303,7 @@ class GangPlacementProblem:
         """The problem with server ``order[i]`` now called ``i``; old numbers of channels [E]."""
         cluster = self.cluster
         channels, before = self.channels.relabelled(order)
+        # Servers keep their names; only their numbers change.
         names = tuple(cluster.servers[r] for r in order.tolist())
         moved = replace(
             self,
@@ -373,6 +375,7 @@ class GangProblem(GangPlacementProblem):
         Its optimum is no smaller than the gang problem's: dropping wholeness, all-or-nothing and
         the one-server rule only adds decisions, and a job left out is the decision zero.
         """
+        # The sum over tasks may exceed a server; the relaxation may spread it over all of them.
         requests = np.zeros((self.L, self.task_requests.shape[1]))
         np.add.at(requests, self.task_job_type, self.task_requests)
         return elastic.GainOverheadProblem(

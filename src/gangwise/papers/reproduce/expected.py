@@ -302,10 +302,8 @@ def rows(artefacts: Iterable[Artefact], quick: bool) -> list[pages.ClaimResult]:
 
 
 def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[pages.ClaimResult]:
-    start, mine = (
-        f"{artefact.paper} {artefact.name}: ",
-        defaultdict[str, list[pages.ClaimResult]](list),
-    )
+    start = f"{artefact.paper} {artefact.name}: "
+    mine = defaultdict[str, list[pages.ClaimResult]](list)
     claims = {claim.says: claim for claim in artefact.claims}
     for key, ours in known.items():
         says, _, version = key.removeprefix(start)[:-1].rpartition(" [")

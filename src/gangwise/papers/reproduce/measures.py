@@ -251,6 +251,7 @@ def share_between(
 def flattening(results: Results, who: str) -> Estimate:
     """Rise of the average per slot from T/80 to T/2 less that after it, in per cent of its end."""
     T = float(recorded(results, who)[-1])
+    # A curve that flattens rises more in the early part than in the late one.
     low, middle, high = (average(results, who, at) for at in (T / 80, T / 2, T))
     return percentage(100 * ((middle - low) - (high - middle)) / high, high)
 
@@ -265,6 +266,7 @@ def swing(results: Results, who: str) -> Estimate:
 
 def exponents(x: Sequence[float], y: Sequence[Floats]) -> Floats:
     """Slope of y [n, seeds] against x [n] on logarithmic axes, seed by seed."""
+    # A power law is a straight line on logarithmic axes, and its exponent the slope.
     slopes: Floats = np.polyfit(np.log(np.array(x, dtype=np.float64)), np.log(np.array(y)), 1)[0]
     return slopes
 

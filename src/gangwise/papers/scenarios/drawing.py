@@ -122,6 +122,7 @@ def draw_channels(rng: np.random.Generator, shape: tuple[int, int], density: flo
     """
     mask = rng.random(shape) < density
     lonely = ~mask.any(axis=1)
+    # A server for every job type is drawn, needed or not: the draws that follow stay the same.
     mask[lonely, rng.integers(0, shape[1], shape[0])[lonely]] = True
     return Channels.of_mask(mask)
 
@@ -191,6 +192,7 @@ class DrawnGangs(NamedTuple):
 
 def draw_gangs(s: GangSettings, rng: np.random.Generator) -> DrawnGangs:
     L, R, K = s.job_types, s.servers, len(s.most)
+    # Servers may lack any device type but the first.
     capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
     capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)
     # Contention: all job types choose their servers from one pool, the smaller the fiercer.
@@ -206,6 +208,7 @@ def draw_gangs(s: GangSettings, rng: np.random.Generator) -> DrawnGangs:
 
 
 def _requests(s: GangSettings, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
+    # Each task is a part of some server that the job type connects to, so that it fits there.
     model = servers[rng.integers(0, len(servers), count)]
     requests = np.floor(model * rng.uniform(*s.share, model.shape))
     requests[:, 0] = np.maximum(requests[:, 0], 1.0)

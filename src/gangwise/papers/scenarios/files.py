@@ -88,10 +88,12 @@ def _problem(file: ClusterFile) -> GainOverheadProblem:
     requests = workloads.request_matrix(
         [workloads.JobType(j.name, j.requests) for j in file.job_types], cluster.devices
     )
+    # A channel has to be allowed by the file, and one job has to fit on the server whole.
     fits = workloads.Channels.by_fit(cluster, requests, names)
     mask = np.zeros(fits.shape, dtype=bool)
     mask[fits.job_type, fits.server] = True
     position = {name: r for r, name in enumerate(cluster.servers)}
+    # A file names servers one by one, or a group of equal ones.
     groups = {g.name: [position[n] for n in g.names] for g in file.servers}
     for l, job_type in enumerate(file.job_types):
         if job_type.servers is not None:

@@ -133,6 +133,7 @@ def group_jobs(
     >>> grouping.names, grouping.job_type
     (('4cpu-8mem', '4cpu-8mem-1gpu'), array([0, 0, 0, 1]))
     """
+    # Requests with GPUs and without, and for other GPU models, never share a job type.
     kinds = sorted(set(zip(models, (requests[:, 2] > 0).tolist())))
     position = {kind: i for i, kind in enumerate(kinds)}
     code = [position[kind] for kind in zip(models, (requests[:, 2] > 0).tolist())]
@@ -140,14 +141,17 @@ def group_jobs(
     request_of = request_of.reshape(-1)
     count = np.bincount(request_of, weights=weight)
     belongs = distinct[:, 3].astype(np.int64)  # class of each distinct request
+    # The most frequent first; distinct requests are sorted, so that ties do not depend on rows.
     rank = np.lexsort((np.arange(len(distinct)), -count))
     size = np.bincount(belongs, weights=count)
+    # A founder for each class, as far as there are job types, then the most frequent others.
     founders: list[int] = []
     for kind in np.lexsort((np.arange(size.size), -size))[:job_types]:
         founders.append(int(rank[belongs[rank] == kind][0]))
     founders += [int(d) for d in rank if d not in founders][: job_types - len(founders)]
     founders.sort(key=lambda d: (-count[d], d))
 
+    # Ratios count, and below a hundredth of the largest server they cease to.
     share = distinct[:, :3] / np.where(largest > 0, largest, 1.0)
     place = np.log(share + FLOOR)
     apart = place[:, None, :] - place[None, founders, :]  # [distinct, L, 3]

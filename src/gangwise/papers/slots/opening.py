@@ -165,6 +165,8 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
             path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs}
         )
         opened = trace_reader
+        # Job events of Google say how long jobs live, which is what the scenario of the OPM paper
+        # needs.
         of_google = isinstance(opened, Google2011) and family in ("", "approximation_jobs")
         family = "approximation_jobs" if of_google else family
         if "complete" in knobs:
