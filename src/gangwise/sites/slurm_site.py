@@ -60,7 +60,8 @@ def read_slurm(
             f"AccountingStorageEnforce has neither limits nor safe, {place}"
         )
         caps, of_qos = [], [{**limit, "most_time": np.inf} for limit in of_qos]
-    for licence, amount in r.value(config, "Licenses", notation.licences, notation.NO_AMOUNTS).items():
+    licences = r.value(config, "Licenses", notation.licences, notation.NO_AMOUNTS)
+    for licence, amount in licences.items():
         caps.append({"scope": "all", "of": licence, "most": amount})
     # Memory is given out only where SelectTypeParameters names it; else requests of it bind
     # nothing.
