@@ -145,7 +145,7 @@ def test_a_cluster_file_is_replayed_and_found_again(file: Path, tmp_path: Path) 
         ("count = 3", "count = 0", "nodes.0.count"),
         ("tasks = { 1 = 0.75, 4 = 0.25 }", "tasks = { 17 = 1.0 }", "17 tasks never fit"),
         ("per_hour = 30", "per_hour = -1", "jobs.0.arrivals.per_hour"),
-        ('median = "10m"', 'median = "soon"', "'soon' is not a duration"),
+        ('median = "10m"', 'median = "soon"', "'soon' is no duration"),
         ("sigma = 1.0, ", "", "median and sigma"),
         ("limit = [1.0, 3.0]", "limit = [3.0, 1.0]", "limit is two factors"),
         ('name = "etl"', 'name = "train"', "give each its own"),

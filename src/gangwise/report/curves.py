@@ -61,6 +61,7 @@ class Curve:
         stack, seeds = np.stack(each), len(each)
         if seeds < 2:
             return cls(slots, stack[0], None)
+        # Pointwise: t · s ÷ √seeds at each slot.
         half = students_t(seeds - 1) * stack.std(axis=0, ddof=1) / np.sqrt(seeds)
         return cls(slots, stack.mean(axis=0), half)
 
@@ -80,13 +81,13 @@ def cumulative_reward(
     results: Results, cell: Place, label: str, average: bool = False
 ) -> Curve | None:
     """Σ of the rewards so far, or their mean; None where only some of the slots are known."""
-    known = [path.sums() for path in results.series.get((cell, label), {}).values()]
-    found = [each for each in known if each is not None]
-    if not found or len(found) < len(known):
+    paths = [path.sums() for path in results.series.get((cell, label), {}).values()]
+    sums_of = [rows for rows in paths if rows is not None]
+    if not sums_of or len(sums_of) < len(paths):
         return None
-    at = thin(found[0][0].size)
-    each = [sums[at] / slots[at] if average else sums[at] for slots, sums in found]
-    return Curve.of(found[0][0][at], each)
+    at = thin(sums_of[0][0].size)
+    rows = [sums[at] / slots[at] if average else sums[at] for slots, sums in sums_of]
+    return Curve.of(sums_of[0][0][at], rows)
 
 
 def average_reward(results: Results, cell: Place, label: str) -> Curve | None:
@@ -110,16 +111,16 @@ def ratio(results: Results, cell: Place, other: str, best: str) -> Curve | None:
     Not a number wherever the other has earned nothing, or less, in some seed: a ratio then says
     nothing. None where that is so at the end.
     """
-    each = []
+    ratios = []
     for mine, theirs in _paired(results, cell, best, other):
         a, b = mine.sums(), theirs.sums()
         if a is None or b is None:
             return None
         at = thin(a[0].size)
         played, over, under = a[0][at], a[1][at], b[1][at]
-        each.append(np.divide(over, under, out=np.full(at.size, np.nan), where=under > 0))
-    found = Curve.of(played, each) if each else None
-    return None if found is None or not np.isfinite(found.mean[-1]) else found
+        ratios.append(np.divide(over, under, out=np.full(at.size, np.nan), where=under > 0))
+    curve = Curve.of(played, ratios) if ratios else None
+    return None if curve is None or not np.isfinite(curve.mean[-1]) else curve
 
 
 def regret(results: Results, cell: Place, policy: str, versus: str) -> Curve | None:
@@ -130,33 +131,35 @@ def regret(results: Results, cell: Place, policy: str, versus: str) -> Curve | N
     known there.
     """
     grid: Ints | None = None
-    each: list[Floats] = []
+    curves: list[Floats] = []
     for mine, its in _paired(results, cell, policy, versus):
         ours, theirs = mine.sums(), its.sums()
         if ours is not None and theirs is not None and ours[0].size == theirs[0].size:
             played, curve = ours[0], theirs[1] - ours[1]
-        elif (found := _sampled(mine, its)) is not None:
-            played, curve = found
+        elif (pair := _sampled(mine, its)) is not None:
+            played, curve = pair
         else:
             return None
         if grid is None:
             grid = played[thin(played.size)]
-        each.append(np.interp(grid, played, curve))
-    return Curve.of(grid, each) if grid is not None else None
+        curves.append(np.interp(grid, played, curve))
+    return Curve.of(grid, curves) if grid is not None else None
 
 
 def _sampled(mine: Series, its: Series) -> tuple[Ints, Floats] | None:
     if not ("reward.slot" in mine.columns and "reward.slot" in its.columns):
         return None
     slots, rewards = its.columns["reward.slot"]
-    known, ours = mine.columns["reward.slot"]
-    both, of_theirs, of_ours = np.intersect1d(slots, known, return_indices=True)
-    if both.size < slots.size:
+    at, ours = mine.columns["reward.slot"]
+    # Both must be known on the slots of the comparator.
+    shared, of_theirs, of_ours = np.intersect1d(slots, at, return_indices=True)
+    if shared.size < slots.size:
         return None
-    played = both + 1
+    played = shared + 1
     played[-1] = mine.slots
     difference = rewards[of_theirs] - ours[of_ours]
-    return played, np.cumsum(difference) / np.arange(1, both.size + 1) * played
+    # The mean difference so far, times all slots so far.
+    return played, np.cumsum(difference) / np.arange(1, shared.size + 1) * played
 
 
 # Figures
@@ -174,7 +177,7 @@ def drawn_policies(results: Results) -> list[str]:
     for cell in results.places:
         for place, policy in enumerate(results.ranking(cell)):
             places[policy].append(place)
-    mean = {p: sum(seen) / len(seen) for p, seen in places.items() if seen}
+    mean = {p: sum(ranks) / len(ranks) for p, ranks in places.items() if ranks}
     best = sorted(mean, key=lambda policy: mean[policy])[: len(COLOURS)]
     return [policy for policy in policies if policy in best]
 
@@ -182,10 +185,10 @@ def drawn_policies(results: Results) -> list[str]:
 def styles(results: Results) -> dict[str, Style]:
     """How each policy and comparator is drawn; of a single cell, the best policy first."""
     if len(results.places) == 1:
-        found = ranked_styles(results.ranking(results.places[0]))
+        looks = ranked_styles(results.ranking(results.places[0]))
     else:
-        found = plain_styles(dict.fromkeys([*drawn_policies(results), *results.policies]))
-    return found | dict.fromkeys(results.comparators, REFERENCE)
+        looks = plain_styles(dict.fromkeys([*drawn_policies(results), *results.policies]))
+    return looks | dict.fromkeys(results.comparators, REFERENCE)
 
 
 Lines = Callable[[Place], dict[str, Curve]]
@@ -199,16 +202,16 @@ def _lines(
 
     def lines(cell: Place) -> dict[str, Curve]:
         every = {name: of(results, cell, name) for name in names}
-        found = {name: curve for name, curve in every.items() if curve is not None}
-        return found | _root(found) if root else found
+        drawn = {name: curve for name, curve in every.items() if curve is not None}
+        return drawn | _root(drawn) if root else drawn
 
     return lines
 
 
 def figures(results: Results) -> list[Plot]:
     """What a page shows: of one cell its curves, of many the objective by setting and panels."""
-    found = [_by_setting(results)] if len(results.places) > 1 else []
-    return [*found, *curves(results).values(), *bounded(results)]
+    plots = [_by_setting(results)] if len(results.places) > 1 else []
+    return [*plots, *curves(results).values(), *bounded(results)]
 
 
 def figure_files(results: Results) -> dict[str, bytes]:
@@ -234,58 +237,59 @@ def curves(results: Results) -> dict[str, Plot]:
     """
     if not results.rewarded:
         return {}
-    names, one = results.comparators, len(results.places) == 1
-    shown = list(styles(results))[: len(results.policies)] if one else drawn_policies(results)
+    names, single = results.comparators, len(results.places) == 1
+    shown = list(styles(results))[: len(results.policies)] if single else drawn_policies(results)
     average = f"All rewards up to a slot, divided by the slots so far. {OF_LINES}"
-    found = {
+    plots = {
         "average-reward": _drawn(
             results,
             "Average reward per slot so far",
-            average + (_about_references(results) if one else ""),
+            average + (_about_references(results) if single else ""),
             "average reward per slot",
             _lines(results, average_reward, [*shown, *names]),
             settled=True,
         )
     }
-    if one:
-        best, *others = shown
+    if single:
+        best, *rivals = shown
         paired = "Paired: both policies met the same arrivals and noise. "
         paired *= len(results.seeds) > 1
-        found["cumulative-reward"] = _drawn(
+        plots["cumulative-reward"] = _drawn(
             results,
             "Cumulative reward",
             OF_LINES,
             "reward, summed over slots",
             _lines(results, cumulative_reward, shown),
         )
-        found["ratio"] = _drawn(
+        plots["ratio"] = _drawn(
             results,
             f"Cumulative reward of {best} over that of each other policy",
             f"Above 1, {best} has earned more so far. {paired}{OF_LINES}",
             f"{best} ÷ other policy",
-            _lines(results, partial(ratio, best=best), others),
+            _lines(results, partial(ratio, best=best), rivals),
             level=1.0,
             settled=True,
         )
-    for i, versus in enumerate(names[:1] if one else names):
+    for i, versus in enumerate(names[:1] if single else names):
         bounds = ""
-        for name, of in results.bounds(versus).items():
-            least = number(min(bound.mean for bound in of.values()))
-            more = ", outside the axes" if one else " or more"
-            bounds += f" The theoretical bound ({name}) at the last slot is {least}{more}."
-        found[f"regret{'' if i == 0 else f'-{versus}'}"] = _drawn(
+        for name, limits in results.bounds(versus).items():
+            least = number(min(bound.mean for bound in limits.values()))
+            beyond = ", outside the axes" if single else " or more"
+            bounds += f" The theoretical bound ({name}) at the last slot is {least}{beyond}."
+        plots[f"regret{'' if i == 0 else f'-{versus}'}"] = _drawn(
             results,
-            f"{'Cumulative regret' if one else 'Regret so far'} against {versus}",
+            f"{'Cumulative regret' if single else 'Regret so far'} against {versus}",
             f"Reward of the {plain(versus)} so far minus the policy's; below 0 is better. "
             f"{OF_LINES}{bounds}",
             "regret, summed over slots",
-            _lines(results, partial(regret, versus=versus), shown, root=one),
+            _lines(results, partial(regret, versus=versus), shown, root=single),
             level=0.0,
         )
-    return {stem: drawn for stem, drawn in found.items() if drawn is not None}
+    return {stem: drawn for stem, drawn in plots.items() if drawn is not None}
 
 
 def _root(regrets: dict[str, Curve]) -> dict[str, Curve]:
+    # c √t through the end of the largest regret.
     largest = max(regrets.values(), key=lambda curve: float(curve.mean[-1]), default=None)
     if largest is None or largest.mean[-1] <= 0:
         return {}
@@ -297,30 +301,30 @@ def bounded(results: Results) -> list[Plot]:
     """Regret in one cell beside what a theorem allows, both axes logarithmic."""
     if len(results.places) > 1 or not results.rewarded:
         return []
-    (cell,), found = results.places, []
+    (cell,), plots = results.places, []
     at = np.unique(np.geomspace(1, results.slots, 60).round()).astype(np.int64)
     for versus in results.comparators:
         every = _lines(results, partial(regret, versus=versus), styles(results))(cell)
         above = {p: curve for p, curve in every.items() if curve.mean[-1] > 0}
         limits = {
             f"bound at the last slot ({name})": Curve(
-                at, np.full(at.size, of[cell, versus].mean), None
+                at, np.full(at.size, bound[cell, versus].mean), None
             )
-            for name, of in results.bounds(versus).items()
+            for name, bound in results.bounds(versus).items()
         }
         if above and limits:
             lines = {cell: above | limits | _root(above)}.__getitem__
             title, caption = f"Regret against {versus} and its bound", phrase("bound")
             unit = "regret, summed over slots"
-            found.append(_drawn(results, title, caption, unit, lines, log=True))
-    return [each for each in found if each is not None]
+            plots.append(_drawn(results, title, caption, unit, lines, log=True))
+    return [plot for plot in plots if plot is not None]
 
 
 def _about_references(results: Results) -> str:
     if not (names := results.comparators):
         return ""
-    known = [(name, *results.evaluated(results.places[0], name)) for name in names]
-    partial = " and ".join(name for name, n, slots in known if n < slots)
+    counts = [(name, *results.evaluated(results.places[0], name)) for name in names]
+    partial = " and ".join(name for name, n, slots in counts if n < slots)
     sampled = f"; {partial}: the mean over a sample of the slots" if partial else ""
     return f" Grey dashed lines are comparators{sampled}."
 
@@ -350,15 +354,15 @@ def _drawn(
     without bands and what is not positive.
     """
     rows, panels, cells = [], [], results.places
-    first = results.slots * SETTLED * settled
+    begin = results.slots * SETTLED * settled
     for cell in cells[:PANELS]:
         name = cell_text(results.cells, cell) if len(cells) > 1 else ""
-        panels.append(Panel(name, "slot", unit, "curve", log, log, level, first))
+        panels.append(Panel(name, "slot", unit, "curve", log, log, level, begin))
         for label, curve in lines(cell).items():
             mean = np.where(curve.mean > 0, curve.mean, np.nan) if log else curve.mean
             half = np.nan if curve.half is None or log else curve.half
             columns = (curve.slots, mean, mean - half, mean + half)
-            rows += [(name, label, *each) for each in zip(*(c.tolist() for c in columns))]
+            rows += [(name, label, *point) for point in zip(*(c.tolist() for c in columns))]
     if not rows:
         return None
     looks = styles(results)
@@ -370,24 +374,25 @@ def _drawn(
 def _by_setting(results: Results) -> Plot:
     names, cells = results.cells, results.places
     values = [{cell[i] for cell in cells} for i in range(len(names))]
+    # The axis is the numeric setting with the most values; the others make panels.
     numeric = [
         i
-        for i, each in enumerate(values)
-        if len(each) > 1
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in each)
+        for i, column in enumerate(values)
+        if len(column) > 1
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in column)
     ]
     along = max(numeric, key=lambda i: len(values[i]), default=None)
     rewards, rows = results.of(results.objective), []
     for policy in drawn_policies(results):
         for cell in cells:
-            if (found := rewards.get((cell, policy))) is None:
+            if (mean := rewards.get((cell, policy))) is None:
                 continue
             panel, x = "all", cell_text(names, cell).replace(", ", "\n")
             if along is not None:
-                rest = [i for i in range(len(names)) if i != along]
-                panel = cell_text([names[i] for i in rest], tuple(cell[i] for i in rest))
+                further = [i for i in range(len(names)) if i != along]
+                panel = cell_text([names[i] for i in further], tuple(cell[i] for i in further))
                 x = cell[along]
-            rows.append((panel, policy, x, *found))
+            rows.append((panel, policy, x, *mean))
     label = "" if along is None else names[along]
     title = "Reward per slot" if results.rewarded else in_words(results.objective)
     title += f" by {label}" if label else " in each cell"
@@ -408,7 +413,7 @@ def _limited(
 ) -> Plot:
     if len(results.places) > 1 and len(results.policies) > len(drawn_policies(results)):
         caption += f" Only the best {len(drawn_policies(results))} policies are drawn."
-    more = max(len(panels), len(results.places) if panels[0].kind == "curve" else 0) - PANELS
-    if more > 0:
-        caption += f" {more} further panels are left out; the tables have all."
+    hidden = max(len(panels), len(results.places) if panels[0].kind == "curve" else 0) - PANELS
+    if hidden > 0:
+        caption += f" {hidden} further panels are left out; the tables have all."
     return pictured(title, points(rows), panels[:PANELS], caption, looks)

@@ -89,23 +89,23 @@ def terminal_sheets(results: Results) -> list[Sheet]:
     """What every policy earned, and what the comparators are; of one cell also improvements."""
     captions = [about_comparator(results, name) for name in results.comparators]
     result = result_sheet(results)
-    found = [replace(result, captions=(*result.captions, *captions))]
+    sheets = [replace(result, captions=(*result.captions, *captions))]
     if len(results.places) == 1 and len(results.policies) > 1:
-        found.append(improvement_sheet(results))
-    return found
+        sheets.append(improvement_sheet(results))
+    return sheets
 
 
 def metrics_sheet(results: Results) -> Sheet | None:
     """What else was measured of every policy in every cell; None where nothing was."""
     at, columns = results.ranked, []
     every = results.metrics if results.rewarded else []
-    shown = [m for m in every if all(each in results.of(f"{m}.mean") for each in at)]
+    shown = [m for m in every if all(a in results.of(f"{m}.mean") for a in at)]
     if not shown:
         return None
     for metric in shown:
-        of, share = results.of(f"{metric}.mean"), metric == "utilisation"
+        means_of, share = results.of(f"{metric}.mean"), metric == "utilisation"
         heading = f"{metric}, %" if share else metric.replace("_", "\n")
-        cells = estimate_cells([of[each] for each in at], False, *((1, 100) if share else (0, 1)))
+        cells = estimate_cells([means_of[a] for a in at], False, *((1, 100) if share else (0, 1)))
         columns.append((heading, cells))
     meaning = words("metrics")
     means = "; ".join(f"{metric}: {meaning[metric]}" for metric in shown if metric in meaning)
@@ -121,13 +121,13 @@ def result_sheet(results: Results) -> Sheet:
     Where there are several cells, the lead over the first policy takes the place of the regrets,
     which have tables of their own.
     """
-    at, of, names = results.ranked, results.of(results.objective), results.comparators
-    one = len(results.places) == 1
-    columns: Columns = [(in_words(results.objective), estimate_cells([of[each] for each in at]))]
+    at, mean, names = results.ranked, results.of(results.objective), results.comparators
+    single = len(results.places) == 1
+    columns: Columns = [(in_words(results.objective), estimate_cells([mean[a] for a in at]))]
     captions = [over_seeds(len(results.seeds))]
     title = "Reward" if results.rewarded else in_words(results.objective)
     title += f" of every {results.deciders[0]} in every cell"
-    if one:
+    if single:
         slots = f"{results.slots:,} slots, " if results.slotwise else ""
         title = f"{results.scenario()[0]}: {slots}{count(len(results.seeds), 'seed')}"
         columns += _against_comparators(results, at)
@@ -137,37 +137,37 @@ def result_sheet(results: Results) -> Sheet:
         captions[0] += f" Best {results.deciders[0]} of each cell first."
         if len(results.policies) > 1:
             base = results.policies[0]
-            leads = [results.lead(base, each) for each in at]
+            leads = [results.lead(base, a) for a in at]
             columns.append((f"% over\n{base}", estimate_cells(leads, sign=True, least=1)))
             met = "the same arrivals and noise" if results.slotwise else "the same jobs and rates"
             captions.append(f"The lead over {base} is paired by seed: {met}.")
     if proved := proved_text(results):
         captions.append(proved)
     for metric in results.losses:
-        what, _, device = metric.partition(".")
-        heading = f"{what}\n{device}-hours" if device else what
-        columns.append((heading, estimate_cells([results.of(metric)[each] for each in at])))
+        loss, _, device = metric.partition(".")
+        heading = f"{loss}\n{device}-hours" if device else loss
+        columns.append((heading, estimate_cells([results.of(metric)[a] for a in at])))
     time, per = "microseconds per decision", "decision"
     if results.slotwise:
         time, per = "us_per_slot", "slot"
-    times = [time_cell(results.of(time).get(each, UNKNOWN)) for each in at]
+    times = [time_cell(results.of(time).get(a, UNKNOWN)) for a in at]
     columns.append((f"µs per\n{per}", times))
     return _policies_sheet(title, results, at, columns, captions)
 
 
 def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
     """Share of the last comparator, and regret against each that the policies can be held to."""
-    names, found = results.comparators, {}
+    names, regrets = results.comparators, {}
     if not names:
         return []
     for name in names:
         with suppress(StoreError):
-            found[name] = results.versus(name)[0]
-    shares = [results.share(each, names[-1]) for each in at]
+            regrets[name] = results.versus(name)[0]
+    shares = [results.share(spot, names[-1]) for spot in at]
     cells = estimate_cells(shares, least=1, factor=100)
     columns = [(f"share of\n{plain(names[-1])}, %", cells)]
-    scale, unit = scale_for([regret[each].mean for regret in found.values() for each in at])
-    for name, regret in found.items():
+    scale, unit = scale_for([regret[spot].mean for regret in regrets.values() for spot in at])
+    for name, regret in regrets.items():
         heading = f"regret vs\n{name}" + (f"\nin {unit}" if unit else "")
         columns.append((heading, estimate_cells([regret[a] for a in at], factor=1 / scale)))
     return columns
@@ -176,8 +176,8 @@ def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
 def improvement_sheet(results: Results) -> Sheet:
     """How much more each row has than each column in one cell; of the best only, when many."""
     (cell,) = results.places
-    best, *others = ranking = results.ranking(cell)
-    one, what = results.deciders[0], "Change" if results.minimise else "Improvement"
+    best, *rivals = ranking = results.ranking(cell)
+    noun, change = results.deciders[0], "Change" if results.minimise else "Improvement"
     every = {
         (p, q): results.lead(q, (cell, p)) if p != q else UNKNOWN for p in ranking for q in ranking
     }
@@ -185,13 +185,13 @@ def improvement_sheet(results: Results) -> Sheet:
     if any(math.isnan(e.mean) for (p, q), e in every.items() if p != q):
         caption += f" {NOTHING}: a percentage of a value that is not positive says nothing."
     if len(ranking) > MATRIX:
-        cells = estimate_cells([every[best, other] for other in others], sign=True, least=1)
-        title = f"{what} of {best} over each other {one}, %"
-        return columns_sheet(title, others, [("improvement", cells)], (caption,), one)
+        cells = estimate_cells([every[best, rival] for rival in rivals], sign=True, least=1)
+        title = f"{change} of {best} over each other {noun}, %"
+        return columns_sheet(title, rivals, [("improvement", cells)], (caption,), noun)
     flat = dict(zip(every, estimate_cells(list(every.values()), sign=True, least=1)))
     rows = tuple((p, tuple(Cell("") if p == q else flat[p, q] for q in ranking)) for p in ranking)
-    title = f"{what} of the row over the column, %"
-    return Sheet(title, tuple(ranking), rows, (caption,), one)
+    title = f"{change} of the row over the column, %"
+    return Sheet(title, tuple(ranking), rows, (caption,), noun)
 
 
 def regret_sheet(results: Results, comparator: str) -> Sheet:
@@ -200,22 +200,23 @@ def regret_sheet(results: Results, comparator: str) -> Sheet:
     StoreError when runs of the comparator are missing.
     """
     regret, share = results.versus(comparator)
-    at = [each for each in results.ranked if each in regret]
+    at = [spot for spot in results.ranked if spot in regret]
     bounds = results.bounds(comparator)
-    scale, unit = scale_for([regret[each].mean for each in at])
+    scale, unit = scale_for([regret[spot].mean for spot in at])
     inside = f"\nin {unit}" if unit else ""
-    shares = [share[each] for each in at]
+    shares = [share[spot] for spot in at]
     columns = [
         (f"regret{inside}", estimate_cells([regret[a] for a in at], factor=1 / scale)),
         ("share of its\nreward, %", estimate_cells(shares, least=1, factor=100)),
     ]
-    for name, of in bounds.items():
-        bound = [of.get((cell, comparator), UNKNOWN).mean for cell, _ in at]
+    for name, limits in bounds.items():
+        bound = [limits.get((cell, comparator), UNKNOWN).mean for cell, _ in at]
         scaled = [b / scale for b in bound]
         columns.append((f"bound{inside}", [value_cell(b, 0 if b >= 10 else 2) for b in scaled]))
+        # How much of what the theorem allows was used.
         used = [100 * regret[a].mean / b for a, b in zip(at, bound)]
-        decimals = [decimals_for([Estimate(each, None, None)]) - 2 for each in used]
-        cells = [value_cell(each, max(0, d)) for each, d in zip(used, decimals)]
+        decimals = [decimals_for([Estimate(spot, None, None)]) - 2 for spot in used]
+        cells = [value_cell(spot, max(0, d)) for spot, d in zip(used, decimals)]
         columns.append((f"of bound\n{name}, %", cells))
     below = phrase("below", comparator=plain(comparator))
     captions = [f"{below} {over_seeds(len(results.seeds))}"]
@@ -231,8 +232,8 @@ def _policies_sheet(
     settings = [
         (name, [setting_cell(cell[i]) for cell, _ in at]) for i, name in enumerate(results.cells)
     ]
-    names, first = [policy for _, policy in at], results.deciders[0]
-    return columns_sheet(title, names, [*settings, *columns], tuple(captions), first)
+    names, noun = [policy for _, policy in at], results.deciders[0]
+    return columns_sheet(title, names, [*settings, *columns], tuple(captions), noun)
 
 
 # Sentences
@@ -259,11 +260,11 @@ def byline(results: Results) -> str:
 
 def proved_text(results: Results) -> str:
     """Of which policies how many choices were proved best; empty where none searches for them."""
-    found: dict[str, list[int]] = {}
+    proved: dict[str, list[int]] = {}
     for (_, policy), share in results.of("proved").items():
         # Rounded down: 100 % is all of them.
-        found.setdefault(policy, []).append(math.floor(100 * share.mean + 1e-9))
-    ends = {policy: sorted({min(shares), max(shares)}) for policy, shares in found.items()}
+        proved.setdefault(policy, []).append(math.floor(100 * share.mean + 1e-9))
+    ends = {policy: sorted({min(shares), max(shares)}) for policy, shares in proved.items()}
     parts = [f"{policy} {' to '.join(map(str, shares))} %" for policy, shares in ends.items()]
     return f"Searches that proved their choice best: {', '.join(parts)}." if parts else ""
 
@@ -274,57 +275,57 @@ def lead(results: Results) -> str:
     if len(cells) == 1:
         return _lead_of_cell(results, cells[0])
     if len(results.policies) == 1:
-        (only,), one = results.policies, results.deciders[0]
-        return f"{only} is the only {one}: there is nothing to compare it with."
-    first: dict[str, list[Mapping[str, Any]]] = {}
+        (only,), noun = results.policies, results.deciders[0]
+        return f"{only} is the only {noun}: there is nothing to compare it with."
+    wins: dict[str, list[Mapping[str, Any]]] = {}
     for cell in cells:
-        best, *others = results.ranking(cell)
-        row = results.better(cell, best, others[0]) if others else None
-        first.setdefault(best, []).extend([] if row is None else [row])
-    by_wins = sorted(first.items(), key=lambda item: -len(item[1]))
+        best, *rivals = results.ranking(cell)
+        row = results.better(cell, best, rivals[0]) if rivals else None
+        wins.setdefault(best, []).extend([] if row is None else [row])
+    by_wins = sorted(wins.items(), key=lambda item: -len(item[1]))
     winners = "; ".join(_won(results, policy, rows) for policy, rows in by_wins)
     return f"{winners}. Leads are over the next {results.deciders[0]}, paired by seed."
 
 
 def _lead_of_cell(results: Results, cell: Place) -> str:
-    best, *others = results.ranking(cell)
-    found = results.of(results.objective)[cell, best]
+    best, *rivals = results.ranking(cell)
+    mean = results.of(results.objective)[cell, best]
     seeds = count(len(results.seeds), "seed")
     alone = "earned" if results.rewarded else f"has {results.objective}"
-    text = f"{best} {f'{_verb(results)}:' if others else alone} "
-    text += estimate_text(found) + " per slot" * results.rewarded
+    text = f"{best} {f'{_verb(results)}:' if rivals else alone} "
+    text += estimate_text(mean) + " per slot" * results.rewarded
     names = results.comparators
     if names and math.isfinite((share := results.share((cell, best), names[-1])).mean):
         text += f", {number(100 * share.mean, 1)} % of the {plain(names[-1])}"
-    ahead, more = [], "less" if results.minimise else "more"
-    for other in dict.fromkeys([*others[:1], *others[-1:]]):
-        row = results.better(cell, best, other)
+    ahead, way = [], "less" if results.minimise else "more"
+    for rival in dict.fromkeys([*rivals[:1], *rivals[-1:]]):
+        row = results.better(cell, best, rival)
         if row is not None and row["percent"]:
-            of = Estimate.of(row)
-            decimals = 1 if of.half is None else max(1, decimals_for([of]))
-            half = "" if of.half is None else f" ± {number(of.half, decimals)}"
-            last = f", the last of {1 + len(others)}" if other != others[0] else ""
-            ahead.append(f"{number(of.mean, decimals)} %{half} {more} than {row['over']}{last}")
+            lead = Estimate.of(row)
+            decimals = 1 if lead.half is None else max(1, decimals_for([lead]))
+            half = "" if lead.half is None else f" ± {number(lead.half, decimals)}"
+            rank = f", the last of {1 + len(rivals)}" if rival != rivals[0] else ""
+            ahead.append(f"{number(lead.mean, decimals)} %{half} {way} than {row['over']}{rank}")
     if ahead:
         paired = ", paired" if len(results.seeds) > 1 else ""
         text += f"; that is {' and '.join(ahead)} ({seeds}{paired})."
     else:
         text += f" ({seeds})."
-    row = results.better(cell, best, others[0]) if others else None
+    row = results.better(cell, best, rivals[0]) if rivals else None
     if row is not None and row["low"] is not None and row["low"] <= 0:
-        text += f" {phrase('may be chance', best=best, other=others[0])}"
+        text += f" {phrase('may be chance', best=best, other=rivals[0])}"
     return text
 
 
 def verdict(results: Results) -> str:
     """The first of one cell and its lead over the next; empty where there is no other."""
     (cell,) = results.places
-    best, *others = results.ranking(cell)
-    row = results.better(cell, best, others[0]) if others else None
+    best, *rivals = results.ranking(cell)
+    row = results.better(cell, best, rivals[0]) if rivals else None
     if row is None or not row["percent"]:
         return ""
-    lead, more = Estimate.of(row), "less" if results.minimise else "more"
-    size = f"{number(lead.mean, max(1, decimals_for([lead])))} % {more} than {others[0]}"
+    lead, way = Estimate.of(row), "less" if results.minimise else "more"
+    size = f"{number(lead.mean, max(1, decimals_for([lead])))} % {way} than {rivals[0]}"
     clear = lead.low is not None and lead.low > 0
     return f"{best} {_verb(results)}, {size}{'' if clear else ', which may be chance'}."
 
@@ -332,7 +333,7 @@ def verdict(results: Results) -> str:
 def tiles(results: Results) -> list[Tile]:
     """What the best policy of one cell earned, its share of the optimum, and its leads."""
     (cell,) = results.places
-    best, *others = results.ranking(cell)
+    best, *rivals = results.ranking(cell)
     earned = estimate_text(results.of(results.objective)[cell, best])
     shown = [Tile(sentence_case(in_words(results.objective)), earned, best)]
     for name in results.comparators[-1:]:
@@ -340,13 +341,13 @@ def tiles(results: Results) -> list[Tile]:
             shown.append(
                 Tile(f"Share of the {plain(name)}", f"{number(100 * share.mean, 1)} %", best)
             )
-    for other in dict.fromkeys([*others[:1], *others[-1:]]):
-        row = results.better(cell, best, other)
+    for rival in dict.fromkeys([*rivals[:1], *rivals[-1:]]):
+        row = results.better(cell, best, rival)
         if row is not None and row["percent"]:
             lead = Estimate.of(row)
             tone = "good" if lead.low is not None and lead.low > 0 else ""
             size = estimate_text(lead, max(1, decimals_for([lead])), True)
-            shown.append(Tile(f"Lead over {other}, %", size, "95 % interval, paired by seed", tone))
+            shown.append(Tile(f"Lead over {rival}, %", size, "95 % interval, paired by seed", tone))
     return shown
 
 
@@ -369,8 +370,8 @@ def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> st
 def about_comparator(results: Results, comparator: str) -> str:
     """What a comparator is, how well its reward is proved; in one cell what it earns as well."""
     name, cells = comparator, results.places
-    known = words("comparators").get(name)
-    text = f"{name}: {known['meaning']}; " if known else f"{name}: "
+    entry = words("comparators").get(name)
+    text = f"{name}: {entry['meaning']}; " if entry else f"{name}: "
     rewards = results.of("reward.mean")
     gap = results.proven_gap(name)
     proof = "exact" if gap <= 0 else f"proved to within {small_share(gap)}"
@@ -378,17 +379,17 @@ def about_comparator(results: Results, comparator: str) -> str:
         return text + (f"{proof} of its reward in every cell." if gap > 0 else f"{proof}.")
     at = (cells[0], name)
     n, slots = results.evaluated(*at)
-    where = f"all {n:,} slots" if n >= slots else f"{n:,} of {slots:,} slots"
+    place = f"all {n:,} slots" if n >= slots else f"{n:,} of {slots:,} slots"
     earned = estimate_text(rewards[at])
-    text += f"{earned} per slot on {where}, {proof}."
+    text += f"{earned} per slot on {place}, {proof}."
     try:
         regret = results.versus(name)[0]
     except StoreError:
         return text
     measured = [(regret[cells[0], p].mean, p) for p in results.ranking(cells[0])]
-    for bound, of in results.bounds(name).items():
+    for bound, limits in results.bounds(name).items():
         ends = (f"{number(value)} ({policy})" for value, policy in (min(measured), max(measured)))
-        says = {"bound": bound, "value": number(of[at].mean), "measured": " to ".join(ends)}
+        says = {"bound": bound, "value": number(limits[at].mean), "measured": " to ".join(ends)}
         text += f" {phrase('measured bound', **says)}"
     return text
 
@@ -430,16 +431,16 @@ def chapter(
     heading = title(results.family, scenario, results.policies, results.deciders[1], results.cells)
     shown_byline = byline(results)
     if not tied:
-        one = len(results.places) == 1
-        parts = [Tiles(tiles(results)), *parts] if one else parts
-        first = verdict(results) if one and not name else ""
-        parts.append(Text(lead(results), "" if first else "lead"))
-        if first:
-            heading, shown_byline = first, f"{heading}: {shown_byline}"
-    if left := len(results.missing):
-        says = {"missing": left, "of": len(results.runs) + left}
-        are = "run is" if left == 1 else "runs are"
-        parts.append(Text(phrase("missing", **says, are=are), "note"))
+        single = len(results.places) == 1
+        parts = [Tiles(tiles(results)), *parts] if single else parts
+        answer = verdict(results) if single and not name else ""
+        parts.append(Text(lead(results), "" if answer else "lead"))
+        if answer:
+            heading, shown_byline = answer, f"{heading}: {shown_byline}"
+    if lacking := len(results.missing):
+        says = {"missing": lacking, "of": len(results.runs) + lacking}
+        verb = "run is" if lacking == 1 else "runs are"
+        parts.append(Text(phrase("missing", **says, are=verb), "note"))
     verdicts = [] if tied else results.sentences()
     if len(verdicts) > MOST_SENTENCES:
         summary = f"The best policy of each cell against the next: {len(verdicts)} cells"
@@ -454,10 +455,10 @@ def chapter(
 
 def results_section(shown: ShownExperiment) -> Section:
     """Differences as dots, and what every policy earned."""
-    results, one = shown.results, len(shown.results.places) == 1
+    results, single = shown.results, len(shown.results.places) == 1
     result, times = result_sheet(results), phrase("times")
     sheets = [replace(result, captions=(*result.captions, times)), metrics_sheet(results)]
-    if one and 2 < len(results.policies) <= MATRIX:
+    if single and 2 < len(results.policies) <= MATRIX:
         sheets.append(improvement_sheet(results))
     parts = [shown.linked(sheet) for sheet in sheets if sheet is not None]
     return Section("Results", [*differences(shown), *parts])
@@ -471,23 +472,25 @@ def differences(shown: ShownExperiment) -> list[Dots]:
     caption = phrase("dots" if len(results.seeds) > 1 else "one seed")
     if len(results.places) == 1:
         (cell,) = results.places
-        best, *others = results.ranking(cell)
-        rows = {other: row for other in others if (row := results.over(other).get((cell, best)))}
+        best, *rivals = results.ranking(cell)
+        rows = {rival: row for rival in rivals if (row := results.over(rival).get((cell, best)))}
         percent = all(row["percent"] for row in rows.values())
-        of = {other: Estimate.of(row) for other, row in rows.items() if row["percent"] == percent}
+        leads = {
+            rival: Estimate.of(row) for rival, row in rows.items() if row["percent"] == percent
+        }
         unit = "%" if percent else results.unit or "reward"
-        what = f"{'Change' if results.minimise else 'Lead'} of {best} over each other, {unit}"
-        return dots(what, of, caption, shown.looks)
-    base, found = results.policies[0], []
+        name = f"{'Change' if results.minimise else 'Lead'} of {best} over each other, {unit}"
+        return dots(name, leads, caption, shown.looks)
+    base, plots = results.policies[0], []
     for cell in results.places[:PANELS]:
-        of = {
+        leads = {
             policy: results.lead(base, (at, policy))
             for at, policy in results.over(base)
             if at == cell
         }
-        what = f"More or less than {base}, %: {cell_text(results.cells, cell)}"
-        found += dots(what, of, caption, shown.looks)
-    return found
+        name = f"More or less than {base}, %: {cell_text(results.cells, cell)}"
+        plots += dots(name, leads, caption, shown.looks)
+    return plots
 
 
 def figures_section(shown: ShownExperiment) -> Section | None:
@@ -592,9 +595,9 @@ def tuning_figure(tuning: Tuning) -> Plot:
             )
         )
         for kind, trials in kinds.items():
-            for trial, (gain, of) in trials:
+            for trial, (gain, unit_of) in trials:
                 x = _position(arg, trial.arguments[arg.name])
-                if x is not None and of == percent:
+                if x is not None and unit_of == percent:
                     rows.append((arg.name, kind, x, *gain))
     names = ", ".join(arg.name for arg in tuning.ranges)
     caption = f"A dot is a trial, compared with the default {_each(tuning)} by {_each(tuning)}"
@@ -624,16 +627,16 @@ def _gain(tuning: Tuning, trial: Trial) -> tuple[Estimate, bool]:
 
 def edges(tuning: Tuning) -> list[str]:
     """A sentence for each argument that is best at an end of its range, or one that none is."""
-    found = []
+    texts = []
     for arg in tuning.ranges:
         value = tuning.best.arguments[arg.name]
         if end := _edge(arg, value):
             span = f"{_text(arg.low)} to {_text(arg.high)}"
             best = arguments_text({arg.name: value})
-            found.append(phrase("at an end", best=best, end=end, span=span))
-    if any(arg.ends for arg in tuning.ranges) and not found:
-        found.append("No argument of the best trial is at an end of its range.")
-    return found
+            texts.append(phrase("at an end", best=best, end=end, span=span))
+    if any(arg.ends for arg in tuning.ranges) and not texts:
+        texts.append("No argument of the best trial is at an end of its range.")
+    return texts
 
 
 def arguments_sheet(tuning: Tuning) -> Sheet:
@@ -677,8 +680,8 @@ def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
         (metric, estimate_cells([trial.estimate for trial in shown])),
         (f"{'% ' * percent}better than\ndefault", estimate_cells(changes, sign=True, least=1)),
     ]
-    if any(math.isfinite(each.mean) for each in times):
-        columns.append(("µs per\nslot", [time_cell(each) for each in times]))
+    if any(math.isfinite(time.mean) for time in times):
+        columns.append(("µs per\nslot", [time_cell(time) for time in times]))
     name = {trial.number: str(trial.number) for trial in shown}
     default = tuning.default.number
     name[default] = "default" if default < 0 else f"{default}, the default"
@@ -697,6 +700,7 @@ def _edge(arg: ParameterRange, value: Any) -> str:
     """At which end of its range a value is; empty inside, and of choices, which have no order."""
     if arg.ends is None:
         return ""
+    # The place in the range, on the axis that was searched.
     low, high = map(math.log, arg.ends) if arg.log else arg.ends
     place = ((math.log(value) if arg.log else value) - low) / (high - low)
     return "lower" if place <= EDGE else "upper" if place >= 1 - EDGE else ""

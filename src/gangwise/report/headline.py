@@ -37,9 +37,9 @@ def _who_is_better(n: Compared) -> str:
         sooner = number(-n.change(better[0]).mean, int(n.change(better[0]).mean > -10))
         return f"{shown_name(n, better[0])} would finish jobs {sooner} % sooner than {base}"
     able = _without_victims(n)
-    first = n.change(able[0]).mean if able else math.nan
-    if able and verdicts[able[0]] == "no interval" and first < -SMALL:
-        sooner = number(-first, int(first > -10))
+    change = n.change(able[0]).mean if able else math.nan
+    if able and verdicts[able[0]] == "no interval" and change < -SMALL:
+        sooner = number(-change, int(change > -10))
         return (
             f"{shown_name(n, able[0])} finishes these jobs {sooner} % sooner than {base}, which "
             "may be chance"
@@ -48,7 +48,7 @@ def _who_is_better(n: Compared) -> str:
     if costly:
         price = "kills more jobs" if verdicts[costly[0]] == "kills more" else "never starts some"
         return f"{shown_name(n, costly[0])} finishes jobs sooner than {base}, but {price}"
-    if all(each == "worse" for each in verdicts.values()):
+    if all(verdict == "worse" for verdict in verdicts.values()):
         return f"no scheduler finishes these jobs sooner than {base}"
     return f"no scheduler is clearly better than {base}"
 
@@ -70,9 +70,9 @@ def _how_far_to_trust(n: Compared) -> str:
         return "; how much of the log's own waiting the model explains is not known" * logged
     explained = f"{number(100 * retold.explained)} % of this log's waiting"
     if retold.doubtful:
-        what, share = retold.weakest
-        if what != "mean wait":
-            explained += f", and {number(100 * max(share, 0.0))} % of its {WEAKEST[what]}"
+        judged, share = retold.weakest
+        if judged != "mean wait":
+            explained += f", and {number(100 * max(share, 0.0))} % of its {WEAKEST[judged]}"
         return (
             f"; but the model explains {explained}, so compare schedulers with one another, not "
             "with the past"
@@ -94,32 +94,32 @@ WEAKEST = {
 
 def tiles(n: Compared) -> list[Tile]:
     """Recorded and model wait, explained share, best change, and what is left by the bound."""
-    found, retold = [], n.retold
+    row, retold = [], n.retold
     base = shown_name(n, n.base)
     if retold is not None:
         wait = f"{roughly(retold.recorded)} → {roughly(retold.simulated)}"
-        found.append(Tile("Mean wait, recorded → model", wait, f"model: {base}"))
-        what, share = retold.weakest
-        weakest = f"least: {what}, {number(100 * share)} %" * (share < WHOLE)
+        row.append(Tile("Mean wait, recorded → model", wait, f"model: {base}"))
+        part, share = retold.weakest
+        weakest = f"least: {part}, {number(100 * share)} %" * (share < WHOLE)
         shown = f"{number(100 * retold.explained)} %"
         tone = "bad" if retold.doubtful else "good"
-        found.append(Tile("Mean wait explained by the model", shown, weakest, tone))
+        row.append(Tile("Mean wait explained by the model", shown, weakest, tone))
     else:
         wait = roughly(n.of(n.base, "waiting.mean").mean)
-        found.append(Tile("Mean wait in the model", wait, base))
-        held = 100 * n.of(n.base, f"utilisation.{n.device}").mean
-        found.append(Tile(f"{in_words(n.device)} in use", f"{number(held)} %", "of what there is"))
+        row.append(Tile("Mean wait in the model", wait, base))
+        used = 100 * n.of(n.base, f"utilisation.{n.device}").mean
+        row.append(Tile(f"{in_words(n.device)} in use", f"{number(used)} %", "of what there is"))
     if able := _without_victims(n):
-        first = able[0]
-        change = n.change(first)
-        tone = "good" if n.verdict(first) == "better" else ""
-        name = sentence_case(shown_name(n, first))
-        found.append(Tile("Best change of completion", _percent(change), _ends(change, name), tone))
+        best = able[0]
+        change = n.change(best)
+        tone = "good" if n.verdict(best) == "better" else ""
+        name = sentence_case(shown_name(n, best))
+        row.append(Tile("Best change of completion", _percent(change), _ends(change, name), tone))
     if (saving := n.possible_saving) is not None:
-        left = f"at most {number(saving, int(saving < 10))} %"
+        saved = f"at most {number(saving, int(saving < 10))} %"
         proved = "certified: no schedule without preemption finishes sooner"
-        found.append(Tile("Left to gain", left, proved))
-    return found
+        row.append(Tile("Left to gain", saved, proved))
+    return row
 
 
 def _percent(change: Estimate) -> str:

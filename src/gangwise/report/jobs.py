@@ -117,16 +117,16 @@ class JobResults(Compared):
 
     def document(self) -> Page:
         rows: Mapping[str, object] = self.outcomes
-        what = ("scheduler", "schedulers")
+        noun = ("scheduler", "schedulers")
         if self.edits:
-            rows, what = self.edits, ("change", "changes")
-        jobs = f"{np.mean([len(each.jobs) for each in self.outcomes[self.base]]):,.0f} jobs"
-        title = f"{numbered(len(rows), *what)} on {jobs} of {source_in_words(self.name)}"
+            rows, noun = self.edits, ("change", "changes")
+        jobs = f"{np.mean([len(run.jobs) for run in self.outcomes[self.base]]):,.0f} jobs"
+        title = f"{numbered(len(rows), *noun)} on {jobs} of {source_in_words(self.name)}"
         nodes, devices = len(self.first.nodes), self.first.nodes.devices
-        held = self.first.capacity[devices.index(self.device)]
+        total = self.first.capacity[devices.index(self.device)]
         byline = [
             title,
-            count(nodes, "node") if nodes > 1 else f"{held:,.0f} {in_words(self.device)}",
+            count(nodes, "node") if nodes > 1 else f"{total:,.0f} {in_words(self.device)}",
             *([count(self.seeds, "seed")] if self.drawn else []),
             f"gangwise {gangwise.__version__}",
         ]
@@ -149,15 +149,17 @@ SHOWN = 12
 
 
 def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "") -> JobResults:
-    of, edits, counts = played.compared(bounds), lines_of(played), []
+    table, edits, counts = played.compared(bounds), lines_of(played), []
     if len(edits) > SHOWN:
-        verdicts = Counter(of.verdict(name) for name in edits).items()
-        each = ", ".join(f"{many:,} {verdict}" for verdict, many in verdicts)
-        counts = [phrase("many changes", changes=f"{len(edits):,}", each=each, shown=SHOWN)]
-        edits = {name: edits[name] for name in of.others[:SHOWN]}
-        of = replace(of, outcomes={name: of.outcomes[name] for name in (of.base, *edits)})
+        verdicts = Counter(table.verdict(name) for name in edits).items()
+        text = ", ".join(f"{n:,} {verdict}" for verdict, n in verdicts)
+        counts = [phrase("many changes", changes=f"{len(edits):,}", each=text, shown=SHOWN)]
+        edits = {name: edits[name] for name in table.others[:SHOWN]}
+        table = replace(
+            table, outcomes={name: table.outcomes[name] for name in (table.base, *edits)}
+        )
     return JobResults(
-        **{one.name: getattr(of, one.name) for one in fields(of)},
+        **{f.name: getattr(table, f.name) for f in fields(table)},
         fidelity=[*counts, *played.scenario.fidelity()],
         assumed=played.scenario.assumed(),
         command=command,
@@ -172,8 +174,9 @@ def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "
 
 def _unit(values: Sequence[float]) -> tuple[float, str]:
     """A unit for times in seconds; it suits the median, so that an outlier does not decide it."""
-    known = [v for v in values if math.isfinite(v)] or [0.0]
-    middle, largest = float(np.median(known)), max(known)
+    times = [v for v in values if math.isfinite(v)] or [0.0]
+    # A unit in which the middle of the column has one or two digits before the point.
+    middle, largest = float(np.median(times)), max(times)
     for size, name, below in ((86400.0, "days", 24), (3600.0, "h", 60), (60.0, "min", 60)):
         if middle >= 3 * size or largest >= 2000 * size / below:
             return size, name
@@ -185,27 +188,27 @@ Columns = list[tuple[str, list[Cell]]]
 
 def _column(n: Compared, heading: str, key: str, read: str = "") -> tuple[str, list[Cell]]:
     """A metric of every row, read as a ``share`` in per cent, a ``time`` in a unit, or as it is."""
-    found = [n.of(row, key) for row in n.outcomes]
+    estimates = [n.of(row, key) for row in n.outcomes]
     size, unit = (0.01, "%") if read == "share" else (1.0, "")
     if read == "time":
-        size, unit = _unit([each.mean for each in found])
-    return heading + unit, estimate_cells(found, least=int(read == "share"), factor=1 / size)
+        size, unit = _unit([e.mean for e in estimates])
+    return heading + unit, estimate_cells(estimates, least=int(read == "share"), factor=1 / size)
 
 
 def _sheet(
     n: Compared, title: str, columns: Columns, *captions: str, rows: Sequence[str] = ()
 ) -> Sheet:
-    first = "rules" if n.base == CONFIGURED else "scheduler"
-    return columns_sheet(title, [*(rows or n.outcomes)], columns, captions, first)
+    noun = "rules" if n.base == CONFIGURED else "scheduler"
+    return columns_sheet(title, [*(rows or n.outcomes)], columns, captions, noun)
 
 
 def _spread_columns(of: Callable[[str], list[Estimate]]) -> Columns:
     columns: Columns = []
     for name in ("waiting", "completion"):
-        size, unit = _unit([each.mean for each in of(f"{name}.mean")])
-        for which in SPREAD:
-            cells = estimate_cells(of(f"{name}.{which}"), factor=1 / size)
-            columns.append((f"{name}\n{which}, {unit}", cells))
+        size, unit = _unit([e.mean for e in of(f"{name}.mean")])
+        for stat in SPREAD:
+            cells = estimate_cells(of(f"{name}.{stat}"), factor=1 / size)
+            columns.append((f"{name}\n{stat}, {unit}", cells))
     return columns
 
 
@@ -214,11 +217,11 @@ def _times_sheet(n: Compared) -> list[Sheet]:
     captions = [f"{n.over_seeds} Waiting: to the first start. Completion: from submission to end."]
     if n.happened is not None and not n.waited:
         captions.append(phrase("no waiting"))
-    done = {row: n.of(row, "finished").mean for row in n.outcomes}
-    if any(done[row] < n.of(row, "jobs").mean for row in n.outcomes):
-        each = "; ".join(f"{row} {number(jobs)}" for row, jobs in done.items())
+    finished = {row: n.of(row, "finished").mean for row in n.outcomes}
+    if any(finished[row] < n.of(row, "jobs").mean for row in n.outcomes):
+        text = "; ".join(f"{row} {number(jobs)}" for row, jobs in finished.items())
         jobs = number(n.of(n.base, "jobs").mean)
-        captions.append(phrase("not all done", jobs=jobs, each=each))
+        captions.append(phrase("not all done", jobs=jobs, each=text))
     for key, bounds in ("lower bound", n.bounds.values), ("of all", n.bounds.preemptive):
         if not bounds or (key == "of all" and not n.interrupt):
             continue
@@ -235,15 +238,15 @@ def _times_sheet(n: Compared) -> list[Sheet]:
 
 
 def _recorded_sheet(n: Compared) -> list[Sheet]:
-    then, retold, idle = n.happened, n.retold, n.idle
-    if then is None or retold is None or idle is None:
+    record, retold, idle = n.happened, n.retold, n.idle
+    if record is None or retold is None or idle is None:
         return []
-    both = then.ended & n.first.ended
-    found = [
-        spread("waiting", o.waiting[both]) | spread("completion", o.completion[both])
-        for o in (then, n.first)
+    ended = record.ended & n.first.ended
+    summaries = [
+        spread("waiting", o.waiting[ended]) | spread("completion", o.completion[ended])
+        for o in (record, n.first)
     ]
-    columns = _spread_columns(lambda key: [Estimate(each[key], None, None) for each in found])
+    columns = _spread_columns(lambda key: [Estimate(s[key], None, None) for s in summaries])
     beside = [Estimate(100 * share, None, None) for share in (idle.recorded, idle.simulated)]
     columns.append((f"idle {idle.device}-hours\nbeside waiting jobs, %", estimate_cells(beside)))
     shares = ("explained", "near", "by_job", "use")
@@ -265,17 +268,17 @@ def _change_sheet(n: Compared) -> list[Sheet]:
     if not rows:
         return []
     columns: Columns = []
-    for what in ("waiting.mean", "waiting.p95", "completion.mean", "slowdown.mean"):
-        cells = estimate_cells([n.change(row, what) for row in rows], True, 1)
-        columns.append((what.replace(".", "\n"), cells))
+    for key in ("waiting.mean", "waiting.p95", "completion.mean", "slowdown.mean"):
+        cells = estimate_cells([n.change(row, key) for row in rows], True, 1)
+        columns.append((key.replace(".", "\n"), cells))
     caption = f"Less is better. {'Paired by seed. ' * (n.seeds > 1)}{n.intervals}"
-    errors = [n.error(f"{what}.mean") for what in ("waiting", "completion")]
+    errors = [n.error(f"{key}.mean") for key in ("waiting", "completion")]
     if math.isfinite(errors[0].mean):
         wait, completion = (estimate_text(e, sign=True) for e in errors)
         caption += f" The model's own error: of mean waiting {wait}, of completion {completion}."
-    both = [n.paired(row)[1] for row in rows]
-    if min(both) < n.of(n.base, "jobs").mean:
-        columns.append(("jobs done\nunder both", [value_cell(round(one)) for one in both]))
+    counts = [n.paired(row)[1] for row in rows]
+    if min(counts) < n.of(n.base, "jobs").mean:
+        columns.append(("jobs done\nunder both", [value_cell(round(jobs)) for jobs in counts]))
         caption += " Completion and slowdown: of the jobs that did their work under both."
     return [_sheet(n, f"More or less than {n.base}, %", columns, caption, rows=rows)]
 
@@ -286,23 +289,23 @@ def _metric_sheets(n: Compared) -> list[Sheet]:
     endings = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
     endings += [f"thrown away.{device}" for device in devices] * bool(endings)
     parts = [(key, *key.partition(".")[::2]) for key in endings]
-    not_done = [(f"{what}\n{of}-hours" if of else what, key) for key, what, of in parts]
+    not_done = [(f"{ending}\n{unit}-hours" if unit else ending, key) for key, ending, unit in parts]
     cluster = [("makespan,\n", "makespan", "time")]
     for k in devices:
         shares = ("utilisation", "goodput")
         cluster += [(f"{key}\n{in_words(k)}, ", f"{key}.{k}", "share") for key in shares]
-    lost = [(f"{of}\n{k}-hours", f"{key}.{k}") for k in devices for key, of in LOSSES.items()]
-    users = [(f"slowdown\n{which}", f"slowdown.{which}") for which in SPREAD]
+    lost = [(f"{unit}\n{k}-hours", f"{key}.{k}") for k in devices for key, unit in LOSSES.items()]
+    users = [(f"slowdown\n{stat}", f"slowdown.{stat}") for stat in SPREAD]
     if np.isfinite(n.first.jobs.deadline).any():
         users.append(("deadlines\nmissed", "deadlines missed"))
     waits = ("waiting, worst\nusers, ", "worst users", "time")
     spent = [n.of(row, "microseconds per decision").mean for row in n.outcomes]
     pace = ("µs per\ndecision", estimate_cells([Estimate(s, None, None) for s in spent]))
     jobs = ("jobs", [value_cell(round(n.of(row, "jobs").mean)) for row in n.outcomes])
-    many = len(n.first.jobs.users)
-    worst = f"the tenth of the {many:,} users who wait longest on average"
-    if many < 20:
-        worst = "the user who waits longest on average" if many > 1 else "there is one user"
+    total = len(n.first.jobs.users)
+    worst = f"the tenth of the {total:,} users who wait longest on average"
+    if total < 20:
+        worst = "the user who waits longest on average" if total > 1 else "there is one user"
     tables: list[tuple[str, list[Any], Columns, str]] = [
         ("Work that was not done", not_done, [], phrase("endings")),
         ("Cluster", cluster, [pace], phrase("cluster")),
@@ -315,8 +318,8 @@ def _metric_sheets(n: Compared) -> list[Sheet]:
         ),
     ]
     return [
-        _sheet(n, title, [*(_column(n, *each) for each in columns), *more], caption)
-        for title, columns, more, caption in tables
+        _sheet(n, title, [*(_column(n, *column) for column in columns), *extra], caption)
+        for title, columns, extra, caption in tables
         if columns
     ]
 
@@ -336,8 +339,8 @@ def _learned_sheets(n: Compared) -> list[Sheet]:
 
 def _groups_sheets(n: JobResults) -> list[Sheet]:
     sheets = []
-    for what, rows in who_pays(n, [*n.edits]).items() if n.edits else ():
-        longer = [of.mean for row in rows for of in row.longer.values()]
+    for kind, rows in who_pays(n, [*n.edits]).items() if n.edits else ():
+        longer = [e.mean for row in rows for e in row.longer.values()]
         size, unit = _unit([*(row.wait for row in rows), *map(abs, longer)])
         columns: Columns = [
             ("jobs", [value_cell(row.jobs) for row in rows]),
@@ -345,12 +348,12 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
             (f"wait as\nconfigured, {unit}", [value_cell(row.wait / size) for row in rows]),
         ]
         for name in n.edits:
-            each = [row.longer[name] for row in rows]
-            columns.append((name, estimate_cells(each, True, 1, 1 / size)))
+            changes = [row.longer[name] for row in rows]
+            columns.append((name, estimate_cells(changes, True, 1, 1 / size)))
         says = {"unit": unit, "intervals": n.intervals, "most": GROUPS, "device": n.device}
         caption = phrase("who pays", **says)
-        title = f"Who wins and who pays, by {GROUPED.get(what, what)}"
-        sheets.append(columns_sheet(title, [row.name for row in rows], columns, (caption,), what))
+        title = f"Who wins and who pays, by {GROUPED.get(kind, kind)}"
+        sheets.append(columns_sheet(title, [row.name for row in rows], columns, (caption,), kind))
     return sheets
 
 
@@ -360,12 +363,12 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
     hours, jobs = n.first.makespan / 3600, n.of(n.base, "jobs").mean
     every = [np.zeros(len(run.jobs), dtype=np.int64) for run in n.outcomes[n.base]]
     costs, lost, longer = [], [], []
-    for name, (first, *_) in n.outcomes.items():
-        there = dict(zip(first.nodes.devices, first.capacity))
-        costs.append(sum(price * there[k] * hours for k, price in n.prices.items()))
+    for name, (played, *_) in n.outcomes.items():
+        total = dict(zip(played.nodes.devices, played.capacity))
+        costs.append(sum(price * total[k] * hours for k, price in n.prices.items()))
         lost.append(sum(n.of(name, f"thrown away.{k}").mean * p for k, p in n.prices.items()))
-        both = (jobs - n.refused(name)[0]) / 3600
-        longer.append(rescaled(n.waits_more(name, every, 0), both))
+        job_hours = (jobs - n.refused(name)[0]) / 3600
+        longer.append(rescaled(n.waits_more(name, every, 0), job_hours))
     base = costs[list(n.outcomes).index(n.base)]
     extra = [Estimate(cost - base, None, None) for cost in costs]
     columns: Columns = [
@@ -400,7 +403,7 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
     device = n.device
     sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
-    found = [(f"{in_words(device)} of a job", np.split(by_size, ends), size_names)]
+    groups = [(f"{in_words(device)} of a job", np.split(by_size, ends), size_names)]
     named = [o.jobs.users[user] for o in seeds for user in o.jobs.user.tolist()]
     jobs = Counter(named)
     if len(jobs) > 1:
@@ -408,37 +411,39 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
         place = {user: i for i, user in enumerate(names)}
         by_user = np.array([place.get(user, len(place)) for user in named])
         names += [f"{len(jobs) - len(place)} others"] * (len(jobs) > len(place))
-        found.append(("user", np.split(by_user, ends), names))
-    return found
+        groups.append(("user", np.split(by_user, ends), names))
+    return groups
 
 
 def _group_means(
     n: Compared, group: Sequence[Ints]
 ) -> tuple[Mapping[str, Mapping[int, Estimate]], str]:
     """Mean waiting by scheduler and group, in a unit that suits all of them, and that unit."""
-    seen: dict[str, defaultdict[int, list[float]]] = {}
-    for row, each in n.outcomes.items():
-        seen[row] = defaultdict(list)
-        for outcome, of in zip(each, group):
-            for g, values in by_group(outcome, of, outcome.waiting).items():
-                seen[row][g].append(values["of.mean"])
-    size, unit = _unit([float(np.mean(values)) for of in seen.values() for values in of.values()])
+    waits: dict[str, defaultdict[int, list[float]]] = {}
+    for row, runs in n.outcomes.items():
+        waits[row] = defaultdict(list)
+        for outcome, codes in zip(runs, group):
+            for g, values in by_group(outcome, codes, outcome.waiting).items():
+                waits[row][g].append(values["of.mean"])
+    size, unit = _unit(
+        [float(np.mean(values)) for codes in waits.values() for values in codes.values()]
+    )
     return {
-        row: {g: rescaled(mean_and_interval(values), 1 / size) for g, values in of.items()}
-        for row, of in seen.items()
+        row: {g: rescaled(mean_and_interval(values), 1 / size) for g, values in codes.items()}
+        for row, codes in waits.items()
     }, unit
 
 
 def _group_sheets(n: Compared) -> list[Sheet]:
     sheets = []
-    for what, group, names in _groups(n):
+    for kind, group, names in _groups(n):
         means, unit = _group_means(n, group)
         jobs = np.bincount(group[0], minlength=len(names)).tolist()
-        columns = [("jobs", [value_cell(many) for many in jobs])]
-        for row, of in means.items():
-            columns.append((row, estimate_cells([of.get(g, UNKNOWN) for g in range(len(names))])))
-        title = f"Mean waiting by {what}, {unit}"
-        sheets.append(columns_sheet(title, names, columns, (n.over_seeds,), what))
+        columns = [("jobs", [value_cell(k) for k in jobs])]
+        for row, mean in means.items():
+            columns.append((row, estimate_cells([mean.get(g, UNKNOWN) for g in range(len(names))])))
+        title = f"Mean waiting by {kind}, {unit}"
+        sheets.append(columns_sheet(title, names, columns, (n.over_seeds,), kind))
     return sheets
 
 
@@ -453,10 +458,10 @@ def change_dots(n: Compared, means: Sequence[str]) -> list[Dots]:
         caption += f" {phrase('hollow')}"
     return [
         drawn
-        for what in means
+        for key in means
         for drawn in dots(
-            f"Mean {what} against {n.base}, %",
-            {row: n.change(row, f"{what}.mean") for row in n.outcomes if row != n.base},
+            f"Mean {key} against {n.base}, %",
+            {row: n.change(row, f"{key}.mean") for row in n.outcomes if row != n.base},
             caption,
         )
     ]
@@ -465,16 +470,16 @@ def change_dots(n: Compared, means: Sequence[str]) -> list[Dots]:
 def _group_figure(n: Compared) -> list[Plot]:
     rows: Rows = []
     panels = []
-    for what, group, names in _groups(n, DRAWN_USERS):
+    for kind, group, names in _groups(n, DRAWN_USERS):
         if len(names) < 2:
             continue
         means, unit = _group_means(n, group)
-        panels.append(Panel(what, "", f"mean waiting, {unit}", "bars"))
-        for row, of in means.items():
+        panels.append(Panel(kind, "", f"mean waiting, {unit}", "bars"))
+        for row, waits in means.items():
             for g, label in enumerate(_labels(names)):
-                if g in of:
-                    mean, low, high = of[g]
-                    rows.append((what, row, label, mean, low and max(low, 0.0), high))
+                if g in waits:
+                    mean, low, high = waits[g]
+                    rows.append((kind, row, label, mean, low and max(low, 0.0), high))
     if not any(row[3] > 0 for row in rows):
         return []  # nobody waits
     return [pictured("Waiting by job size and user", rows, panels, n.over_seeds)]
@@ -488,11 +493,11 @@ def _labels(names: Sequence[str]) -> list[str]:
     """
     plain = [name.replace(" to ", "–") for name in names]
     short = [name if len(name) <= 10 else f"{name[:4]}…{name[-3:]}" for name in plain]
-    found: list[str] = []
+    labels: list[str] = []
     for i, label in enumerate(short):
         unique = label if short.count(label) == 1 else f"{label[:5]} {i + 1}"
-        found.append(f"\n{unique}" if len(names) > 4 and i % 2 else unique)
-    return found
+        labels.append(f"\n{unique}" if len(names) > 4 and i % 2 else unique)
+    return labels
 
 
 def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, list[Panel], str]:
@@ -502,10 +507,10 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     at = ((edges[:-1] - begin) / size).tolist()
     used, waits = f"{in_words(device)} held, %", "jobs waiting"
     rows: Rows = []
-    for row, of in shown.items():
-        there = of.capacity[of.nodes.devices.index(device)]
-        held = 100 * of.over_time(device, edges) / there
-        for panel, values in ((used, held), (waits, of.waiting_jobs(edges))):
+    for row, run in shown.items():
+        total = run.capacity[run.nodes.devices.index(device)]
+        used_share = 100 * run.over_time(device, edges) / total
+        for panel, values in ((used, used_share), (waits, run.waiting_jobs(edges))):
             rows += [(panel, row, x, y, None, None) for x, y in zip(at, values.tolist())]
     label = f"{unit} since the first submission"
     panels = [Panel(used, label, "", "steps"), Panel(waits, label, "", "steps")]
@@ -525,15 +530,18 @@ def _learned_figures(n: Compared) -> list[Plot]:
             panel = f"job type {learned.job_types[t]}"
             order = np.argsort(-learned.true[t], kind="stable")
             at = np.unique(np.linspace(0, len(order) - 1, DOTS).astype(int))
-            true, mean, sd = (of[t][order[at]] for of in (learned.true, learned.mean, learned.sd))
+            true, mean, sd = (
+                total[t][order[at]] for total in (learned.true, learned.mean, learned.sd)
+            )
             rows += [(panel, "true", x, y, None, None) for x, y in zip(at, true)]
-            known = np.isfinite(sd)  # nothing was learned of the others
-            ends = (np.exp(mean[known] + half * sd[known]) for half in (0, -1.96, 1.96))
-            rows += [(panel, "learned", x, *each) for x, *each in zip(at[known], *ends)]
+            sure = np.isfinite(sd)  # nothing was learned of the others
+            ends = (np.exp(mean[sure] + half * sd[sure]) for half in (0, -1.96, 1.96))
+            rows += [(panel, "learned", x, *ends_of) for x, *ends_of in zip(at[sure], *ends)]
             panels.append(Panel(panel, "nodes, the fastest first", "rate", "points"))
+        # Coverage: 95 % of the intervals should hold the true rate.
         inside = np.abs(learned.mean - np.log(learned.true)) <= 1.96 * learned.sd
-        share, of = number(100 * float(inside.mean())), f"{inside.size:,}"
-        caption = phrase("learned rates", share=share, of=of, most=DOTS)
+        share, total = number(100 * float(inside.mean())), f"{inside.size:,}"
+        caption = phrase("learned rates", share=share, of=total, most=DOTS)
         figures.append(pictured(f"Learned and true rates, {name}", rows, panels, caption))
     return figures
 
@@ -547,31 +555,31 @@ def retelling_section(n: JobResults) -> Section | None:
         return None
     size, unit = _unit([retold.recorded, retold.simulated])
     rows, panels, caption = _lines_over_time(n, {HAPPENED: n.happened, n.base: n.first})
-    when = next(what for what in retold.groups if what in ("week", "day"))
+    period = next(kind for kind in retold.groups if kind in ("week", "day"))
     waits = f"mean waiting, {unit}"
-    for g in retold.groups[when]:
+    for g in retold.groups[period]:
         for line, seconds in ((HAPPENED, g.recorded), (n.base, g.simulated)):
             rows.append((waits, line, float(g.name), seconds / size, None, None))
-    panels = [Panel(waits, f"{when} of submission", "", "steps"), *panels]
+    panels = [Panel(waits, f"{period} of submission", "", "steps"), *panels]
     parts: list[Part] = [pictured("As it happened, and as retold", rows, panels, caption)]
-    for what, groups in retold.groups.items():
+    for kind, groups in retold.groups.items():
         shown = groups
-        if what == when:
+        if kind == period:
             shown = sorted(groups, key=lambda g: -abs(g.simulated - g.recorded) * g.jobs)[:FARTHEST]
         shown = [g for g in groups if g in shown]  # weeks in their order
-        of = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
+        part = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
         sides = ([g.recorded for g in shown], [g.simulated for g in shown])
-        then, now = ([Estimate(s / size, None, None) for s in times] for times in sides)
+        past, model = ([Estimate(s / size, None, None) for s in times] for times in sides)
         columns = [
             ("jobs", [value_cell(g.jobs) for g in shown]),
-            (f"{HAPPENED}, {unit}", estimate_cells(then)),
-            (f"retold, {unit}", estimate_cells(now)),
+            (f"{HAPPENED}, {unit}", estimate_cells(past)),
+            (f"retold, {unit}", estimate_cells(model)),
             ("explained, %", [value_cell(100 * g.explained) for g in shown]),
         ]
-        known = words("groups")[what]
-        caption = f"{of}Explained group by group: {number(100 * retold.by(what))} %."
-        first, names = known["rows"] or in_words(retold.device), [g.name for g in shown]
-        parts.append(columns_sheet(known["title"], names, columns, (caption,), first))
+        texts = words("groups")[kind]
+        caption = f"{part}Explained group by group: {number(100 * retold.by(kind))} %."
+        noun, names = texts["rows"] or in_words(retold.device), [g.name for g in shown]
+        parts.append(columns_sheet(texts["title"], names, columns, (caption,), noun))
     return Section(f"What the model retells under {n.base}", parts)
 
 
@@ -581,14 +589,15 @@ TOWERING = 10.0  # times the base's mean wait: a scheduler of more would flatten
 def _drawable(n: Compared) -> tuple[Compared, str]:
     """The schedulers that fit one axis, and a sentence that names those that do not."""
     waits = {name: n.of(name, "waiting.mean").mean for name in n.outcomes}
+    # A base without waiting sets no scale.
     longest = TOWERING * waits[n.base] or math.inf
-    left = [name for name, wait in waits.items() if wait > longest]
-    if not left:
+    out = [name for name, wait in waits.items() if wait > longest]
+    if not out:
         return n, ""
-    names = ", ".join(f"{name} ({roughly(waits[name])})" for name in left)
-    kept = {name: of for name, of in n.outcomes.items() if name not in left}
+    names = ", ".join(f"{name} ({roughly(waits[name])})" for name in out)
+    drawn = {name: runs for name, runs in n.outcomes.items() if name not in out}
     text = f" Not drawn, for the mean wait is over {TOWERING:g} times the base's: {names}."
-    return replace(n, outcomes=kept), text
+    return replace(n, outcomes=drawn), text
 
 
 def who_pays_section(n: JobResults) -> Section:
@@ -603,7 +612,7 @@ def who_pays_section(n: JobResults) -> Section:
 
 def figures_section(n: JobResults) -> Section:
     drawable, left_out = _drawable(n)
-    shown = {name: each[0] for name, each in drawable.outcomes.items()}
+    shown = {name: runs[0] for name, runs in drawable.outcomes.items()}
     rows, panels, caption = _lines_over_time(n, shown)
     over_time = pictured("Utilisation and queue over time", rows, panels, caption + left_out)
     return Section("Utilisation and queue over time", [over_time, *_learned_figures(n)])
@@ -635,11 +644,13 @@ def schedulers_section(n: JobResults) -> Section | None:
     meanings = {}
     for name, lines in n.edits.items():
         parts = [
-            about_scheduler(one.given).rstrip(".") if one.path == "scheduler" else one.words
-            for one in changes_of(name)
+            about_scheduler(change.given).rstrip(".")
+            if change.path == "scheduler"
+            else change.words
+            for change in changes_of(name)
         ]
-        before = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
-        meanings[name] = f"{'; '.join(parts)}{f' (until now {before})' * bool(before)}."
+        until = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
+        meanings[name] = f"{'; '.join(parts)}{f' (until now {until})' * bool(until)}."
     return Section("Changes", [Terms(meanings)])
 
 
@@ -652,7 +663,7 @@ def edits_section(n: JobResults) -> Section | None:
 
 
 def assumptions_section(n: JobResults) -> Section | None:
-    lines = dict.fromkeys(each[0].description for each in n.outcomes.values())
+    lines = dict.fromkeys(runs[0].description for runs in n.outcomes.values())
     lines.pop("", None)
     return Section("What was assumed", [Bullets([*lines])]) if lines else None
 

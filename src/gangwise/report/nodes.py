@@ -54,23 +54,25 @@ def lanes(begin: Floats, end: Floats, amount: Ints, capacity: int) -> list[Lane]
     >>> lanes(np.array([0.0, 1.0]), np.array([3.0, 2.0]), np.array([1000, 2000]), 4000)
     [Lane(interval=0, offset=0, height=1000), Lane(interval=1, offset=1000, height=2000)]
     """
+    # First fit into stretches of devices; what ends by then is free again.
     free: list[tuple[int, int]] = [(0, capacity)]  # offset and height, by offset
-    held: list[tuple[float, int, list[tuple[int, int]]]] = []
-    found = []
+    busy: list[tuple[float, int, list[tuple[int, int]]]] = []
+    lanes_of = []
     for i in np.lexsort((np.arange(begin.size), begin)).tolist():
-        while held and held[0][0] <= begin[i]:
-            free = _merged([*free, *heapq.heappop(held)[2]])
+        while busy and busy[0][0] <= begin[i]:
+            free = _merged([*free, *heapq.heappop(busy)[2]])
         wanted, mine = int(amount[i]), []
         for offset, height in [s for s in free if s[1] >= wanted][:1] or free:
-            if taken := min(height, wanted):
-                mine.append((offset, taken))
-                wanted -= taken
+            if part := min(height, wanted):
+                mine.append((offset, part))
+                wanted -= part
         used = dict(mine)
         free = [(o + used.get(o, 0), h - used.get(o, 0)) for o, h in free if h > used.get(o, 0)]
-        heapq.heappush(held, (float(end[i]), i, mine))
+        heapq.heappush(busy, (float(end[i]), i, mine))
+        # No room: drawn over others, at the top.
         over = [(max(capacity - wanted, 0), wanted)] if wanted else []
-        found += [Lane(i, offset, height) for offset, height in [*mine, *over]]
-    return found
+        lanes_of += [Lane(i, offset, height) for offset, height in [*mine, *over]]
+    return lanes_of
 
 
 def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -91,27 +93,28 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
     charts: list[dict[str, Any]] = []
     if pieces <= RECTANGLES and nodes <= 2 * ROWS:
         charts = [_rectangles(outcome, device, begin) for outcome in outcomes.values()]
-    if not (exact := bool(charts) and all(each["count"] <= RECTANGLES for each in charts)):
+    if not (exact := bool(charts) and all(c["count"] <= RECTANGLES for c in charts)):
         charts = []
         most = CELLS // len(outcomes)
         for outcome in outcomes.values():
-            rows, held = _shares(outcome, device, begin, end, most)
-            packed = _packed(np.rint(255 * held), "u1")
-            charts.append({"rows": rows, "bins": held.shape[1], "share": packed})
+            rows, use = _shares(outcome, device, begin, end, most)
+            packed = _packed(np.rint(255 * use), "u1")
+            charts.append({"rows": rows, "bins": use.shape[1], "share": packed})
     jobs = next(iter(outcomes.values())).jobs
     # A colour for each user, or for each job type where there is one user.
     names, whose = (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
+    # Colours go to those with the most work.
     share = np.bincount(whose, jobs.tasks * jobs.run, minlength=len(names))
     order = np.argsort(-share, kind="stable")
     hue = np.full(len(names), COLOURED)
     hue[order[:COLOURED]] = np.arange(min(COLOURED, len(names)))
-    of, by = in_words(device), "user" if len(jobs.users) > 1 else "job type"
-    caption = phrase("rectangles", devices=of, by=by)
+    noun, by = in_words(device), "user" if len(jobs.users) > 1 else "job type"
+    caption = phrase("rectangles", devices=noun, by=by)
     if not exact:
         width = roughly((end - begin) / charts[0]["bins"])
-        caption = phrase("shares of nodes", devices=of, width=width)
+        caption = phrase("shares of nodes", devices=noun, width=width)
     return {
-        "device": of,
+        "device": noun,
         "exact": exact,
         "seconds": end - begin,
         "schedulers": [{"name": row, **chart} for row, chart in zip(outcomes, charts)],
@@ -131,9 +134,9 @@ def figure_of_nodes(
         names, share = _shares(outcome, device, begin, end, PRINTED)
         at = (np.arange(share.shape[1]) + 0.5) * (end - begin) / share.shape[1] / 3600
         rows += [
-            (scheduler, name, hours, held, None, None)
+            (scheduler, name, hours, value, None, None)
             for name, line in zip(names, share)
-            for hours, held in zip(at.tolist(), line.tolist())
+            for hours, value in zip(at.tolist(), line.tolist())
         ]
     return rows, [Panel(name, "hours since the first submission", "", "map") for name in outcomes]
 
@@ -150,50 +153,51 @@ def _pieces(outcome: Outcome) -> Pieces:
 
 
 def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
-    k, of, jobs = outcome.nodes.devices.index(device), _pieces(outcome), outcome.jobs
-    amount = np.rint(1000 * of.tasks * outcome.per_piece[:, k]).astype(np.int64)
-    found = []  # node, offset and height as shares of the node, piece
+    k, pieces, jobs = outcome.nodes.devices.index(device), _pieces(outcome), outcome.jobs
+    amount = np.rint(1000 * pieces.tasks * outcome.per_piece[:, k]).astype(np.int64)
+    boxes = []  # node, offset and height as shares of the node, piece
     for node in range(len(outcome.nodes)):
         capacity = int(outcome.nodes.capacity[node, k])
-        mine = np.flatnonzero((of.node == node) & (amount > 0) & (of.end > of.begin))
-        for lane in lanes(of.begin[mine], of.end[mine], amount[mine], capacity):
+        mine = np.flatnonzero((pieces.node == node) & (amount > 0) & (pieces.end > pieces.begin))
+        for lane in lanes(pieces.begin[mine], pieces.end[mine], amount[mine], capacity):
             share = (lane.offset / max(capacity, 1), lane.height / max(capacity, 1))
-            found.append((node, *share, int(mine[lane.interval])))
-    node_of, offset, height, piece = np.array(found).reshape(-1, 4).T
+            boxes.append((node, *share, int(mine[lane.interval])))
+    node_of, offset, height, piece = np.array(boxes).reshape(-1, 4).T
     p = piece.astype(np.int64)
     return {
         "rows": list(outcome.nodes.names),
-        "count": len(found),
+        "count": len(boxes),
         "row": _packed(node_of, "<u2"),
         "offset": _packed(offset * 65535, "<u2"),
         "height": _packed(height * 65535, "<u2"),
-        "begin": _packed(of.begin[p] - begin, "<f4"),
-        "end": _packed(of.end[p] - begin, "<f4"),
-        "job": _packed(jobs.row[of.job[p]], "<u4"),
-        "user": _packed((jobs.user if len(jobs.users) > 1 else jobs.type)[of.job[p]], "<u4"),
+        "begin": _packed(pieces.begin[p] - begin, "<f4"),
+        "end": _packed(pieces.end[p] - begin, "<f4"),
+        "job": _packed(jobs.row[pieces.job[p]], "<u4"),
+        "user": _packed((jobs.user if len(jobs.users) > 1 else jobs.type)[pieces.job[p]], "<u4"),
     }
 
 
 def _shares(
     outcome: Outcome, device: str, begin: float, end: float, most: int
 ) -> tuple[list[str], Floats]:
-    k, of, nodes = outcome.nodes.devices.index(device), _pieces(outcome), len(outcome.nodes)
+    k, pieces, nodes = outcome.nodes.devices.index(device), _pieces(outcome), len(outcome.nodes)
+    # Several nodes share a row where there are more than rows.
     per_row = -(-nodes // ROWS)
     rows = -(-nodes // per_row)
     edges = np.linspace(begin, end, int(min(2000, most // rows)) + 1)
-    amount = of.tasks * outcome.per_piece[:, k]
+    amount = pieces.tasks * outcome.per_piece[:, k]
     share = np.zeros((rows, edges.size - 1))
     for row in range(rows):
-        mine = of.node // per_row == row
+        mine = pieces.node // per_row == row
         capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
         if capacity > 0:
-            held = held_until(edges, of.held[mine], amount[mine])
-            held -= held_until(edges, of.end[mine], amount[mine])
-            share[row] = np.diff(held) / np.diff(edges) / capacity
+            use = held_until(edges, pieces.held[mine], amount[mine])
+            use -= held_until(edges, pieces.end[mine], amount[mine])
+            share[row] = np.diff(use) / np.diff(edges) / capacity
     names = outcome.nodes.names
-    first = [names[row * per_row] for row in range(rows)]
-    last = [names[min((row + 1) * per_row, nodes) - 1] for row in range(rows)]
-    return [a if a == b else f"{a} to {b}" for a, b in zip(first, last)], np.clip(share, 0, 1)
+    heads = [names[row * per_row] for row in range(rows)]
+    tails = [names[min((row + 1) * per_row, nodes) - 1] for row in range(rows)]
+    return [a if a == b else f"{a} to {b}" for a, b in zip(heads, tails)], np.clip(share, 0, 1)
 
 
 def _packed(values: npt.ArrayLike, kind: str) -> str:
@@ -207,8 +211,8 @@ WIDEST = np.log(100)  # nothing is known of a node whose interval is wider
 
 def _order(found: NodeFindings) -> list[int]:
     e = found.effects
-    known = np.flatnonzero(np.isfinite(e.mean) & (e.high - e.low < WIDEST))
-    return sorted(known.tolist(), key=lambda n: (not e.slow[n], -e.mean[n]))
+    judged = np.flatnonzero(np.isfinite(e.mean) & (e.high - e.low < WIDEST))
+    return sorted(judged.tolist(), key=lambda n: (not e.slow[n], -e.mean[n]))
 
 
 def node_sheets(found: NodeFindings) -> list[Sheet]:
@@ -228,14 +232,17 @@ def node_sheets(found: NodeFindings) -> list[Sheet]:
     names = [found.names[n] for n in shown]
     sheets = [columns_sheet("Nodes", names, columns, (caption,), "node")] if shown else []
     if e.changes:
-        of = e.changes
+        rows = e.changes
         columns = [
-            ("day of\nthe log", [value_cell(c.at / 86400, 1) for c in of]),
-            ("95 %\ninterval", [Cell(f"{c.low / 86400:.1f} to {c.high / 86400:.1f}") for c in of]),
-            ("longer\nbefore, %", [value_cell(100 * np.expm1(c.before), 1) for c in of]),
-            ("longer\nafter, %", [value_cell(100 * np.expm1(c.after), 1) for c in of]),
+            ("day of\nthe log", [value_cell(c.at / 86400, 1) for c in rows]),
+            (
+                "95 %\ninterval",
+                [Cell(f"{c.low / 86400:.1f} to {c.high / 86400:.1f}") for c in rows],
+            ),
+            ("longer\nbefore, %", [value_cell(100 * np.expm1(c.before), 1) for c in rows]),
+            ("longer\nafter, %", [value_cell(100 * np.expm1(c.after), 1) for c in rows]),
         ]
-        names = [found.names[c.node] for c in of]
+        names = [found.names[c.node] for c in rows]
         caption = "One change each, the largest; 5 % of these nodes are false in expectation."
         sheets.append(columns_sheet("Nodes that changed", names, columns, (caption,), "node"))
     return sheets
@@ -252,7 +259,7 @@ def node_page(found: NodeFindings, name: str) -> str:
     order = sorted(_order(found), key=lambda n: -e.mean[n])[:MOST_DRAWN]
     ends = [[100 * np.expm1(v[n]) for v in (e.mean, e.low, e.high)] for n in order]
     lines = ["slow" if e.slow[n] else "others" for n in order]
-    points = [("nodes", line, float(i), *of) for i, (line, of) in enumerate(zip(lines, ends), 1)]
+    points = [("nodes", line, float(i), *y) for i, (line, y) in enumerate(zip(lines, ends), 1)]
     panel = Panel("nodes", "nodes, the slowest first", "longer run times, %", "dots", level=0.0)
     looks = {"slow": Style(1, 4.0), "others": Style(0, 3.0)}
     few = f"The {len(order)} slowest. " if len(order) == MOST_DRAWN else ""

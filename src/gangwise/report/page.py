@@ -12,12 +12,10 @@ import hashlib
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
-from importlib.resources import files
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -29,6 +27,7 @@ from markupsafe import Markup, escape
 
 from gangwise.core.files import Folder, digest_of, read_whole
 from gangwise.core.registry import Kind, entries
+from gangwise.core.wording import phrases, words_of
 from gangwise.jobs.scheduler import parts
 from gangwise.report import plotting
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED, Looks, Panel, Style, image, points
@@ -182,9 +181,9 @@ def html(page: Page) -> str:
     template = _ENVIRONMENT.get_template("page.html")
     text = template.render(page=page, choices=choices, charts=charts)
     # Empty lines go, except where they are part of a text.
-    kept = re.split(r"(<pre>.*?</pre>)", text, flags=re.DOTALL)
-    kept[::2] = [re.sub(r"\n\s*\n+", "\n", each) for each in kept[::2]]
-    return "".join(kept)
+    blocks = re.split(r"(<pre>.*?</pre>)", text, flags=re.DOTALL)
+    blocks[::2] = [re.sub(r"\n\s*\n+", "\n", block) for block in blocks[::2]]
+    return "".join(blocks)
 
 
 def all_parts(parts: Sequence[Part]) -> Iterator[Part]:
@@ -199,7 +198,7 @@ Format = Literal["csv", "svg", "pdf", "png"]
 
 def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
     """The tables or figures of a page as files, by their names; figures have a width in inches."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for chapter in page.chapters:
         for part in all_parts(chapter.parts):
             if isinstance(part, Sheet) and wanted == "csv":
@@ -210,9 +209,9 @@ def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
                 continue
             named = f"{chapter.name} {part.title}".lower()
             stem = re.sub(r"[^a-z0-9]+", "-", named).strip("-")[:80]
-            same = sum(re.fullmatch(rf"{stem}(-\d+)?\..*", name) is not None for name in found)
-            found[f"{stem}{f'-{same + 1}' if same else ''}.{wanted}"] = content
-    return found
+            alike = sum(re.fullmatch(rf"{stem}(-\d+)?\..*", name) is not None for name in contents)
+            contents[f"{stem}{f'-{alike + 1}' if alike else ''}.{wanted}"] = content
+    return contents
 
 
 def _figure(part: Dots | Chart | Plot, width: float) -> Any:
@@ -276,14 +275,15 @@ def dots(
     >>> [(row.name, row.clear) for row in drawn.rows], [label for _, label in drawn.ticks]
     ([('b', False), ('a', True)], ['−2', '0', '2', '4', '6', '8'])
     """
-    known = {name: each for name, each in found.items() if math.isfinite(each.mean)}
-    if not known:
+    sound = {name: e for name, e in found.items() if math.isfinite(e.mean)}
+    if not sound:
         return []
-    of = dict(sorted(known.items(), key=lambda item: item[1].mean)[:MOST_DOTS])
-    reach = [max(abs(end) for end in each if end is not None) for each in of.values()]
+    shown = dict(sorted(sound.items(), key=lambda item: item[1].mean)[:MOST_DOTS])
+    reach = [max(abs(end) for end in e if end is not None) for e in shown.values()]
+    # An outlier would press all others together: the axis ends at the largest of the rest.
     inside = [far for far in reach if far <= OUTLIER * median(reach)]
     most = max(inside) if len(inside) < len(reach) else math.inf
-    ends = [0.0, *(end for each in of.values() for end in each if end is not None)]
+    ends = [0.0, *(end for e in shown.values() for end in e if end is not None)]
     ends = [min(max(end, -most), most) for end in ends]
     if max(map(abs, ends)) < 1e-9:
         ends = [-1.0, 1.0]
@@ -292,32 +292,33 @@ def dots(
     ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(min(ends), max(ends))
     values = [float(v) for v in ticks]
     low, high = values[0], values[-1]
+    # As many decimals as the ticks need to be told exactly.
     decimals = next((d for d in range(8) if all(abs(round(v, d) - v) < 1e-9 for v in values)), 8)
-    digits = max(1, decimals_for(list(of.values())))
+    digits = max(1, decimals_for(list(shown.values())))
 
     def place(value: float) -> float:
         return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
 
     rows = []
-    for name, each in of.items():
-        left = each.mean if each.low is None else each.low
-        right = each.mean if each.high is None else each.high
-        clear = each.half is not None and (left > 0 or right < 0)
-        text = estimate_text(each, digits, True)
-        cut = "◂" * (left < low) + "▸" * (right > high)
-        rows.append(Dot(name, place(each.mean), place(left), place(right), text, clear, cut))
+    for name, e in shown.items():
+        begin = e.mean if e.low is None else e.low
+        stop = e.mean if e.high is None else e.high
+        clear = e.half is not None and (begin > 0 or stop < 0)
+        text = estimate_text(e, digits, True)
+        cut = "◂" * (begin < low) + "▸" * (stop > high)
+        rows.append(Dot(name, place(e.mean), place(begin), place(stop), text, clear, cut))
     if any(row.cut for row in rows):
         caption += " An arrow: it goes on beyond the axis, as its number says."
     labels = tuple((place(v), number(v, decimals)) for v in values)
     return [Dots(title, caption, tuple(rows), labels, place(0.0), looks or {})]
 
 
-@cache
+phrase = phrases("gangwise.report")
+
+
 def words(table: str) -> Mapping[str, Any]:
     """A table of ``words.toml``: families, terms, metrics, jobs, or parts of schedulers."""
-    text = (files("gangwise.report") / "words.toml").read_text(encoding="utf-8")
-    found: Mapping[str, Any] = tomllib.loads(text)[table]
-    return found
+    return words_of("gangwise.report")[table]  # type: ignore[no-any-return]  # of TOML
 
 
 # Filters of the templates
@@ -433,19 +434,14 @@ _ENVIRONMENT.policies["json.dumps_kwargs"] = {
 }
 
 
-def phrase(name: str, /, **values: object) -> str:
-    """A caption, or another text, with these values in it."""
-    return str(words("captions")[name]).format(**values)
-
-
 def numbered(n: int, one: str, many: str) -> str:
     """A number of things as a sentence begins.
 
     >>> numbered(11, "policy", "policies"), numbered(1, "seed", "seeds")
     ('Eleven policies', 'One seed')
     """
-    known = words("numbers")["to_twelve"]
-    word = known[n] if n < len(known) else f"{n:,}"
+    names = words("numbers")["to_twelve"]
+    word = names[n] if n < len(names) else f"{n:,}"
     return f"{word} {one if n == 1 else many}"
 
 
@@ -463,22 +459,22 @@ def title(
     >>> title("of my own", "my-cluster", list("abcde"), "policies", [])
     'Five policies on my-cluster'
     """
-    who = enumerated(deciders) if len(deciders) < 4 else numbered(len(deciders), "", many)
-    known = words("families")
-    doing = known[family]["doing"] if family in known else f"on {scenario}"
+    subject = enumerated(deciders) if len(deciders) < 4 else numbered(len(deciders), "", many)
+    families = words("families")
+    doing = families[family]["doing"] if family in families else f"on {scenario}"
     vary = f" as {enumerated(varied)} {'varies' if len(varied) == 1 else 'vary'}" if varied else ""
-    return f"{who} {doing}{vary}"
+    return f"{subject} {doing}{vary}"
 
 
 def glossary(
     family: str, settings: Mapping[str, Any], comparators: Sequence[str]
 ) -> dict[str, str]:
-    found, jobs = {}, family == "jobs"
-    if (known := words("families").get(family)) is not None:
+    meanings, jobs = {}, family == "jobs"
+    if (entry := words("families").get(family)) is not None:
         names = ("jobs", "ranked by") if jobs else ("slot", "reward")
-        found = dict(zip(names, (known["slot"], known["reward"])))
+        meanings = dict(zip(names, (entry["slot"], entry["reward"])))
     used = [*settings, *("comparator", "regret") * bool(comparators), *("seed",) * (not jobs)]
-    return found | {name: meaning for name, meaning in words("terms").items() if name in used}
+    return meanings | {name: meaning for name, meaning in words("terms").items() if name in used}
 
 
 def in_words(metric: str) -> str:
@@ -489,11 +485,11 @@ def in_words(metric: str) -> str:
     """
     if metric in (devices := words("devices")):
         return str(devices[metric])
-    name, _, of = metric.rpartition(".")
-    if name and of == "mean" and name in (*words("metrics"), "reward"):
+    name, _, stat = metric.rpartition(".")
+    if name and stat == "mean" and name in (*words("metrics"), "reward"):
         return f"{name.replace('_', ' ')} per slot"
-    known = {"mean": "mean {}", "total": "total {}", "p95": "95th percentile of {}"}
-    return known[of].format(name.replace("_", " ")) if name and of in known else metric
+    patterns = {"mean": "mean {}", "total": "total {}", "p95": "95th percentile of {}"}
+    return patterns[stat].format(name.replace("_", " ")) if name and stat in patterns else metric
 
 
 def cell_text(names: Sequence[str], cell: Sequence[Any]) -> str:
@@ -528,15 +524,15 @@ def about_scheduler(name: str) -> str:
     """
     if summary := _summary("scheduler", name):
         return _sentence(summary)
-    found: list[str] = []
+    texts: list[str] = []
     plain, _, arguments = name.partition(":")
-    for of in ("queue", "backfilling", "choice"):
-        for part in [p for p in plain.split("+") if p in parts(of)][:1]:  # type: ignore[call-overload,unused-ignore]  # of a Literal
-            found.append(f"{'jobs go to ' * (of == 'choice')}{words(of).get(part, part)}")
+    for kind in ("queue", "backfilling", "choice"):
+        for part in [p for p in plain.split("+") if p in parts(kind)][:1]:  # type: ignore[call-overload,unused-ignore]  # of a Literal
+            texts.append(f"{'jobs go to ' * (kind == 'choice')}{words(kind).get(part, part)}")
     for argument in filter(None, arguments.split(",")):
-        known = words("arguments")
-        found.append(known.get(argument, known.get(argument.partition("=")[0], argument)))
-    return _sentence("; ".join(found))
+        meanings = words("arguments")
+        texts.append(meanings.get(argument, meanings.get(argument.partition("=")[0], argument)))
+    return _sentence("; ".join(texts))
 
 
 @cache
@@ -549,15 +545,15 @@ def short_name(name: str) -> str:
     'drf'
     """
     plain, _, arguments = name.partition(":")
-    known, names = words("short"), plain.split("+")
-    if not all(part in known for part in names):
+    short, names = words("short"), plain.split("+")
+    if not all(part in short for part in names):
         return name
     if names[0] == "fcfs" and {"easy", "conservative"} & set(names):
         names = names[1:]
-    given = [known.get(argument, argument) for argument in arguments.split(",") if argument]
-    order, *others = [*(known[part] for part in names), *given]
+    extras = [short.get(argument, argument) for argument in arguments.split(",") if argument]
+    order, *rest = [*(short[part] for part in names), *extras]
     with_it = len(names) > 1 and names[1] in words("backfilling")
-    return ", ".join([f"{order} with {others[0]}", *others[1:]] if with_it else [order, *others])
+    return ", ".join([f"{order} with {rest[0]}", *rest[1:]] if with_it else [order, *rest])
 
 
 def human(name: str) -> str:
@@ -573,16 +569,16 @@ def human(name: str) -> str:
 def documentation(family: str) -> tuple[str, str]:
     """The page of the documentation about a family: its path, and its address if one is known."""
     page = words("families").get(family, {"page": "reference"})["page"]
-    known: list[str] = []
+    urls: list[str] = []
     with suppress(PackageNotFoundError):  # used from a checkout without being installed
-        known = metadata("gangwise").get_all("Project-URL") or []
-    address = dict(each.split(", ", 1) for each in known).get("Documentation", "")
+        urls = metadata("gangwise").get_all("Project-URL") or []
+    address = dict(url.split(", ", 1) for url in urls).get("Documentation", "")
     return page, f"{address.rstrip('/')}/{page}/" if address else ""
 
 
 def _summary(kind: Kind, name: str) -> str:
-    known = entries(kind).get(name.partition(":")[0])
-    return "" if known is None else known.summary
+    entry = entries(kind).get(name.partition(":")[0])
+    return "" if entry is None else entry.summary
 
 
 def _sentence(text: str) -> str:
@@ -629,9 +625,9 @@ def how_made(
     Their digest is the SHA-256 of lines "name, a blank, SHA-256 of the file", sorted, so that
     ``sha256sum`` finds it as well. A file that is not there has no line.
     """
-    known, how = read_provenance(folder, name), list[Part]()
-    if known is not None and known.command:
-        how += by_command(known.command, "rewards", "")
+    origin, how = read_provenance(folder, name), list[Part]()
+    if origin is not None and origin.command:
+        how += by_command(origin.command, "rewards", "")
         how += [Text("As an experiment file, with all that the command changed:")] * bool(file)
     elif file:
         how.append(Text(phrase("made from Python", name=name)))
@@ -639,14 +635,14 @@ def how_made(
     how += [Code(file.rstrip())] * bool(file)
     inside = Folder(folder)
     lines = [
-        f"{each} {digest_of(read_whole(inside.place(each)))}\n"
-        for each in sorted(set(of))
-        if inside.is_there(each)
+        f"{file_name} {digest_of(read_whole(inside.place(file_name)))}\n"
+        for file_name in sorted(set(of))
+        if inside.is_there(file_name)
     ]
     return how_to_repeat(
         how,
-        {**(known.versions if known is not None else versions()), **(more or {})},
-        "Versions" if known is not None else "Versions that wrote this page",
+        {**(origin.versions if origin is not None else versions()), **(more or {})},
+        "Versions" if origin is not None else "Versions that wrote this page",
         runs,
         hashlib.sha256("".join(lines).encode()).hexdigest(),
         "1 file" if len(of) == 1 else f"{len(of):,} files",

@@ -83,15 +83,15 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         write_whole(out, html(document(folder)))
         return Path(out)
     # A page of these is published with the numbers it shows: new numbers remove it.
-    found = _opened(folder)
-    if isinstance(found, Comparison):
-        write_comparison(found, folder, command_of(folder, found.results.experiment["name"]))
-    elif isinstance(found, Replayed):
-        write_replay(found, folder, _stored(folder, BOUNDS), command_of(folder, REPLAY))
+    content = _opened(folder)
+    if isinstance(content, Comparison):
+        write_comparison(content, folder, command_of(folder, content.results.experiment["name"]))
+    elif isinstance(content, Replayed):
+        write_replay(content, folder, _stored(folder, BOUNDS), command_of(folder, REPLAY))
     else:
         page = html(document(folder))
-        with Folder(folder).publish("report") as new:
-            new.write(PAGE, page)
+        with Folder(folder).publish("report") as edition:
+            edition.write(PAGE, page)
     return folder / PAGE
 
 
@@ -105,11 +105,11 @@ def write_files(
     """
     if wanted not in get_args(Format):
         raise ScenarioError(f"a report has no format {wanted!r}: {', '.join(get_args(Format))}")
-    written = []
+    paths = []
     for name, content in exported(document(Path(folder)), wanted, width).items():
-        written.append(Path(out, name))
-        write_whole(written[-1], content)
-    return written
+        paths.append(Path(out, name))
+        write_whole(paths[-1], content)
+    return paths
 
 
 def _opened(folder: Path) -> Comparison | Replayed | list[str]:
@@ -126,14 +126,14 @@ def _opened(folder: Path) -> Comparison | Replayed | list[str]:
 
 def document(folder: Path) -> Page:
     """The parts of the page about a folder; StoreError when it holds no results."""
-    found = _opened(folder)
-    if isinstance(found, Comparison):
-        return comparison_page(found, command_of(folder, found.results.experiment["name"]))
-    if isinstance(found, Replayed):
+    content = _opened(folder)
+    if isinstance(content, Comparison):
+        return comparison_page(content, command_of(folder, content.results.experiment["name"]))
+    if isinstance(content, Replayed):
         certified = _certified(folder, _stored(folder, BOUNDS))
-        return results_of(found, certified, command_of(folder, REPLAY)).document()
-    if found:
-        return _experiments(folder, found)
+        return results_of(content, certified, command_of(folder, REPLAY)).document()
+    if content:
+        return _experiments(folder, content)
     if (folder / "reproduction.json").exists():
         return reproduction_page(folder)
     raise StoreError(
@@ -154,7 +154,7 @@ def _experiments(folder: Path, names: Sequence[str]) -> Page:
     if tuned is not None:
         # What gangwise tune concluded; its trials alone would say more than they know.
         title, lead = f"Tuning {tuned.policy}", f"{sentence_case(tuned.sentence)}."
-    chapters = [_experiment(each, f"e{i}", tuned) for i, each in enumerate(every)]
+    chapters = [_experiment(shown, f"e{i}", tuned) for i, shown in enumerate(every)]
     byline = f"{len(names)} experiments, gangwise {gangwise.__version__}"
     return Page(f"{title}: results", chapters, title, byline, lead)
 
@@ -162,10 +162,10 @@ def _experiments(folder: Path, names: Sequence[str]) -> Page:
 def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
     name = str(results.experiment["name"])
     if not results.runs or not results.policies:
-        what = "No run of a policy is" if results.runs else "None of its runs is"
-        return Chapter(name, "", [Text(f"{what} finished.")], name)
+        runs = "No run of a policy is" if results.runs else "None of its runs is"
+        return Chapter(name, "", [Text(f"{runs} finished.")], name)
     scenario, settings = results.scenario()
-    made = how_made(
+    recipe = how_made(
         results.store.folder,
         name,
         [f"runs/{run['key']}.parquet" for run in results.runs],
@@ -173,11 +173,11 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
         {"gangwise of the runs": ", ".join(results.run_versions) or NOTHING},
         _keys(results),
     )
-    shown = experiments.ShownExperiment(results, anchor, made, {"scenario": scenario, **settings})
+    shown = experiments.ShownExperiment(results, anchor, recipe, {"scenario": scenario, **settings})
     notes: list[Part] = [Text(line, "note") for line in results.notes]
     if tuned is not None and name == TUNING:
-        found = experiments.tuning_chapter(tuned, shown)
-        return found._replace(name=name, parts=[*notes, *found.parts])
+        chapter = experiments.tuning_chapter(tuned, shown)
+        return chapter._replace(name=name, parts=[*notes, *chapter.parts])
     return experiments.chapter(shown, results.notes, name=name)
 
 
@@ -201,15 +201,15 @@ def write_comparison(
     ``command`` made this comparison, and is shown as it is.
     """
     folder = comparison.store(directory).files
-    with folder.publish(COMPARISON) as new:
-        digests = {name: new.write(name, content) for name, content in comparison.files().items()}
+    with folder.publish(COMPARISON) as out:
+        digests = {name: out.write(name, content) for name, content in comparison.files().items()}
         if command:
             about = f"{comparison.results.experiment['name']}.command.json"
-            new.write(about, provenance_text(command))
+            out.write(about, provenance_text(command))
         for name, content in figure_files(comparison.results).items():
-            new.write(name, content)
-        new.write(PAGE, html(comparison_page(comparison, command, digests["rewards.parquet"])))
-        names = list(new.staged)
+            out.write(name, content)
+        out.write(PAGE, html(comparison_page(comparison, command, digests["rewards.parquet"])))
+        names = list(out.staged)
     return [folder.place(name) for name in names]
 
 
@@ -223,9 +223,9 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
         "as given on this page, define every reward in it.",
     )
     caption, keys = "Slots, seeds and versions", _keys(comparison.results)
-    made = how_to_repeat(how, played | versions(), caption, keys, digest, "rewards.parquet")
+    recipe = how_to_repeat(how, played | versions(), caption, keys, digest, "rewards.parquet")
     shown = experiments.ShownExperiment(
-        comparison.results, "e0", made, comparison.scenario.describe()
+        comparison.results, "e0", recipe, comparison.scenario.describe()
     )
     chapter = experiments.chapter(shown, comparison.notes, bool(comparison.tied))
     return Page(chapter.title, [chapter])
@@ -246,10 +246,10 @@ Stored = Mapping[str, float | list[float]]
 def _certified(folder: Path, bounds: Stored | Sequence[LowerBound] | None) -> Certified:
     if not isinstance(bounds, Mapping):
         return Certified.of(bounds or [])
-    pairs = [of if isinstance(of, list) else [of] for of in bounds.values()]
-    preemptive = [of[1] for of in pairs if len(of) > 1]
+    pairs = [pair if isinstance(pair, list) else [pair] for pair in bounds.values()]
+    preemptive = [pair[1] for pair in pairs if len(pair) > 1]
     searched = (_stored(folder, SUMMARY) or {}).get("prices_searched", True)
-    return Certified([of[0] for of in pairs], preemptive, searched)
+    return Certified([pair[0] for pair in pairs], preemptive, searched)
 
 
 def write_replay(
@@ -265,22 +265,22 @@ def write_replay(
     """
     folder = Folder(directory)
     certified = _certified(folder.path, bounds)
-    with folder.publish(REPLAY) as new:
+    with folder.publish(REPLAY) as edition:
         results = results_of(played, certified, command)
         summary = finite(played.as_dict(certified) | what_if(played))
-        new.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
-        pairs = [list(of) for of in zip(*filter(None, certified[:2]))]
-        new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), pairs))) + "\n")
+        edition.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
+        pairs = [list(pair) for pair in zip(*filter(None, certified[:2]))]
+        edition.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), pairs))) + "\n")
         if isinstance(bounds, Mapping):
             for path in sorted(folder.path.glob("prices-*.parquet")):
-                new.write(path.name, read_whole(path))
+                edition.write(path.name, read_whole(path))
         elif certified.priced:
             for seed, bound in zip(played.seeds, bounds or []):
-                new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
+                edition.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
         if command:
-            new.write(f"{REPLAY}.command.json", provenance_text(command))
-        new.write(PAGE, results.page())
-        names = list(new.staged)
+            edition.write(f"{REPLAY}.command.json", provenance_text(command))
+        edition.write(PAGE, results.page())
+        names = list(edition.staged)
     return [folder.place(name) for name in names]
 
 
@@ -340,11 +340,11 @@ class ClaimResult:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> ClaimResult:
-        known = {each.name for each in fields(cls)}
-        given = {"number" if key == "the paper" else key: plain[key] for key in plain}
+        names = {f.name for f in fields(cls)}
+        values = {"number" if key == "the paper" else key: plain[key] for key in plain}
         mean = math.nan if plain["ours"] is None else plain["ours"]
-        given["ours"] = Estimate(mean, plain["low"], plain["high"])
-        return cls(**{name: value for name, value in given.items() if name in known})
+        values["ours"] = Estimate(mean, plain["low"], plain["high"])
+        return cls(**{name: value for name, value in values.items() if name in names})
 
     def as_dict(self) -> dict[str, Any]:
         plain: dict[str, Any] = {}
@@ -402,10 +402,10 @@ def read_reproduction(folder: Path) -> Reproduced:
     """Read a folder; StoreError when a file is torn, or is no such file."""
     path = folder / "reproduction.json"
     try:
-        found = TypeAdapter(Reproduced).validate_json(read_whole(path))
+        content = TypeAdapter(Reproduced).validate_json(read_whole(path))
         path = folder / "side-by-side.json"
         rows = json.loads(read_whole(path)) if path.exists() else []
-        return replace(found, rows=[ClaimResult.of(row) for row in rows])
+        return replace(content, rows=[ClaimResult.of(row) for row in rows])
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise _torn(path, error) from error
 
@@ -419,18 +419,18 @@ def read_picture(folder: Path, artefact: ArtefactEntry) -> Plot | None:
     try:
         numbers = pl.read_parquet(read_whole(path), columns=[*COLUMNS])
         if numbers["low"].is_not_null().any():
-            many = numbers["line"].n_unique() > BANDS
+            crowded = numbers["line"].n_unique() > BANDS
             caption += " Bands and bars are 95 % confidence intervals"
-            caption += "; point at a name for the band of its line." if many else "."
+            caption += "; point at a name for the band of its line." if crowded else "."
         return pictured(sentence_case(artefact.title), numbers, artefact.panels, caption)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _torn(path, error) from error
 
 
 def _torn(path: Path, error: Exception) -> StoreError:
-    what = " ".join(str(error).split()[:15])  # those of pydantic are long
+    text = " ".join(str(error).split()[:15])  # those of pydantic are long
     return StoreError(
-        f"cannot read {path}: {what}; run the same gangwise reproduce again, runs that are stored "
+        f"cannot read {path}: {text}; run the same gangwise reproduce again, runs that are stored "
         "are not done again"
     )
 
@@ -444,8 +444,8 @@ def claims_by_word(rows: Iterable[ClaimResult]) -> Counter[str]:
     for row in rows:
         if words.get((row.stem, row.says), "not tested") == "not tested":
             words[row.stem, row.says] = row.verdict
-    found = Counter(words.values())
-    return Counter({verdict: found[verdict] for verdict in VERDICTS})
+    counts = Counter(words.values())
+    return Counter({verdict: counts[verdict] for verdict in VERDICTS})
 
 
 SMALL = ("agrees", "differs", "agrees in another reading", "not compared")
@@ -465,12 +465,12 @@ def counts(rows: Iterable[ClaimResult], quick: bool = False) -> str:
     >>> counts([one])
     '1 claim: 1 reproduced, 0 not reproduced, 0 underdetermined, 0 not tested'
     """
-    found = claims_by_word(rows)
+    words = claims_by_word(rows)
     if quick:
         small = "played small (--quick), which is no verdict"
-        return f"{count(found.total(), 'claim')}, {small}; agree: {found['reproduced']}"
-    each = ", ".join(f"{n} {verdict}" for verdict, n in found.items())
-    return f"{count(found.total(), 'claim')}: {each}"
+        return f"{count(words.total(), 'claim')}, {small}; agree: {words['reproduced']}"
+    text = ", ".join(f"{n} {verdict}" for verdict, n in words.items())
+    return f"{count(words.total(), 'claim')}: {text}"
 
 
 def overview_sheet(found: Reproduced) -> Sheet:
@@ -478,7 +478,7 @@ def overview_sheet(found: Reproduced) -> Sheet:
     for a in found.artefacts:
         words = claims_by_word(row for row in found.rows if row.stem == a.stem)
         rows.append((a.called, (Cell(a.title, words=True), *map(value_cell, words.values()))))
-    headings = ("what it shows", *(verdict_text(each, found.quick) for each in VERDICTS))
+    headings = ("what it shows", *(verdict_text(verdict, found.quick) for verdict in VERDICTS))
     stems = [artefact.stem for artefact in found.artefacts]
     says = (phrase("artefacts"),)
     return Sheet("Artefacts", headings, tuple(rows), says, "artefact", links=stems)
@@ -487,8 +487,8 @@ def overview_sheet(found: Reproduced) -> Sheet:
 def claims_sheet(found: Reproduced) -> Sheet:
     rows, data = [], []
     for row in found.rows:
-        where = Cell(called(row.paper, row.artefact), words=True)
-        rows.append((row.says, (where, *_cells(row, found.quick))))
+        place = Cell(called(row.paper, row.artefact), words=True)
+        rows.append((row.says, (place, *_cells(row, found.quick))))
         data.append({"paper": row.paper, "verdict": verdict_text(row.verdict, found.quick)})
     headings, links = ("where", *BESIDE), [row.stem for row in found.rows]
     says = (phrase("claims"),)
@@ -511,34 +511,36 @@ def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -
         reasons.setdefault(row.why, []).append(row.says)
     reasons.pop("", None)
     if reasons:
-        each = [f"{'; '.join(dict.fromkeys(of))}: {why}." for why, of in reasons.items()]
-        parts += [Text("Where ours differs, or may, and why:"), Bullets(each)]
+        texts = [
+            f"{'; '.join(dict.fromkeys(claims))}: {reason}." for reason, claims in reasons.items()
+        ]
+        parts += [Text("Where ours differs, or may, and why:"), Bullets(texts)]
     title = artefact.called if picture is not None else f"{artefact.called}: {artefact.title}"
     return Section(title, parts, artefact.stem)
 
 
 def reproduction_page(folder: Path) -> Page:
-    found = read_reproduction(folder)
-    papers = list(dict.fromkeys(a.paper for a in found.artefacts))
+    content = read_reproduction(folder)
+    papers = list(dict.fromkeys(a.paper for a in content.artefacts))
     named = ", ".join(PAPERS.get(paper, paper) for paper in papers)
-    scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else "full scale"
-    claims = counts(found.rows, found.quick) if found.rows else "without a claim"
-    shown = count(len(found.artefacts), "artefact")
+    scale = "quick: fewer slots, seeds and cells than the papers" if content.quick else "full scale"
+    claims = counts(content.rows, content.quick) if content.rows else "without a claim"
+    shown = count(len(content.artefacts), "artefact")
     parts: list[Part] = [Text(f"{shown}, {claims}.", "lead")]
-    if found.left_out:
+    if content.left_out:
         parts.append(Text("Left out:", "note"))
-        parts.append(Bullets([f"{stem}: {why}" for stem, why in found.left_out.items()]))
-    if len(found.artefacts) > 1:
-        parts.append(Section("What was reproduced", [overview_sheet(found)]))
-    if found.rows:
-        n = len(found.rows)
+        parts.append(Bullets([f"{stem}: {reason}" for stem, reason in content.left_out.items()]))
+    if len(content.artefacts) > 1:
+        parts.append(Section("What was reproduced", [overview_sheet(content)]))
+    if content.rows:
+        n = len(content.rows)
         by = "by verdict and paper" if len(papers) > 1 else "by verdict"
-        verdicts = [verdict_text(each, found.quick) for each in VERDICTS]
-        every: list[Part] = [Choices({"verdict": verdicts, "paper": papers}), claims_sheet(found)]
+        verdicts = [verdict_text(verdict, content.quick) for verdict in VERDICTS]
+        every: list[Part] = [Choices({"verdict": verdicts, "paper": papers}), claims_sheet(content)]
         fold = Fold(f"{n} comparisons, {by}", every, opened=n <= 20)
         parts.append(Section("Side by side", [fold]))
-    parts += [artefact_section(folder, a, found) for a in found.artefacts]
-    files = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
+    parts += [artefact_section(folder, a, content) for a in content.artefacts]
+    files = [f"{a.stem}.{ending}" for a in content.artefacts for ending in ("parquet", "svg")]
     files += ["reproduction.json", "side-by-side.json"]
     parts.append(how_made(folder, "reproduction", files))
     title = "The papers' numbers beside ours"

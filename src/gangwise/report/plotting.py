@@ -89,11 +89,11 @@ def plain_styles(names: Iterable[str]) -> dict[str, Style]:
 
 def ranked_styles(names: Iterable[str]) -> dict[str, Style]:
     """Neighbours in rank differ in their dashes too, and sparser dashes lie on top."""
-    found = {}
+    styles = {}
     for rank, name in enumerate(names):
         pattern = (rank + rank // len(COLOURS)) % len(RANKED)
-        found[name] = Style(rank % len(COLOURS), *RANKED[pattern], 10 * pattern + 100)
-    return found
+        styles[name] = Style(rank % len(COLOURS), *RANKED[pattern], 10 * pattern + 100)
+    return styles
 
 
 COLUMNS = ("panel", "line", "x", "mean", "low", "high")
@@ -177,7 +177,7 @@ def page_plots(numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks) -> 
     """
     from matplotlib.figure import Figure
 
-    found = []
+    plots = []
     with plot_settings():
         for panel in panels:
             figure = Figure(PAGE_SIZE, facecolor="white", layout="constrained")
@@ -188,11 +188,11 @@ def page_plots(numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks) -> 
                 (width, height), box = 72 * figure.get_size_inches(), axes.get_position()
                 place = (*(width * box.intervalx), *(height * (1 - box.intervaly)))
                 scales = (axes.get_xscale(), axes.get_yscale())
-                read = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
-                read += [f"{at:.2f}" for at in place] + [f"{scale == 'log':d}" for scale in scales]
-                text = text.replace("<svg ", f'<svg data-axes="{" ".join(read)}" ', 1)
-            found.append(text)
-    return tuple(found)
+                ends = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
+                ends += [f"{at:.2f}" for at in place] + [f"{scale == 'log':d}" for scale in scales]
+                text = text.replace("<svg ", f'<svg data-axes="{" ".join(ends)}" ', 1)
+            plots.append(text)
+    return tuple(plots)
 
 
 def looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
@@ -272,6 +272,7 @@ def _limits(part: pl.DataFrame, level: float | None) -> tuple[float, float]:
         return (0.0, 1.0)
     if level is not None:
         bottom, top = min(bottom, level), max(top, level)
+    # Bands may take half as much room again on either side.
     span = top - bottom or abs(top) or 1.0
     if low is not None:
         bottom, top = max(min(bottom, low), bottom - span / 2), min(max(top, high), top + span / 2)
@@ -301,6 +302,7 @@ def _name_lines(
     width, height = figure.get_size_inches()
     column = max(1.7, 0.7 + 0.07 * max(map(len, named), default=0))
     columns = max(min(len(named), int(width / column)), 1)
+    # A legend of more rows makes the figure taller.
     further = max(0, -(-len(named) // columns) - LEGEND_ROWS)
     lines = wrap(caption, int(width * 14))
     figure.set_size_inches(width, height + LEGEND_ROW * further + 0.15 * len(lines))
@@ -325,8 +327,8 @@ def _lines(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
             else:
                 drawn |= {"markersize": look.width, "linestyle": "", "markeredgewidth": 0}
             axes.plot(x, mean, marker="o", **drawn)
-            known = np.isfinite(low)
-            ends = (x[known], low[known], high[known])
+            sure = np.isfinite(low)
+            ends = (x[sure], low[sure], high[sure])
             axes.vlines(*ends, color=look.colour, linewidth=1.0, gid=f"ends{tag}")
             continue
         how = "default" if step is None else "steps-post"
@@ -339,7 +341,7 @@ def _lines(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
 def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
     places = part["x"].cast(pl.String).unique(maintain_order=True).to_list()
     names = set(part["line"].to_list())
-    shown = [(tag, *each) for tag, each in enumerate(looks.items()) if each[0] in names]
+    shown = [(tag, *item) for tag, item in enumerate(looks.items()) if item[0] in names]
     width = 0.8 / max(len(shown), 1)
     for i, (tag, name, look) in enumerate(shown):
         line = part.filter(pl.col("line") == name)
@@ -361,6 +363,7 @@ def _map(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
     share = part["mean"].to_numpy().reshape(len(names), -1)
     x = part["x"].to_numpy()[: share.shape[1]]
     colour = [int(COLOURS[0][0][i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    # One colour, with the share as its opacity.
     pixels = np.broadcast_to([*colour, 1.0], (*share.shape, 4)).copy()
     pixels[..., 3] = share
     wide = (x[-1] - x[0]) / max(x.size - 1, 1) or 1.0

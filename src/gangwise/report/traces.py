@@ -78,18 +78,19 @@ def arrivals(tables: Tables) -> ArrivalCounts | None:
     place = np.floor(created / width).astype(np.int64)
     counts = np.bincount(place - place.min())
     hours = np.floor(created / HOUR).astype(np.int64)
+    # Only whole days: a part of one would tilt the cycle.
     begin, end = -(-hours.min() // 24), (hours.max() + 1) // 24  # whole days
     days, cycle = int(max(end - begin, 0)), None
     if days >= FEWEST_DAYS:
-        whole = hours[(hours >= 24 * begin) & (hours < 24 * end)]
-        cycle = (np.bincount(whole % 24, minlength=24) / days).astype(np.float64)
+        full = hours[(hours >= 24 * begin) & (hours < 24 * end)]
+        cycle = (np.bincount(full % 24, minlength=24) / days).astype(np.float64)
     return ArrivalCounts(width, float(place.min() * width), counts, cycle, days)
 
 
 def sizes(tables: Tables) -> dict[str, Distribution]:
     """What a task requests of each quantity; those of which no task requests any are absent."""
-    found = {name: _distribution(tables.jobs[name]) for name in QUANTITIES}
-    return {name: d for name, d in found.items() if d.known and d.values[-1] > 0}
+    spreads = {name: _distribution(tables.jobs[name]) for name in QUANTITIES}
+    return {name: d for name, d in spreads.items() if d.known and d.values[-1] > 0}
 
 
 def lifetimes(tables: Tables) -> Distribution:
@@ -110,10 +111,11 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
     tasks = jobs["tasks"].fill_null(1).to_numpy() if "tasks" in jobs.columns else 1.0
     requested = {}
     for name in QUANTITIES:
-        asked = jobs[name].fill_null(0).to_numpy() * tasks
-        if asked.any():
-            held = held_until(edges, begin, asked) - held_until(edges, end, asked)
-            requested[name] = np.diff(held) / np.diff(edges)
+        wanted = jobs[name].fill_null(0).to_numpy() * tasks
+        if wanted.any():
+            # Integral of what is held up to each edge; its differences are means over bins.
+            use = held_until(edges, begin, wanted) - held_until(edges, end, wanted)
+            requested[name] = np.diff(use) / np.diff(edges)
     totals = device_totals(tables)
     return Load(edges, requested, {n: totals[n] for n in requested if totals.get(n, 0) > 0})
 
@@ -128,10 +130,10 @@ def _width(span: float) -> float:
 
 
 def _distribution(column: pl.Series) -> Distribution:
-    known = column.drop_nulls().to_numpy()
-    values, counts = np.unique(known, return_counts=True)
-    share = np.cumsum(counts) / max(known.size, 1)
-    return Distribution(values.astype(np.float64), share, known.size, len(column) - known.size)
+    numbers = column.drop_nulls().to_numpy()
+    values, counts = np.unique(numbers, return_counts=True)
+    share = np.cumsum(counts) / max(numbers.size, 1)
+    return Distribution(values.astype(np.float64), share, numbers.size, len(column) - numbers.size)
 
 
 def draw_trace(tables: Tables, directory: Path | str) -> tuple[dict[str, str], dict[str, str]]:
@@ -142,11 +144,11 @@ def draw_trace(tables: Tables, directory: Path | str) -> tuple[dict[str, str], d
     captions, left_out = {}, {}
     looks = plain_styles(["requests", *QUANTITIES.values()])
     for stem, (title, picture) in PICTURES.items():
-        made = picture(tables)
-        if isinstance(made, str):
-            left_out[stem] = made
+        drawn = picture(tables)
+        if isinstance(drawn, str):
+            left_out[stem] = drawn
             continue
-        rows, panels, captions[stem] = made
+        rows, panels, captions[stem] = drawn
         heading = f"{tables.trace}: {title}"
         figure = draw(heading, points(rows), panels, looks, caption=captions[stem])
         for ending in ("png", "svg"):
@@ -156,51 +158,51 @@ def draw_trace(tables: Tables, directory: Path | str) -> tuple[dict[str, str], d
 
 def _steps(panel: str, line: str, edges: Floats, values: Floats | Ints) -> Rows:
     """Values [n] between edges [n + 1] as the points of steps; the last one is held to its edge."""
-    held = np.append(values, values[-1])
-    return [(panel, line, x, y, None, None) for x, y in zip(edges.tolist(), held.tolist())]
+    ys = np.append(values, values[-1])
+    return [(panel, line, x, y, None, None) for x, y in zip(edges.tolist(), ys.tolist())]
 
 
 def _arrivals(tables: Tables) -> Picture | str:
-    found = arrivals(tables)
-    if found is None:
+    counts = arrivals(tables)
+    if counts is None:
         return "no request has a time of creation"
-    bin_name = WIDTHS.get(found.width, duration(found.width))
-    known = f"{found.counts.sum():,}"
-    caption = phrase("arrivals", requests=_requests(tables), known=known, bin=bin_name)
-    edges = found.first + found.width * np.arange(found.counts.size + 1.0)
+    bin_name = WIDTHS.get(counts.width, duration(counts.width))
+    total = f"{counts.counts.sum():,}"
+    caption = phrase("arrivals", requests=_requests(tables), known=total, bin=bin_name)
+    edges = counts.first + counts.width * np.arange(counts.counts.size + 1.0)
     scale, unit = _clock(edges[-1])
     panel = f"requests created per {bin_name}"
-    rows = _steps(panel, "requests", edges / scale, found.counts)
+    rows = _steps(panel, "requests", edges / scale, counts.counts)
     panels = [_panel(panel, f"{unit} since the start of the trace")]
-    if found.cycle is None:
+    if counts.cycle is None:
         caption += " No daily cycle: fewer than two whole days."
     else:
-        caption += f" {phrase('daily cycle', days=found.days)}"
+        caption += f" {phrase('daily cycle', days=counts.days)}"
         panel = "requests created per hour, mean"
         hours = np.linspace(0.0, 24.0, 25)
-        rows += _steps(panel, "requests", hours, found.cycle)
+        rows += _steps(panel, "requests", hours, counts.cycle)
         panels.append(_panel(panel, "hour of each day of the trace", ends=(0.0, 24.0)))
     return rows, panels, caption
 
 
 def _sizes(tables: Tables) -> Picture | str:
-    found = sizes(tables)
-    if not found:
+    spreads = sizes(tables)
+    if not spreads:
         return "no request says what it asks for"
     caption = phrase("sizes", requests=_requests(tables))
-    names = {QUANTITIES[name]: each for name, each in found.items()}
+    names = {QUANTITIES[name]: spread for name, spread in spreads.items()}
     if unknown := [f"{d.unknown:,} do not say how much {n}" for n, d in names.items() if d.unknown]:
         caption += f" Left out: {enumerated(unknown)}."
     if none := [f"{100 * d.zeros:.3g} % ask for no {n}" for n, d in names.items() if d.zeros]:
         caption += f" {sentence_case(enumerated(none))}."
     rows, panels = [], []
-    for name, each in found.items():
+    for name, spread in spreads.items():
         shown = QUANTITIES[name]
-        positive = each.values[each.values > 0]
+        positive = spread.values[spread.values > 0]
         wide = bool(positive[-1] > 20 * positive[0])
         axis = f"{shown} of a task ({tables.units[name]})"
         panels.append(_panel(shown, axis, "share of requests", wide))
-        rows += _distribution_steps(shown, shown, each, wide)
+        rows += _distribution_steps(shown, shown, spread, wide)
     return rows, panels, caption
 
 
@@ -213,48 +215,52 @@ def _distribution_steps(panel: str, line: str, found: Distribution, log: bool) -
 
 
 def _lifetimes(tables: Tables) -> Picture | str:
-    found = lifetimes(tables)
-    if not found.known:
+    spread = lifetimes(tables)
+    if not spread.known:
         return "of no request it is known how long it ran"
-    last = tables.jobs["deleted"].max()
-    until_end = int((tables.jobs["deleted"] == last).sum())
+    end = tables.jobs["deleted"].max()
+    until_end = int((tables.jobs["deleted"] == end).sum())
     says = {"requests": _requests(tables), "span": _span(tables), "last": f"{until_end:,}"}
-    middle = float(found.values[np.searchsorted(found.share, 0.5)])
+    middle = float(spread.values[np.searchsorted(spread.share, 0.5)])
     caption = phrase("lifetimes", **says, middle=duration(middle))
-    if found.unknown:
-        caption += f" {found.unknown:,} that never ran, or whose times are not known, are left out."
-    if found.zeros:
-        caption += f" {100 * found.zeros:.2g} % last 0 s and are not on the axis."
+    if spread.unknown:
+        caption += (
+            f" {spread.unknown:,} that never ran, or whose times are not known, are left out."
+        )
+    if spread.zeros:
+        caption += f" {100 * spread.zeros:.2g} % last 0 s and are not on the axis."
     panel = _panel("lifetimes", "lifetime in seconds", "share of requests", True)
-    timed = found.values[-1] > 0
-    rows = _distribution_steps(panel.name, "requests", found, True) if timed else []
+    timed = spread.values[-1] > 0
+    rows = _distribution_steps(panel.name, "requests", spread, True) if timed else []
     return rows, [panel], caption
 
 
 def _load(tables: Tables) -> Picture | str:
-    found = load(tables)
-    if found is None:
+    drawn = load(tables)
+    if drawn is None:
         return "of no request it is known how long it ran"
-    if not found.requested:
+    if not drawn.requested:
         return "no request says what it asks for"
-    width = duration(round(float(np.diff(found.edges)[0]), 1))
-    says = {"requests": _requests(tables), "span": _span(tables), "bins": len(found.edges) - 1}
+    width = duration(round(float(np.diff(drawn.edges)[0]), 1))
+    says = {"requests": _requests(tables), "span": _span(tables), "bins": len(drawn.edges) - 1}
     caption = phrase("load", **says, width=width)
-    of = [
-        f"{total:,.7g} {tables.units[n]} ({QUANTITIES[n]})" for n, total in found.capacity.items()
+    amounts = [
+        f"{total:,.7g} {tables.units[n]} ({QUANTITIES[n]})" for n, total in drawn.capacity.items()
     ]
-    if of:
-        caption += f" Capacity is that of all {len(tables.servers):,} servers: {enumerated(of)}."
-    if without := [QUANTITIES[name] for name in found.requested if name not in found.capacity]:
+    if amounts:
+        caption += (
+            f" Capacity is that of all {len(tables.servers):,} servers: {enumerated(amounts)}."
+        )
+    if without := [QUANTITIES[name] for name in drawn.requested if name not in drawn.capacity]:
         caption += f" Capacity of {enumerated(without)} is not known here: amounts, not shares."
-    scale, unit = _clock(found.edges[-1])
+    scale, unit = _clock(drawn.edges[-1])
     rows, panels = [], []
-    for name, requested in found.requested.items():
-        total = found.capacity.get(name)
+    for name, requested in drawn.requested.items():
+        total = drawn.capacity.get(name)
         axis = tables.units[name] if total is None else "% of capacity"
         panels.append(_panel(QUANTITIES[name], f"{unit} since the start of the trace", axis))
         shown = requested if total is None else 100 * requested / total
-        rows += _steps(QUANTITIES[name], QUANTITIES[name], found.edges / scale, shown)
+        rows += _steps(QUANTITIES[name], QUANTITIES[name], drawn.edges / scale, shown)
     return rows, panels, caption
 
 
@@ -280,8 +286,8 @@ def _clock(end: float) -> tuple[float, str]:
 
 def _requests(tables: Tables) -> str:
     jobs = tables.jobs
-    of = f" of {jobs['job'].n_unique():,} jobs" if "job" in jobs.columns else ""
-    return f"{len(jobs):,} requests{of}"
+    jobs_of = f" of {jobs['job'].n_unique():,} jobs" if "job" in jobs.columns else ""
+    return f"{len(jobs):,} requests{jobs_of}"
 
 
 def _span(tables: Tables) -> str:

@@ -25,6 +25,7 @@ from scipy.stats import binom
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.settings import DAYS, Clock
+from gangwise.core.wording import phrases
 from gangwise.jobs.tenancy import ALWAYS, Cap, Closing
 from gangwise.notation.slurm import fold_nodes
 from gangwise.sites.retelling import (
@@ -39,6 +40,8 @@ from gangwise.sites.retelling import (
     WeeklyClosing,
     sweep,
 )
+
+phrase = phrases("gangwise.sites")
 
 CHANCE = 1e-3  # highest probability that chance alone gives the evidence of a rule
 LEAST = 4
@@ -117,15 +120,15 @@ def calibrate(
     >>> [(one.kind, one.entry["scope"], one.entry["most"]) for one in found.findings]
     [('cap', 'all', 2)]
     """
-    advance = progress or (lambda what, done, of: None)
+    advance = progress or (lambda what, turn, of: None)
     uses = _uses(record)
     patience = _patience(record, sweep(record))
-    first = sweep(record, SiteConstraints(), patience)
-    start = _trials(record, SiteConstraints(), first, patience)
-    allowed, found = _pools(record, start, patience)
+    plain = sweep(record, SiteConstraints(), patience)
+    start = _trials(record, SiteConstraints(), plain, patience)
+    allowed, rules_found = _pools(record, start, patience)
     site = SiteConstraints(missing=away or (), allowed=allowed)
-    for done in range(ROUNDS):
-        advance("looking for rules", done, ROUNDS)
+    for turn in range(ROUNDS):
+        advance("looking for rules", turn, ROUNDS)
         swept = sweep(record, site, patience)
         trials = _trials(record, site, swept, patience)
         rules = [*_caps(record, uses, trials, patience), *_closings(record, site, swept, trials)]
@@ -133,16 +136,16 @@ def calibrate(
         rules = rules or ([] if away is not None else [*_window(record, trials, swept)])
         if not rules:
             break
-        found.append(max(rules, key=lambda one: one.explains[0]))
-        rule = found[-1].rule
+        rules_found.append(max(rules, key=lambda one: one.explains[0]))
+        rule = rules_found[-1].rule
         kind = {GroupLimit: "limits", WeeklyClosing: "closed", Missing: "missing"}[type(rule)]
         site = replace(site, **{kind: (*getattr(site, kind), rule)})
     advance("looking for rules", ROUNDS, ROUNDS)
     return Calibration(
-        (*found, *_latency(record, start)),
-        float((first.lasts * first.refused).sum()) / HOUR,
+        (*rules_found, *_latency(record, start)),
+        float((plain.lasts * plain.refused).sum()) / HOUR,
         float((swept.lasts * swept.refused).sum()) / HOUR,
-        float(first.time[-1] - first.time[0]) / HOUR,
+        float(plain.time[-1] - plain.time[0]) / HOUR,
         int(start.refused.sum()),
         int(trials.refused.sum()),
         patience,
@@ -151,6 +154,7 @@ def calibrate(
 
 def _patience(record: Record, swept: Swept) -> float:
     """Seconds that a start takes at most, of jobs that nothing held up; 1 at least."""
+    # Jobs that nothing held up: how long the start itself takes.
     delay = (record.start - record.submit)[swept.clear & record.started]
     quick = delay[delay <= SLOWEST]
     return max(1.0, float(np.quantile(quick, 0.98))) if quick.size >= 20 else 60.0
@@ -169,8 +173,10 @@ def _halves(record: Record, times: Floats) -> Ints:
 def _trials(record: Record, site: SiteConstraints, swept: Swept, patience: float) -> Trials:
     at = record.submit + patience
     late = record.start > at
+    # Refused: still waiting after the patience, while every waiting job would fit;
     refused = late & swept.refused_at(at)
     for limit in site.limits:
+        # what a rule that is known already forbids is no evidence for another.
         use = _Use.of(record, limit.group, limit.weight)
         refused &= ~((limit.group >= 0) & (use.at(limit.group, at) + limit.weight > limit.most))
     for rule in site.closed:
@@ -196,21 +202,23 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fo
     J, N, P = len(record), len(record.nodes), len(names)
     job, host = np.repeat(np.arange(J), np.diff(record.host_from)), record.host
     half, user = _halves(record, record.start), record.groups["user"][0]
+    # A user and a day count once: their jobs are no independent witnesses.
     spell = np.unique(np.stack([user, plain.day]), axis=1, return_inverse=True)[1].ravel()
-    seen = np.zeros((2, P, N), bool)
-    seen[half[job], codes[job], host] = True
+    ran_on = np.zeros((2, P, N), bool)
+    ran_on[half[job], codes[job], host] = True
     may, unseen = np.ones((P, N), bool), np.zeros(P)
     for p in range(P):
-        on, mine = seen[:, p].any(axis=0), codes[job] == p
+        on, mine = ran_on[:, p].any(axis=0), codes[job] == p
         every = np.unique(np.stack([host, spell[job]])[:, mine], axis=1)[0]
         once, twice = ((np.bincount(every, minlength=N) == n).sum() for n in (1, 2))
+        # Chao's estimate of the nodes that the pool has and never used.
         unseen[p] = once * (once - 1) / (2 * (twice + 1))
-        beyond = np.unique(spell[job[mine & ~seen[1 - half[job], p, host]]]).size
+        beyond = np.unique(spell[job[mine & ~ran_on[1 - half[job], p, host]]]).size
         if 10 * unseen[p] <= on.sum() and beyond <= PASSED * np.unique(spell[codes == p]).size:
             may[p] = on | ~on.any()
     swept = sweep(record, SiteConstraints(allowed=(codes, may)), patience)
     cured = plain.refused & ~_trials(record, SiteConstraints(), swept, patience).refused
-    found = []
+    rules = []
     for p in np.flatnonzero(~may.all(axis=1)).tolist():
         mine, on = np.logical_and(plain.refused, codes == p), may[p].copy()
         by_it = mine & cured
@@ -218,19 +226,24 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fo
         if min(times) < LEAST or by_it.sum() < FREED * mine.sum():
             may[p] = True
             continue
-        shared = [n for q, n in enumerate(names) if q != p and seen[:, q][:, on].any()]
-        found.append(
+        shared = [n for q, n in enumerate(names) if q != p and ran_on[:, q][:, on].any()]
+        rules.append(
             FoundRule(
                 "pool",
                 {"name": names[p], "nodes": fold_nodes(np.array(record.nodes.names)[on])},
                 (float(on.sum()), min(N, float(np.ceil(on.sum() + unseen[p])))),
-                f"its {int((codes == p).sum()):,} jobs ran on {on.sum()} of {N} nodes"
-                + f", some of them shared with {', '.join(shared)}" * bool(shared)
-                + f"; {int(by_it.sum()):,} of {int(mine.sum()):,} refused jobs of it would have "
-                "fitted on other nodes alone",
+                phrase(
+                    "pool",
+                    jobs=int((codes == p).sum()),
+                    on=on.sum(),
+                    nodes=N,
+                    shared=f", some of them shared with {', '.join(shared)}" * bool(shared),
+                    by_it=int(by_it.sum()),
+                    refused=int(mine.sum()),
+                ),
             )
         )
-    return ((codes, may) if found else None), found
+    return ((codes, may) if rules else None), rules
 
 
 # ------------------------------------------------------------------------------------------- caps
@@ -256,11 +269,12 @@ class _Use:
     @classmethod
     def of(cls, record: Record, group: Ints, weight: Floats) -> _Use:
         on = (group >= 0) & (record.end > record.start)
-        begin, last = record.submit.min(), record.end.max()
-        span = 2.0 * (last - begin) + 1.0
+        begin, close = record.submit.min(), record.end.max()
+        span = 2.0 * (close - begin) + 1.0
         keys = group[on] * span
         time = np.concatenate([keys + record.end[on], keys + record.start[on]]) - begin
         change = np.concatenate([-weight[on], weight[on]])
+        # At equal times ends come before starts.
         order = np.lexsort((change, time))
         time = time[order]
         lasts = np.diff(time, append=time[-1:])
@@ -274,15 +288,15 @@ class _Use:
     def last_end(self, group: Ints, times: Floats) -> Floats:
         """When a job of each group ended last by these times; long before the log for none."""
         place = np.searchsorted(self.ends, group * self.span + times - self.begin, "right") - 1
-        last = self.ends[np.maximum(place, 0)] - group * self.span + self.begin
-        return np.where(place >= 0, last, -np.inf)
+        ended = self.ends[np.maximum(place, 0)] - group * self.span + self.begin
+        return np.where(place >= 0, ended, -np.inf)
 
     def peaks(self, groups: int, half: Ints, which: int, patience: float) -> Floats:
         """The most that each group held for longer than a start takes, in half of the weeks."""
         on = (half == which) & (self.lasts > patience)
-        found = np.zeros(groups)
-        np.maximum.at(found, (self.key[on] // self.span).astype(np.int64), self.held[on])
-        return found
+        peaks = np.zeros(groups)
+        np.maximum.at(peaks, (self.key[on] // self.span).astype(np.int64), self.held[on])
+        return peaks
 
 
 def _uses(record: Record) -> dict[tuple[str, str], _Use]:
@@ -291,43 +305,43 @@ def _uses(record: Record) -> dict[tuple[str, str], _Use]:
     scopes |= {scope: codes for scope, (codes, _) in record.groups.items()}
     weights = {record.device: record.size, "jobs": np.ones(len(record))}
     return {
-        (scope, of): _Use.of(record, codes, weight)
+        (scope, unit): _Use.of(record, codes, weight)
         for scope, codes in scopes.items()
-        for of, weight in weights.items()
+        for unit, weight in weights.items()
     }
 
 
 def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[FoundRule]:
     """Caps that explain refusals, of everybody in a scope or of one."""
-    seen = np.flatnonzero(t.refused | t.prompt)
-    for (scope, of), use in uses.items():
+    rows_seen = np.flatnonzero(t.refused | t.prompt)
+    for (scope, unit), use in uses.items():
         codes = use.group
         names = record.groups[scope][1] if scope in record.groups else ("",)
         half = _halves(record, use.key % use.span + use.begin)
         peaks = [use.peaks(len(names), half, f, patience) for f in (0, 1)]
         several = np.bincount(codes, t.refused, minlength=len(names))
         wanted: list[int | None] = [int(g) for g in np.flatnonzero(several >= 2 * LEAST)]
-        rows = seen[np.argsort(codes[seen], kind="stable")]
-        first = np.searchsorted(codes[rows], np.arange(len(names) + 1))
+        rows = rows_seen[np.argsort(codes[rows_seen], kind="stable")]
+        begins = np.searchsorted(codes[rows], np.arange(len(names) + 1))
         for g in [None, *wanted] if len(names) > 1 and scope != "pool" else wanted:
-            mine = rows if g is None else rows[first[g] : first[g + 1]]
-            others = seen[codes[seen] != g]
-            usual = _rate(t.day[others], t.refused[others], 0.5) if g is not None else 0.0
+            mine = rows if g is None else rows[begins[g] : begins[g + 1]]
+            outside = rows_seen[codes[rows_seen] != g]
+            usual = _rate(t.day[outside], t.refused[outside], 0.5) if g is not None else 0.0
             top = [float(p.max() if g is None else p[g]) for p in peaks]
             odds = 8 * (len(wanted) + 1), usual
-            cap = _cap(record, use, of, t, mine, top, patience, odds)
+            cap = _cap(record, use, unit, t, mine, top, patience, odds)
             if cap is None or (g is None and np.unique(codes[cap[2]]).size < 2):
                 continue
             most, below, held_back, judged, evidence = cap
             name = "" if g is None else names[g]
             only = {"only": [name]} if g is not None and scope != "all" else {}
-            who = name if only else "everybody" if scope == "all" else f"every {scope}"
+            subject = name if only else "everybody" if scope == "all" else f"every {scope}"
             limited = codes if g is None else np.where(codes == g, codes, -1)
             yield FoundRule(
                 "cap",
-                {"scope": scope, **only, "of": of, "most": int(most) if most % 1 == 0 else most},
+                {"scope": scope, **only, "of": unit, "most": int(most) if most % 1 == 0 else most},
                 (most, below),
-                f"{who} {evidence}",
+                f"{subject} {evidence}",
                 (held_back.size, judged, int(t.refused.sum())),
                 GroupLimit(limited, use.weight, most),
             )
@@ -359,6 +373,7 @@ def _cap(
     spell = group * (int(t.day.max()) + 1) + t.day[rows]
     below, times, jobs = np.inf, 0, 0
     for fit in (0, 1):
+        # Fit: the least that was refused beyond the most that was ever held.
         beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
         if not beyond.size:
             return None
@@ -366,13 +381,15 @@ def _cap(
         below = min(below, bound + 1e-9)
         held_back = refused & judged & (wants > bound)
         passed = prompt & judged & (holds > bound)
+        # Judge: on the other half, refusals and passes counted by spell.
         n, v = np.unique(spell[held_back]).size, np.unique(spell[passed]).size
         if n < LEAST or v > PASSED * n:
             return None
         within = judged & ((refused & (wants < bound)) | (prompt & (holds < bound)))
-        same = within & np.isin(group, np.unique(group[held_back]))
+        alike = within & np.isin(group, np.unique(group[held_back]))
         usually = usual or _rate(spell[within], refused[within], 0.5)
-        rate = _rate(spell[same], refused[same], usually)
+        rate = _rate(spell[alike], refused[alike], usually)
+        # Bonferroni over all caps that were tried.
         if _tail(n, n + v, rate) * tried > CHANCE:
             return None
         times, jobs = times + n, jobs + int(held_back.sum())
@@ -380,13 +397,9 @@ def _cap(
     explained = rows[by_it]
     if below <= most + 1e-9 or (back := _released(record, use, explained, patience)) < FREED:
         return None
-    evidence = (
-        f"held at most {most:g} {of} at once. {explained.size:,} jobs that would have passed this "
-        f"waited although all that waited would have fitted (at {times} times), none started; of "
-        f"those within it {int(prompt.sum()):,} started at once and "
-        f"{int((refused & ~by_it).sum()):,} did not. {100 * back:.0f} % of the jobs held back "
-        "started when one of the same ended"
-    )
+    counts = {"explained": explained.size, "times": times, "prompt": int(prompt.sum())}
+    counts |= {"refused": int((refused & ~by_it).sum()), "back": 100 * back}
+    evidence = phrase("cap", most=most, device=of, **counts)
     return most, below, explained, jobs, evidence
 
 
@@ -415,9 +428,9 @@ def _asked(record: Record) -> Iterator[tuple[dict[str, Any], str, Floats, Floats
     """What closed hours may be about: entry, setting of the bound, what jobs ask for, bounds."""
     for key, asks in (("longer_than", record.limit), ("more_than", record.size)):
         bounds = np.unique(asks)
-        of = {"of": record.device} if key == "more_than" else {}
+        device = {"of": record.device} if key == "more_than" else {}
         # Every job asks for more than -1.
-        yield of, key, asks, np.concatenate([[-1.0] * (not of), bounds])
+        yield device, key, asks, np.concatenate([[-1.0] * (not device), bounds])
     use = record.size * (record.end - record.start)
     for scope, key in (("user", "except"), ("pool", "pool")):
         codes, names = record.groups.get(scope, (np.zeros(0, np.int64), ()))
@@ -437,10 +450,10 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
     origin = np.floor((record.submit.min() + offset) / WEEK) * WEEK - offset
     cells = (int((record.end.max() - origin) // WEEK) + 1) * HOURS
     begin = origin + HOUR * np.arange(cells)
-    first = np.ceil((t.at - origin) / HOUR).astype(np.int64)
+    begins = np.ceil((t.at - origin) / HOUR).astype(np.int64)
     starts = ((record.start - origin) // HOUR).astype(np.int64)
-    count = np.maximum(starts - first, 0)
-    cell = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+    count = np.maximum(starts - begins, 0)
+    cell = np.repeat(begins - np.cumsum(count) + count, count) + np.arange(count.sum())
     job = np.repeat(np.arange(len(record)), count)
     free = np.ones(cell.size, bool)
     for rule in site.closed:
@@ -451,9 +464,10 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
     tried = sum(bounds.size for *_, bounds in able)
     for entry, key, asks, bounds in able:
         barred, waits, went = table = np.full((3, cells), -np.inf)
-        for most, at, of in ((barred, cell[long], job[long]), (waits, cell[free], job[free])):
-            np.maximum.at(most, at, asks[of])
+        for most, at, chosen in ((barred, cell[long], job[long]), (waits, cell[free], job[free])):
+            np.maximum.at(most, at, asks[chosen])
         np.maximum.at(went, starts[record.started], asks[record.started])
+        # Cells by week and hour of the week.
         weeks = table.reshape(3, -1, HOURS)
         worth: dict[float, int] = {}
         for over in _bounds_in_turn(bounds, asks, worth):
@@ -486,9 +500,7 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
             "closed",
             entry,
             (float(below.max(initial=-1)), float(above.min(initial=rule.asks.max()))),
-            f"in {hours.held[0]:,} hours {closing.whose} waited although all that waited would "
-            f"have fitted, and in {hours.held[1]:,} such hours one started; at other times "
-            f"{hours.open[1]:,} and {hours.open[0]:,} hours the other way round",
+            phrase("closed", hours=hours, whose=closing.whose),
             (by_it, by_it, int(t.refused.sum())),
             rule,
         )
@@ -500,8 +512,8 @@ def _bounds_in_turn(bounds: Floats, asks: Floats, worth: Mapping[float, int]) ->
     ``worth`` is what those tried so far have brought. The grid has the commonest requests, and
     quantiles of all of them, so that between two of its bounds there are few jobs.
     """
-    values, many = np.unique(asks, return_counts=True)
-    common = values[many >= np.sort(many)[-min(GRID, many.size)]]
+    values, counts = np.unique(asks, return_counts=True)
+    common = values[counts >= np.sort(counts)[-min(GRID, counts.size)]]
     even = np.quantile(asks, np.linspace(0, 1, GRID), method="nearest")
     grid = bounds[np.isin(bounds, np.concatenate([common, even])) | (bounds < values[0])]
     while grid.size:
@@ -532,6 +544,7 @@ def _hours(barred: Bools, waits: Bools, went: Bools, tried: int) -> _Hours | Non
     many closings are.
     """
     weeks = np.arange(len(barred))
+    # First the weeks in which the rule held at all, then its hours within them.
     loose = _closed_in(waits, went, 0.5)
     since, until = _longest_gain((waits & loose).sum(axis=1) - 4 * (went & loose).sum(axis=1))
     inside = (weeks >= since) & (weeks < until)
@@ -540,19 +553,19 @@ def _hours(barred: Bools, waits: Bools, went: Bools, tried: int) -> _Hours | Non
     for half in (0, 1):
         fit, judge = inside & (weeks % 2 == half), inside & (weeks % 2 != half)
         closed = _closed_in(waits[fit], went[fit], SELDOM)
-        held, passed = int(barred[judge][:, closed].sum()), int(went[judge][:, closed].sum())
+        refused, passed = int(barred[judge][:, closed].sum()), int(went[judge][:, closed].sum())
         free_held = int((barred & ~went)[judge][:, ~closed].sum())
         free_went = int(went[judge][:, ~closed].sum())
         rate = (free_held + 1) / (free_held + free_went + 2)
-        if held < 5 * LEAST or passed > PASSED * int(waits[judge][:, closed].sum()):
+        if refused < 5 * LEAST or passed > PASSED * int(waits[judge][:, closed].sum()):
             return None
-        if _tail(held, held + passed, rate) * tried > CHANCE:
+        if _tail(refused, refused + passed, rate) * tried > CHANCE:
             return None
-        total += held, passed, free_held, free_went
+        total += refused, passed, free_held, free_went
         either |= closed
-    both = _closed_in(waits[inside], went[inside], SELDOM / 2) & either
-    held, passed, free_held, free_went = total.tolist()
-    return _Hours(both, (since, until), (held, passed), (free_held, free_went))
+    closed_hours = _closed_in(waits[inside], went[inside], SELDOM / 2) & either
+    refused, passed, free_held, free_went = total.tolist()
+    return _Hours(closed_hours, (since, until), (refused, passed), (free_held, free_went))
 
 
 def _closed_in(waits: Bools, went: Bools, share: float) -> Bools:
@@ -560,11 +573,12 @@ def _closed_in(waits: Bools, went: Bools, share: float) -> Bools:
 
     Monday to Friday count together, but for hours in which a day by itself says otherwise.
     """
-    held, passed = (cells.sum(axis=0).reshape(7, 24) for cells in (waits, went))
-    closed = (held >= 3) & (passed <= share * held)
-    week_held, week_passed = held[:5].sum(axis=0), passed[:5].sum(axis=0)
+    waited, passed = (cells.sum(axis=0).reshape(7, 24) for cells in (waits, went))
+    closed = (waited >= 3) & (passed <= share * waited)
+    # Monday to Friday together have more evidence than a day by itself.
+    week_held, week_passed = waited[:5].sum(axis=0), passed[:5].sum(axis=0)
     together = (week_held >= 5) & (week_passed <= share / 2 * week_held)
-    closed[:5] |= together & (passed[:5] <= 3 * share * held[:5])
+    closed[:5] |= together & (passed[:5] <= 3 * share * waited[:5])
     closed = closed.ravel()
     between = np.roll(closed, 1) & np.roll(closed, -1) & (passed.ravel() == 0)
     return np.asarray(closed | between)
@@ -572,6 +586,7 @@ def _closed_in(waits: Bools, went: Bools, share: float) -> Bools:
 
 def _longest_gain(worth: Any) -> tuple[int, int]:
     """Where the sum of consecutive values is largest: first, and one beyond the last."""
+    # Kadane: the largest difference of two partial sums.
     total = np.concatenate([[0], np.cumsum(worth)])
     least = np.minimum.accumulate(total)
     until = int(np.argmax(total - least))
@@ -605,19 +620,19 @@ def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
     a user explains them. Every other one finds the time, and the rest judge it.
     """
     codes, names = record.groups["user"]
-    held = _Use.of(record, codes, np.ones(len(record)))
+    use = _Use.of(record, codes, np.ones(len(record)))
     refused = np.flatnonzero(t.refused)
     user, at = codes[refused], t.at[refused]
-    last, none = held.last_end(user, at), held.at(user, at) == 0
+    last_end, none = use.last_end(user, at), use.at(user, at) == 0
     for g in np.unique(codes[t.prompt]) if len(names) > 1 else ():
-        others = np.sort(record.start[(codes != g) & record.started])
+        others_start = np.sort(record.start[(codes != g) & record.started])
         mine = np.sort(record.start[(codes == g) & record.started])
-        gap = np.searchsorted(others, at, "right")
-        rest = (user != g) & (gap > 0) & (gap < others.size)
-        rest &= none | (last > others[np.maximum(gap - 1, 0)])
-        for one in np.flatnonzero(np.bincount(gap[rest]) >= 2 * LEAST):
-            rows = refused[rest & (gap == one)]
-            begin, end = float(t.at[rows].min()), float(others[one])
+        gap = np.searchsorted(others_start, at, "right")
+        refused_of_others = (user != g) & (gap > 0) & (gap < others_start.size)
+        refused_of_others &= none | (last_end > others_start[np.maximum(gap - 1, 0)])
+        for interval in np.flatnonzero(np.bincount(gap[refused_of_others]) >= 2 * LEAST):
+            rows = refused[refused_of_others & (gap == interval)]
+            begin, end = float(t.at[rows].min()), float(others_start[interval])
             went = int(np.searchsorted(mine, end) - np.searchsorted(mine, begin))
             users = np.unique(codes[rows]).size
             if min(went, users) < LEAST or end - begin < HOUR:
@@ -627,14 +642,13 @@ def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
             rate = _rate(t.day[away] + 1e6 * codes[away], t.refused[away], 0.5)
             if _tail(times, times, rate) * t.refused.sum() * len(names) > CHANCE:
                 continue
-            always = {"hours": [ALWAYS], "from": begin, "to": end}
+            always, hours = {"hours": [ALWAYS], "from": begin, "to": end}, (end - begin) / HOUR
+            waits = {"user": names[g], "jobs": went, "waited": rows.size, "users": users}
             yield FoundRule(
                 "closed",
                 {"except": [names[g]], **always},
                 (0.0, 1.0),
-                f"in {(end - begin) / HOUR:.3g} h {went} jobs of user {names[g]} and no others "
-                f"started. {rows.size} of {users} users waited, who held nothing or had a job that "
-                "ended, although all that waited would have fitted",
+                phrase("reserved", h=hours, **waits),
                 (rows.size, rows.size // 2, int(t.refused.sum())),
                 WeeklyClosing((codes != g).astype(float), 0.0, np.ones(HOURS, bool), begin, end),
             )
@@ -675,31 +689,31 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[FoundRule]:
     begin, end = float(t.at[mine[0]]), float(record.start[mine[-1]])
     resumes = swept.time[np.flatnonzero((swept.time > t.at[mine[-1]]) & (swept.use > low))]
     end = min(end, float(resumes[0])) if resumes.size else end
-    came = (t.at >= begin) & (t.at < end)
-    went = int((came & t.prompt & ~t.refused).sum())
-    elsewhere = (t.refused & ~came).sum() + 1, (t.prompt & ~came).sum() + 1
+    inside = (t.at >= begin) & (t.at < end)
+    went = int((inside & t.prompt & ~t.refused).sum())
+    elsewhere = (t.refused & ~inside).sum() + 1, (t.prompt & ~inside).sum() + 1
     rate = float(elsewhere[0] / sum(elsewhere))
     judged = mine[1::2]
     users = np.unique(record.groups["user"][0][mine]).size
     alone = any(np.unique(codes[mine]).size < 2 for codes, _ in record.groups.values())
     around = [swept.use[swept.time < begin], swept.use[swept.time >= end]]
-    if min(each.max(initial=0) for each in around) < high or alone:
+    if min(part.max(initial=0) for part in around) < high or alone:
         return  # so much was never in use before, or after: no passing shortage
     few = judged.size < LEAST or users < min(3, len(record.groups["user"][1]))
     chance = _tail(judged.size, judged.size + went, rate) * rows.size
     if few or went > PASSED * judged.size or chance > CHANCE or end - begin < HOUR:
         return
     began = record.started & (record.start >= begin) & (record.start < end)
-    last = _Use.of(record, np.where(began, 0, -1), record.size)
-    gone = (record.total - high, record.total - last.held.max(initial=0.0))
-    lost = int(np.floor(gone[0])) + 1
+    use = _Use.of(record, np.where(began, 0, -1), record.size)
+    missing = (record.total - high, record.total - use.held.max(initial=0.0))
+    lost, hours = int(np.floor(missing[0])) + 1, (end - begin) / HOUR
     yield FoundRule(
         "window",
         {"from": begin, "to": end, "count": lost, "why": "nobody started beside idle devices"},
-        (float(lost), gone[1]),
-        f"{count:,} jobs of {users} users came within {(end - begin) / HOUR:.3g} h and waited "
-        f"although all that waited would have fitted; at most {low:g} {record.device} were in use, "
-        f"and {went} of the jobs that came then started at once",
+        (float(lost), missing[1]),
+        phrase(
+            "window", jobs=count, users=users, low=low, device=record.device, went=went, h=hours
+        ),
         (count, int(judged.size), int(rows.size - count + judged.size)),
         Missing(begin, end, float(lost)),
     )
@@ -714,7 +728,8 @@ def _latency(record: Record, t: Trials) -> Iterator[FoundRule]:
     halves = [delay[t.odd[t.prompt] == half] for half in (0, 1)]
     if min(map(len, halves)) < 50:
         return
-    odd, even = (float(np.median(each)) for each in halves)
+    odd, even = (float(np.median(delays)) for delays in halves)
+    # The same in both halves, up to a factor of two.
     least, most = sorted((odd, even))
     if least <= 0 or most > 2 * least:
         return
@@ -723,7 +738,5 @@ def _latency(record: Record, t: Trials) -> Iterator[FoundRule]:
         "start",
         {"latency": float(middle)},
         (least, most),
-        f"{delay.size:,} jobs that nothing held up started after {middle:.3g} s in the middle, "
-        f"{low:.3g} to {high:.3g} s for nine of ten; in odd and even weeks {odd:.3g} and "
-        f"{even:.3g} s",
+        phrase("start", jobs=delay.size, middle=middle, low=low, high=high, odd=odd, even=even),
     )

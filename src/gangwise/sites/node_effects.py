@@ -136,13 +136,14 @@ def node_effects(
         # Gangs of a slow node make all their nodes seem slow: the slowest go first.
         progress(again, ROUNDS)
         total, chance, *_ = _tested(u, cells, np.where(clear, effect, 0.0), sigma, 0.0)
+        # Standardised scores; names by Benjamini and Hochberg at 5 %.
         z = total / chance
         named = false_discoveries(ndtr(-z), 0.05)
         top = np.nanmax(np.where(clear, np.nan, z), initial=0.0)
-        new = named & (clear | (z >= NEXT * top))
-        if again and (new == clear).all():
+        slowest = named & (clear | (z >= NEXT * top))
+        if again and (slowest == clear).all():
             break
-        clear = new
+        clear = slowest
         fit = _fit(u, _blame(u, np.where(clear, effect, 0.0)), sigma, effect)
         effect = fit.effect - _medians(u, fit.effect)
     return _judged(u, cells, fit._replace(effect=effect), sigma, by, clear)
@@ -151,32 +152,40 @@ def node_effects(
 def _units(runs: Runs) -> _Units:
     order = np.lexsort((runs.start, runs.program))
     program, place = runs.program[order], runs.place[order]
-    new = np.ones(order.size, dtype=bool)
-    new[1:] = (np.diff(program) != 0) | (np.diff(place) != 0)
-    at = np.cumsum(new) - 1
+    head = np.ones(order.size, dtype=bool)
+    head[1:] = (np.diff(program) != 0) | (np.diff(place) != 0)
+    at = np.cumsum(head) - 1
     count = np.bincount(at)
     y = np.bincount(at, runs.log_run[order]) / np.maximum(count, 1)
-    program, place, start = program[new], place[new], runs.start[order][new]
-    many = np.bincount(program)[program] > 1  # there is something to compare with
-    y, start, count, program, place = y[many], start[many], count[many], program[many], place[many]
-    _, first_of, program, of = np.unique(
+    program, place, start = program[head], place[head], runs.start[order][head]
+    multi = np.bincount(program)[program] > 1  # there is something to compare with
+    y, start, count, program, place = (
+        y[multi],
+        start[multi],
+        count[multi],
+        program[multi],
+        place[multi],
+    )
+    _, first_of, program, size_of = np.unique(
         program, return_index=True, return_inverse=True, return_counts=True
     )
-    blocks = -(-of // BLOCK)
+    blocks = -(-size_of // BLOCK)
     within = np.arange(y.size) - first_of[program]
-    block = (np.cumsum(blocks) - blocks)[program] + within * blocks[program] // of[program]
+    block = (np.cumsum(blocks) - blocks)[program] + within * blocks[program] // size_of[program]
     lengths = np.diff(runs.place_from)[place]
-    first = np.cumsum(lengths) - lengths
+    base = np.cumsum(lengths) - lengths
     unit = np.repeat(np.arange(y.size), lengths)
-    node = runs.node[runs.place_from[place][unit] + np.arange(unit.size) - first[unit]]
+    node = runs.node[runs.place_from[place][unit] + np.arange(unit.size) - base[unit]]
     size = np.bincount(block).astype(np.float64)
-    return _Units(y, start, count, program, block, size, unit, node, first, runs.nodes)
+    return _Units(y, start, count, program, block, size, unit, node, base, runs.nodes)
 
 
 def _scales(u: _Units) -> Floats:
     """Standard deviation of the program of each unit [U], shrunk to that of all on a log scale."""
     apart = np.abs(u.y - _median_of(u.y, u.block)[u.block])
+    # The centre was fitted on the same runs: degrees of freedom are put back.
     apart *= np.sqrt(u.size / np.maximum(u.size - 1, 1))[u.block]
+    # Median absolute deviation, as the standard deviation of a normal.
     sd = 1.4826 * _median_of(apart, u.program)
     typical = _median_of(u.y, u.program)
     floor = np.hypot(0.005, ROUNDED / np.exp(typical))
@@ -191,8 +200,8 @@ def _median_of(x: Floats, group: Ints) -> Floats:
     """Median of each group; groups are 0, 1, … without a gap."""
     order = np.lexsort((x, group))
     count = np.bincount(group)
-    first = np.cumsum(count) - count
-    return np.asarray((x[order][first + (count - 1) // 2] + x[order][first + count // 2]) / 2)
+    offset = np.cumsum(count) - count
+    return np.asarray((x[order][offset + (count - 1) // 2] + x[order][offset + count // 2]) / 2)
 
 
 def _blame(u: _Units, effect: Floats) -> Floats:
@@ -201,9 +210,10 @@ def _blame(u: _Units, effect: Floats) -> Floats:
     Where effects are not clear, whoever seems slowest is so by chance, and to give him all would
     make nodes seem unlike.
     """
-    of = np.maximum(effect, 0.0)[u.node]
-    top = np.maximum.reduceat(of, u.first)[u.unit]
-    share = (of == top).astype(np.float64)
+    slowness = np.maximum(effect, 0.0)[u.node]
+    top = np.maximum.reduceat(slowness, u.first)[u.unit]
+    # Ties share the blame.
+    share = (slowness == top).astype(np.float64)
     return np.asarray(share / np.add.reduceat(share, u.first)[u.unit])
 
 
@@ -220,8 +230,10 @@ def _fit(u: _Units, share: Floats, sigma: Floats, effect: Floats) -> _Fit:
         level = np.bincount(u.unit, share * effect[u.node])
         centre = _centred(u, u.y - level, sigma, centre, 2)
         rest = u.y - centre[u.block] - level
+        # Huber's weights: what is beyond CLIP standard deviations counts as if it were there.
         precise = np.minimum(1.0, CLIP * sigma / np.maximum(np.abs(rest), 1e-12)) / sigma**2
         pull = np.bincount(u.node, share * (precise * rest)[u.unit], nodes) - prior * effect
+        # A step of Jacobi, with a normal prior of width WIDE.
         effect += pull / (np.bincount(u.node, share * precise[u.unit], nodes) + prior)
     return _Fit(effect, share, rest)
 
@@ -239,6 +251,8 @@ def _medians(u: _Units, effect: Floats) -> Floats:
     """Median effect of the nodes that are compared with each node, directly or over others."""
     nodes = effect.size
     ends = u.node, nodes + u.block[u.unit]
+    # Nodes and blocks are the two sides of a graph; parts of it cannot be compared with one
+    # another.
     size = nodes + u.size.size
     links = coo_array((np.ones(u.unit.size, np.int8), ends), shape=(size, size))
     _, part = connected_components(links, directed=False)
@@ -251,8 +265,8 @@ def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear
     psi = np.clip(fit.rest / sigma, -CLIP, CLIP)
     # What a node's own effect takes out of a residual is put back (HC2).
     precision = share**2 / sigma[u.unit] ** 2
-    known = np.bincount(u.node, precision, nodes) + 1 / WIDE**2
-    lost = np.bincount(u.unit, precision / known[u.node]) + 1 / u.size[u.block]
+    precision_of_node = np.bincount(u.node, precision, nodes) + 1 / WIDE**2
+    lost = np.bincount(u.unit, precision / precision_of_node[u.node]) + 1 / u.size[u.block]
     variance, alike = _variance(u, cells, psi, np.clip(1 - lost, 0.2, 1.0))
     blamed, square = np.bincount(cells.of, share), np.bincount(cells.of, share**2)
     alone = np.maximum(square - blamed**2 / cells.size, 0.0) / sigma[cells.unit] ** 2
@@ -260,12 +274,12 @@ def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear
     inside = np.bincount(u.program, np.abs(psi) < CLIP) / np.bincount(u.program)
     informed = np.bincount(cells.node, alone * inside[u.program[cells.unit]], nodes)
     scatter = np.bincount(cells.node, alone * swell * variance[cells.unit], nodes)
-    seen = informed * WIDE**2 > 0.1  # else the prior says all
+    informative = informed * WIDE**2 > 0.1  # else the prior says all
     mean, sd, half = (np.full(nodes, np.nan) for _ in range(3))
-    mean[seen] = fit.effect[seen] * (1 + 1 / (informed[seen] * WIDE**2))
-    sd[seen] = np.sqrt(scatter[seen]) / informed[seen]
+    mean[informative] = fit.effect[informative] * (1 + 1 / (informed[informative] * WIDE**2))
+    sd[informative] = np.sqrt(scatter[informative]) / informed[informative]
     free = np.maximum(np.bincount(u.node, share, nodes) - 1, 1)
-    half[seen] = (stdtrit(free, 0.975) * sd)[seen]
+    half[informative] = (stdtrit(free, 0.975) * sd)[informative]
     bare = np.where(clear, fit.effect, 0.0)
     total, chance, *_ = _tested(u, cells, bare, sigma, by)
     residuals = _residuals(u, cells, bare, sigma, by)
@@ -277,15 +291,15 @@ def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear
     total, chance, score, spread = _tested(u, cells, bare, sigma, 0.0)
     alone = cells.here * (1 - cells.here / cells.size) * inside[u.program[cells.unit]]
     pull = np.bincount(cells.node, alone / sigma[cells.unit] ** 2, nodes)
-    there = np.asarray(np.isfinite(chance) & (pull > 0))
-    scored, error = total[there] / pull[there], chance[there] / pull[there]
+    scorable = np.asarray(np.isfinite(chance) & (pull > 0))
+    scored, error = total[scorable] / pull[scorable], chance[scorable] / pull[scorable]
     # Clipped scores make those too small that are beyond the noise.
-    large = (clear & seen & (fit.effect > CLIP * np.median(sigma)))[there]
-    scored[large], error[large] = mean[there][large], sd[there][large]
+    large = (clear & informative & (fit.effect > CLIP * np.median(sigma)))[scorable]
+    scored[large], error[large] = mean[scorable][large], sd[scorable][large]
     tau = _spread(scored, error, u.y.size - u.size.size)
     keep = np.zeros(nodes)
     if tau[0] > 0:
-        keep[seen] = tau[0] ** 2 / (tau[0] ** 2 + sd[seen] ** 2)
+        keep[informative] = tau[0] ** 2 / (tau[0] ** 2 + sd[informative] ** 2)
     return Effects(
         mean,
         mean - half,
@@ -315,22 +329,22 @@ class _Cells(NamedTuple):
 
 def _cells(u: _Units) -> _Cells:
     place = u.node * u.size.size + u.block[u.unit]
-    key, one, of, here = np.unique(
+    key, first_entry, cell, units = np.unique(
         place, return_index=True, return_inverse=True, return_counts=True
     )
     node, block = np.divmod(key, u.size.size)
-    return _Cells(of, node, u.unit[one], here, u.size[block])
+    return _Cells(cell, node, u.unit[first_entry], units, u.size[block])
 
 
 def _variance(u: _Units, cells: _Cells, psi: Floats, free: Floats) -> tuple[Floats, float]:
     """Variance of clipped residuals by unit, and the correlation of two of a cell."""
     count = np.bincount(u.program)
-    of = (np.bincount(u.program, psi**2 / free) / count)[u.program]
+    var = (np.bincount(u.program, psi**2 / free) / count)[u.program]
     several = cells.here > 1
-    kept = np.bincount(cells.of, psi[u.unit])[several]
-    each = (cells.here * (1 - cells.here / cells.size) * of[cells.unit])[several]
-    pairs = float((each * (cells.here[several] - 1)).sum())
-    return of, float(np.clip((kept**2 - each).sum() / pairs, 0.0, 1.0)) if pairs > 0 else 0.0
+    sums = np.bincount(cells.of, psi[u.unit])[several]
+    pair = (cells.here * (1 - cells.here / cells.size) * var[cells.unit])[several]
+    pairs = float((pair * (cells.here[several] - 1)).sum())
+    return var, float(np.clip((sums**2 - pair).sum() / pairs, 0.0, 1.0)) if pairs > 0 else 0.0
 
 
 def _tested(
@@ -360,11 +374,11 @@ def _residuals(
 
     Then their variance [U], and the correlation of two of a cell.
     """
-    level, others = _levels(u, effect)
+    level, slowest_other = _levels(u, effect)
     centre = _centred(u, u.y - level, sigma, _median_of(u.y - level, u.block), 10)
     centred = u.y - centre[u.block]
     psi = np.clip((centred - level) / sigma, -CLIP, CLIP)
-    bare = np.maximum(others, np.log1p(by))
+    bare = np.maximum(slowest_other, np.log1p(by))
     null = np.clip((centred[u.unit] - bare) / sigma[u.unit], -CLIP, CLIP)
     return psi, null, *_variance(u, cells, psi, 1 - 1 / u.size[u.block])
 
@@ -376,12 +390,12 @@ def _without_another(
     psi, null, variance, alike = residuals
     mine = np.flatnonzero(u.node == n)
     units = u.unit[mine]
-    last = np.append(u.first[1:], u.unit.size)
-    lengths = last[units] - u.first[units]
+    ends = np.append(u.first[1:], u.unit.size)
+    lengths = ends[units] - u.first[units]
     row = np.repeat(np.arange(mine.size), lengths)
     entry = u.first[units][row] + np.arange(row.size) - (np.cumsum(lengths) - lengths)[row]
-    other, shared = np.unique(u.node[entry], return_counts=True)
-    most = other[np.argsort(-shared, kind="stable")][: COMPANIONS + 1]
+    companion, shared = np.unique(u.node[entry], return_counts=True)
+    most = companion[np.argsort(-shared, kind="stable")][: COMPANIONS + 1]
     most = most[most != n]
     if not most.size:
         return 0.0
@@ -392,13 +406,13 @@ def _without_another(
     alone[row[at >= 0], at[at >= 0]] = 0.0
     begins = np.flatnonzero(np.diff(cells.of[mine], prepend=-1))
     cell = cells.of[mine][begins]
-    here = np.add.reduceat(alone, begins)
+    count = np.add.reduceat(alone, begins)
     with_it = np.add.reduceat(alone * null[mine, None], begins)
     without = np.add.reduceat(alone * psi[units, None], begins)
     size, scale = cells.size[cell, None], sigma[cells.unit[cell], None]
-    score = (with_it - here * (with_it - without) / size) / scale
-    spread = here * (1 - here / size) * variance[cells.unit[cell], None] / scale**2
-    spread *= 1 + np.maximum(here - 1, 0) * alike
+    score = (with_it - count * (with_it - without) / size) / scale
+    spread = count * (1 - count / size) * variance[cells.unit[cell], None] / scale**2
+    spread *= 1 + np.maximum(count - 1, 0) * alike
     chance = np.sqrt(spread.sum(axis=0))
     return float(ndtr(-np.min(score.sum(axis=0) / np.maximum(chance, 1e-9))))
 
@@ -408,10 +422,10 @@ def _levels(u: _Units, effect: Floats) -> tuple[Floats, Floats]:
 
     The second is -inf where a job has one node.
     """
-    of = effect[u.node]
-    top = np.maximum.reduceat(of, u.first)
-    is_top = of == top[u.unit]
-    second = np.maximum.reduceat(np.where(is_top, -np.inf, of), u.first)
+    effects = effect[u.node]
+    top = np.maximum.reduceat(effects, u.first)
+    is_top = effects == top[u.unit]
+    second = np.maximum.reduceat(np.where(is_top, -np.inf, effects), u.first)
     ties = np.add.reduceat(is_top.astype(np.int64), u.first)
     second = np.where(ties > 1, top, second)
     return top, np.where(is_top, second[u.unit], top[u.unit])
@@ -423,9 +437,9 @@ def false_discoveries(p: Floats, rate: float) -> Bools:
     >>> false_discoveries(np.array([0.001, 0.5, np.nan, 0.03]), 0.05).tolist()
     [True, False, False, True]
     """
-    known = np.sort(p[np.isfinite(p)])
-    low = np.flatnonzero(known <= rate * np.arange(1, known.size + 1) / max(known.size, 1))
-    return np.asarray(p <= (known[low[-1]] if low.size else -1.0))
+    ordered = np.sort(p[np.isfinite(p)])
+    low = np.flatnonzero(ordered <= rate * np.arange(1, ordered.size + 1) / max(ordered.size, 1))
+    return np.asarray(p <= (ordered[low[-1]] if low.size else -1.0))
 
 
 def _spread(mean: Floats, sd: Floats, most: int) -> tuple[float, float, float]:
@@ -462,42 +476,45 @@ def _changes(
     The time is where the means before and after differ most; its interval is where they differ so
     much that χ² with one degree of freedom does not tell it from there.
     """
-    when = u.start[cells.unit]  # its first unit
-    order = np.lexsort((when, cells.node))
+    begun = u.start[cells.unit]  # its first unit
+    order = np.lexsort((begun, cells.node))
     order = order[variance[order] > 0]
     node, x, v = cells.node[order], score[order], variance[order]
     if not node.size:
         return ()
-    first = np.flatnonzero(np.diff(node, prepend=-1))
-    ends = np.append(first[1:], node.size)
-    p, paths = np.full(first.size, np.nan), {}
-    for i, (a, b) in enumerate(zip(first.tolist(), ends.tolist())):
+    offset = np.flatnonzero(np.diff(node, prepend=-1))
+    ends = np.append(offset[1:], node.size)
+    p, paths = np.full(offset.size, np.nan), {}
+    for i, (a, b) in enumerate(zip(offset.tolist(), ends.tolist())):
         if b - a < LEAST_FOR_CHANGE:
             continue
         t = np.cumsum(v[a:b]) / v[a:b].sum()
+        # The sum of residuals over time, tied to 0 at both ends: a Brownian bridge if nothing
+        # changed.
         path = np.cumsum(x[a:b]) - t * x[a:b].sum()
         path /= np.sqrt(v[a:b].sum())
         p[i] = kolmogorov(float(np.abs(path).max()))
         if p[i] < 0.05:
             paths[i] = path, t
-    found = []
+    changes = []
     for i in np.flatnonzero(false_discoveries(p, 0.05)).tolist():
-        (path, t), n = paths[i], int(node[first[i]])
+        (path, t), n = paths[i], int(node[offset[i]])
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.where(t < 1 - 1e-9, path**2 / (t * (1 - t)), 0.0)
-        times = when[order][first[i] : ends[i]]
+        times = begun[order][offset[i] : ends[i]]
         at = int(np.argmax(gain))
+        # 95 % of χ² with one degree of freedom is 3.84.
         near = np.flatnonzero(gain >= gain[at] - 3.84)
         change = float(times[at + 1])
-        of = u.unit[u.node == n]
-        early = u.start[of] < change
+        units = u.unit[u.node == n]
+        early = u.start[units] < change
         levels = [
-            fit.effect[n] + _weighted_median(fit.rest[some], sigma[some] ** -2)
-            for some in (of[early], of[~early])
+            fit.effect[n] + _weighted_median(fit.rest[part], sigma[part] ** -2)
+            for part in (units[early], units[~early])
         ]
         low, high = float(times[near[0]]), float(times[min(near[-1] + 1, times.size - 1)])
-        found.append(NodeChange(n, change, low, high, *levels))
-    return tuple(found)
+        changes.append(NodeChange(n, change, low, high, *levels))
+    return tuple(changes)
 
 
 def _weighted_median(x: Floats, weight: Floats) -> float:

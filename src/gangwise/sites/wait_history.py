@@ -54,8 +54,8 @@ class PendingJobs:
             self.now[rows],
             self.start[rows],
             self.gone[rows],
-            {name: each[rows] for name, each in self.features.items()},
-            {name: each[rows] for name, each in self.groups.items()},
+            {name: column[rows] for name, column in self.features.items()},
+            {name: column[rows] for name, column in self.groups.items()},
         )
 
     @property
@@ -86,31 +86,33 @@ class _Calibration:
         """
         waited = pending.features["waited"]
         edges = np.quantile(waited[present], np.arange(1, CLASSES) / CLASSES)
-        even, one = (np.arange(10) + 0.5) / 10, np.ones(10)
-        place, came, weight, group = [even], [one], [one / 10], [np.full(10, -1)]
-        for made, rows, below in self.seen:
-            known = pending.start[rows] <= now
+        even, ones = (np.arange(10) + 0.5) / 10, np.ones(10)
+        place, started, weight, group = [even], [ones], [ones / 10], [np.full(10, -1)]
+        for foretold_at, rows, below in self.seen:
+            begun = pending.start[rows] <= now
             # The place of a start in its distribution; of what waits still, that of the present.
-            left = np.log(np.maximum(np.minimum(pending.start[rows], now) - made, 1.0))
-            at = (left - EDGES[0]) / (EDGES[1] - EDGES[0])
+            log_wait = np.log(np.maximum(np.minimum(pending.start[rows], now) - foretold_at, 1.0))
+            at = (log_wait - EDGES[0]) / (EDGES[1] - EDGES[0])
+            # Linear between the edges of a cell.
             cell = np.clip(at.astype(np.int64), 0, CELLS - 1)
-            each = np.arange(rows.size)
-            low, high = below[each, cell], below[each, cell + 1]
+            row = np.arange(rows.size)
+            low, high = below[row, cell], below[row, cell + 1]
             use = pending.gone[rows] > now
             place.append((low + (at - cell) * (high - low))[use])
-            came.append(known[use].astype(float))
-            weight.append(np.full(int(use.sum()), 0.5 ** ((now - made) / HALF) / rows.size))
+            started.append(begun[use].astype(float))
+            weight.append(np.full(int(use.sum()), 0.5 ** ((now - foretold_at) / HALF) / rows.size))
             group.append(np.searchsorted(edges, waited[rows[use]], side="right"))
-        places, starts, weights, groups = map(np.concatenate, (place, came, weight, group))
+        places, starts, weights, groups = map(np.concatenate, (place, started, weight, group))
+        # First the levels of all jobs, which then count in each class.
         of_all = censored_levels(places, starts, weights, even)
         promised = np.empty((CLASSES, len(LEVELS)))
         for c in range(CLASSES):
             on = groups == c
             # A class has a part of the rows of an instant: they count as the instant does.
-            of_class = np.concatenate([CLASSES * weights[on], one / 10])
+            of_class = np.concatenate([CLASSES * weights[on], ones / 10])
             promised[c] = censored_levels(
                 np.concatenate([places[on], of_all]),
-                np.concatenate([starts[on], one]),
+                np.concatenate([starts[on], ones]),
                 of_class,
                 LEVELS,
             )
@@ -132,28 +134,28 @@ def forecast_in_order(
     whose = np.stack([pending.now, *pending.groups.values()][:2])
     group = np.unique(whose, axis=1, return_inverse=True)[1].ravel()
     calibration = _Calibration()
-    left = pending.left
-    for now in np.unique(pending.now).tolist():
-        rows = np.flatnonzero(pending.now == now)
-        past = np.flatnonzero((pending.now < now) & (pending.gone > now))
-        known = pending.start[past] <= now
-        if known.sum() < LEAST:
+    log_wait = pending.left
+    for instant in np.unique(pending.now).tolist():
+        rows = np.flatnonzero(pending.now == instant)
+        past = np.flatnonzero((pending.now < instant) & (pending.gone > instant))
+        started = pending.start[past] <= instant
+        if started.sum() < LEAST:
             continue
-        y = np.where(known, left[past], np.log(np.maximum(now - pending.now[past], 1.0)))
+        y = np.where(started, log_wait[past], np.log(np.maximum(instant - pending.now[past], 1.0)))
         rng = np.random.default_rng(rows.size)
-        passed = np.where(known, np.nan, y)
-        y[~known] = _longer(np.sort(y[known]), y[~known], rng)
-        weight = 0.5 ** ((now - pending.now[past]) / FADES)
+        passed = np.where(started, np.nan, y)
+        y[~started] = _longer(np.sort(y[started]), y[~started], rng)
+        weight = 0.5 ** ((instant - pending.now[past]) / FADES)
         columns = features[past], y, weight, group[past], features[rows], EDGES
         below = distributions(*columns, passed=passed)
-        if not instants or now in instants:
-            levels = calibration.levels(pending, now, rows)
+        if not instants or instant in instants:
+            levels = calibration.levels(pending, instant, rows)
             # A start that so few of the like came to see has no quantile.
             log_quantiles = np.array(
                 [np.interp(at, p, EDGES, right=np.inf) for at, p in zip(levels, below)]
             )
-            yield WaitForecasts(now, rows, np.exp(log_quantiles))
-        calibration.seen.append((now, rows, below.astype(np.float32)))
+            yield WaitForecasts(instant, rows, np.exp(log_quantiles))
+        calibration.seen.append((instant, rows, below.astype(np.float32)))
 
 
 def _longer(waits: Floats, least: Floats, rng: np.random.Generator) -> Floats:
@@ -172,24 +174,24 @@ def _with_recent(pending: PendingJobs) -> PendingJobs:
     """
     features = dict(pending.features)
     codes = dict(pending.groups)
-    for one, other in combinations(pending.groups, 2):
-        both = np.stack([pending.groups[one], pending.groups[other]])
-        codes[f"{one}, {other}"] = np.unique(both, axis=1, return_inverse=True)[1].ravel()
-    left = pending.left
+    for group, partner in combinations(pending.groups, 2):
+        pairs = np.stack([pending.groups[group], pending.groups[partner]])
+        codes[f"{group}, {partner}"] = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
+    log_wait = pending.left
     for name, code in codes.items():
-        mean, many = np.full(len(pending), np.nan), np.zeros(len(pending))
-        for now in np.unique(pending.now).tolist():
-            past = np.flatnonzero((pending.now < now) & (pending.start <= now))
-            here = np.flatnonzero(pending.now == now)
+        mean, counts = np.full(len(pending), np.nan), np.zeros(len(pending))
+        for instant in np.unique(pending.now).tolist():
+            past = np.flatnonzero((pending.now < instant) & (pending.start <= instant))
+            present = np.flatnonzero(pending.now == instant)
             if not past.size:
                 continue
-            weight = 0.5 ** ((now - pending.now[past]) / RECENT)
+            weight = 0.5 ** ((instant - pending.now[past]) / RECENT)
             total = np.bincount(code[past], weight, code.max() + 1)
-            sums = np.bincount(code[past], weight * left[past], code.max() + 1)
+            sums = np.bincount(code[past], weight * log_wait[past], code.max() + 1)
             everybody = sums.sum() / total.sum()
-            mean[here] = ((sums + SHRUNK * everybody) / (total + SHRUNK))[code[here]]
-            many[here] = total[code[here]]
-        features |= {f"recent wait by {name}": mean, f"recent starts by {name}": many}
+            mean[present] = ((sums + SHRUNK * everybody) / (total + SHRUNK))[code[present]]
+            counts[present] = total[code[present]]
+        features |= {f"recent wait by {name}": mean, f"recent starts by {name}": counts}
     return replace(pending, features=features)
 
 
@@ -222,17 +224,17 @@ def pending_of(
     never = ~np.isfinite(start)
     begun, over = np.where(never, np.inf, start), np.where(np.isfinite(end), end, np.inf)
     parts, rows, times = [], [], []
-    for now in instants.tolist():
-        waits = np.flatnonzero((submit <= now) & (begun > now) & (over > now))
+    for instant in instants.tolist():
+        waits = np.flatnonzero((submit <= instant) & (begun > instant) & (over > instant))
         if not waits.size:
             continue
-        runs = np.flatnonzero((begun <= now) & (over > now))
-        lately = np.flatnonzero((begun <= now) & (begun > now - DAY))
-        table = _features(now, waits, runs, lately, (submit, begun, size, limit), groups)
-        kept = np.sort(rng.permutation(waits.size)[:most])
-        parts.append({name: each[kept] for name, each in table.items()})
-        rows.append(waits[kept])
-        times.append(np.full(kept.size, now))
+        runs = np.flatnonzero((begun <= instant) & (over > instant))
+        lately = np.flatnonzero((begun <= instant) & (begun > instant - DAY))
+        table = _features(instant, waits, runs, lately, (submit, begun, size, limit), groups)
+        sampled = np.sort(rng.permutation(waits.size)[:most])
+        parts.append({name: column[sampled] for name, column in table.items()})
+        rows.append(waits[sampled])
+        times.append(np.full(sampled.size, instant))
     if not rows:
         raise ScenarioError("no job waited at any of the instants looked at")
     row = np.concatenate(rows)
@@ -241,7 +243,7 @@ def pending_of(
         np.concatenate(times),
         begun[row],
         np.where(never, over, np.inf)[row],
-        {name: np.concatenate([each[name] for each in parts]) for name in parts[0]},
+        {name: np.concatenate([column[name] for column in parts]) for name in parts[0]},
         {name: code[row] for name, code in groups.items()},
     )
 
@@ -258,7 +260,7 @@ def _features(
     submit, begun, size, limit = columns
     waits = waits[np.argsort(submit[waits], kind="stable")]
     asks = size[waits] * limit[waits]
-    left = size[runs] * np.maximum(limit[runs] - (now - begun[runs]), 0.0)
+    open = size[runs] * np.maximum(limit[runs] - (now - begun[runs]), 0.0)
     table = {
         "waited": now - submit[waits],
         "size": size[waits],
@@ -268,17 +270,17 @@ def _features(
         "weekday": np.full(waits.size, now // DAY % 7),
     }
     for name, code in {"all": np.zeros(submit.size, np.int64), **groups}.items():
-        mine, many = code[waits], int(code.max()) + 1
+        mine, codes = code[waits], int(code.max()) + 1
         above = np.argsort(mine, kind="stable")
-        first = np.searchsorted(mine[above], mine[above], side="left")
-        for what, amount in (("jobs", np.ones(waits.size)), ("size", size[waits]), ("work", asks)):
+        low = np.searchsorted(mine[above], mine[above], side="left")
+        for unit, amount in (("jobs", np.ones(waits.size)), ("size", size[waits]), ("work", asks)):
             before = np.concatenate([[0.0], np.cumsum(amount[above])])
             column = np.empty(waits.size)
-            column[above] = before[:-1] - before[first]
-            table[f"{what} above by {name}"] = column
-        for what, amount in (("size", size[runs]), ("work", left)):
-            table[f"{what} running by {name}"] = np.bincount(code[runs], amount, many)[mine]
-        started = np.bincount(code[lately], size[lately], many)
+            column[above] = before[:-1] - before[low]
+            table[f"{unit} above by {name}"] = column
+        for unit, amount in (("size", size[runs]), ("work", open)):
+            table[f"{unit} running by {name}"] = np.bincount(code[runs], amount, codes)[mine]
+        started = np.bincount(code[lately], size[lately], codes)
         table[f"size started by {name}"] = started[mine]
     order = np.argsort(waits, kind="stable")
-    return {name: each[order] for name, each in table.items()}
+    return {name: x[order] for name, x in table.items()}

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import finite
+from gangwise.core.wording import phrases
 from gangwise.jobs.bounds import NO_BOUNDS, Certified
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.kernels import SET_ASIDE
@@ -46,6 +47,8 @@ from gangwise.study.statistics import (
     numbers,
     over_seeds,
 )
+
+phrase = phrases("gangwise.study")
 
 Verdict = Literal["better", "kills more", "refuses", "worse", "cannot be told apart", "no interval"]
 
@@ -92,9 +95,9 @@ def paired_times(
     times, counts = [], []
     for i in range(max(len(ours), len(theirs))):
         a, b = ours[i % len(ours)], theirs[i % len(theirs)]
-        both = a.timed & b.timed
-        counts.append(int(both.sum()))
-        times.append((a.times(both), b.times(both)))
+        done_in_both = a.timed & b.timed
+        counts.append(int(done_in_both.sum()))
+        times.append((a.times(done_in_both), b.times(done_in_both)))
     columns = {
         key: (np.array([a[key] for a, _ in times]), np.array([b[key] for _, b in times]))
         for key in times[0][0]
@@ -104,12 +107,12 @@ def paired_times(
 
 def ending_keys(summaries: Iterable[Mapping[str, float]]) -> list[str]:
     """Keys of the jobs, and device-hours, that were not done under some of the summaries."""
-    each = list(summaries)
+    rows = list(summaries)
     return [
         key
         for name in ENDINGS
-        for key in each[0]
-        if key.partition(".")[0] == name and any(one[key] > 0 for one in each)
+        for key in rows[0]
+        if key.partition(".")[0] == name and any(row[key] > 0 for row in rows)
     ]
 
 
@@ -118,7 +121,7 @@ def kills_more(ours: Sequence[Outcome], base: Sequence[Outcome]) -> bool:
 
     def share(outcomes: Sequence[Outcome]) -> float:
         killed = [o.endings["killed"][1] / np.maximum(o.capacity, 1e-9) for o in outcomes]
-        return float(np.mean([each.sum() for each in killed]))
+        return float(np.mean([shares.sum() for shares in killed]))
 
     return share(ours) > share(base) * (1 + 1e-9)
 
@@ -129,12 +132,13 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
     Completion is that of the jobs that did their work under all of them. Where every scheduler
     kills more than the base, they are compared among themselves.
     """
+    # Whoever kills more is compared only with its like.
     able = [name for name in names if not kills_more(outcomes[name], outcomes[base])] or names
     means = []  # [seeds, able]
-    for each in zip(*(outcomes[name] for name in able)):
-        done = np.logical_and.reduce([outcome.timed for outcome in each])
-        done = done if done.any() else np.ones_like(done)
-        means.append([float(np.nanmean(outcome.completion[done])) for outcome in each])
+    for of_seed in zip(*(outcomes[name] for name in able)):
+        finished = np.logical_and.reduce([outcome.timed for outcome in of_seed])
+        finished = finished if finished.any() else np.ones_like(finished)
+        means.append([float(np.nanmean(outcome.completion[finished])) for outcome in of_seed])
     least = np.nan_to_num(np.array(means).mean(axis=0), nan=np.inf)
     return able[int(np.argmin(least))]
 
@@ -207,7 +211,7 @@ class Compared:
     partition: npt.NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
-        counts = {name: len(each) for name, each in self.outcomes.items()}
+        counts = {name: len(runs) for name, runs in self.outcomes.items()}
         if not counts or len(set(counts.values())) != 1 or 0 in counts.values():
             raise ScenarioError(
                 f"outcomes to compare must be of the same seeds; there are {counts}"
@@ -229,9 +233,9 @@ class Compared:
         """
         if self.rules or not (self.waited and self.plain):
             return self.rules or next(iter(self.outcomes))
-        then = self.happened
-        assert then is not None, "a log that knows of waiting is a record"
-        return max(self.plain, key=lambda name: explains(then, self.outcomes[name][0]))
+        record = self.happened
+        assert record is not None, "a log that knows of waiting is a record"
+        return max(self.plain, key=lambda name: explains(record, self.outcomes[name][0]))
 
     @cached_property
     def first(self) -> Outcome:
@@ -243,7 +247,7 @@ class Compared:
 
     @cached_property
     def summaries(self) -> dict[str, list[dict[str, float]]]:
-        return {name: [o.summary() for o in each] for name, each in self.outcomes.items()}
+        return {name: [o.summary() for o in runs] for name, runs in self.outcomes.items()}
 
     def of(self, name: str, key: str) -> Estimate:
         """Mean and interval over seeds of a number of a scheduler's summary."""
@@ -251,7 +255,7 @@ class Compared:
         return mean_and_interval(values) if np.isfinite(values).all() else UNKNOWN
 
     def by_seed(self, name: str, key: str) -> Floats:
-        return np.array([each[key] for each in self.summaries[name]])
+        return np.array([summary[key] for summary in self.summaries[name]])
 
     def pair(self, name: str, key: str) -> tuple[Floats, Floats]:
         """A number by seed, under a scheduler and under the base.
@@ -280,7 +284,7 @@ class Compared:
 
     @property
     def killed(self) -> bool:
-        return any(o.endings["killed"][0] > 0 for each in self.outcomes.values() for o in each)
+        return any(o.endings["killed"][0] > 0 for runs in self.outcomes.values() for o in runs)
 
     @cached_property
     def blocks(self) -> Ints | None:
@@ -288,8 +292,9 @@ class Compared:
         if self.drawn or self.no_interval:
             return None
         since = self.first.jobs.submit - self.first.jobs.submit.min()
-        share, many = since / max(float(since.max()), 1.0), self.stretches.many
-        stretch: Ints = np.minimum((share * many).astype(np.int64), many - 1)
+        # Stretches of equal length in time, not of equal numbers of jobs.
+        share, stretches = since / max(float(since.max()), 1.0), self.stretches.many
+        stretch: Ints = np.minimum((share * stretches).astype(np.int64), stretches - 1)
         return stretch
 
     @cached_property
@@ -317,12 +322,12 @@ class Compared:
 
         A block without such a job counts as well; without blocks there is no interval.
         """
-        block, many = np.zeros(jobs.size, dtype=np.int64), 1
+        block, blocks = np.zeros(jobs.size, dtype=np.int64), 1
         if self.blocks is not None:
-            block, many = self.blocks, self.stretches.many
+            block, blocks = self.blocks, self.stretches.many
         of_job = BY_BLOCKS[key][0]
         our_sums, their_sums = (
-            np.bincount(block[jobs], of_job(each)[jobs], many) for each in (ours, theirs)
+            np.bincount(block[jobs], of_job(outcome)[jobs], blocks) for outcome in (ours, theirs)
         )
         return change_by_blocks(our_sums, their_sums, self.stretches.widening)
 
@@ -331,29 +336,29 @@ class Compared:
 
         A scheduler whose killed jobs hold more device-hours than the base's is not better.
         """
-        found = self.change(name)
-        if found.low is None or found.high is None:
+        change = self.change(name)
+        if change.low is None or change.high is None:
             return "no interval"
-        if found.low <= 0 <= found.high:
+        if change.low <= 0 <= change.high:
             return "cannot be told apart"
-        if found.mean > 0:
+        if change.mean > 0:
             return "worse"
         if self.refused(name)[0]:
             return "refuses"
-        more = kills_more(self.outcomes[name], self.outcomes[self.base])
-        return "kills more" if more else "better"
+        kills = kills_more(self.outcomes[name], self.outcomes[self.base])
+        return "kills more" if kills else "better"
 
     def refused(self, name: str) -> tuple[float, float]:
         """Jobs that the base plays and this sets aside, and their share of the device-seconds.
 
         No node, cap or bound would ever let them start. Means over seeds.
         """
-        k, found = self.first.nodes.devices.index(self.device), []
+        k, rows = self.first.nodes.devices.index(self.device), []
         for ours, base in zip(self.outcomes[name], self.outcomes[self.base]):
-            of = base.started & ~ours.started & (ours.phase == SET_ASIDE)
-            held = np.where(base.ended, base.end - base.last_start, 0.0) * base.demand[:, k]
-            found.append((float(of.sum()), float(held[of].sum() / max(held.sum(), 1e-12))))
-        jobs, share = np.mean(found, axis=0)
+            out = base.started & ~ours.started & (ours.phase == SET_ASIDE)
+            work = np.where(base.ended, base.end - base.last_start, 0.0) * base.demand[:, k]
+            rows.append((float(out.sum()), float(work[out].sum() / max(work.sum(), 1e-12))))
+        jobs, share = np.mean(rows, axis=0)
         return float(jobs), float(share)
 
     def waits_more(self, name: str, groups: Sequence[Ints], g: int) -> Estimate:
@@ -362,18 +367,18 @@ class Compared:
         On those that started under both; with the interval over weeks or days, or over the seeds
         that have some. ``groups`` are those of each seed's jobs [J], or one for all seeds.
         """
-        each = []
+        pairs = []
         for i, (ours, base) in enumerate(zip(self.outcomes[name], self.outcomes[self.base])):
             on = ours.queued & base.queued & (groups[i % len(groups)] == g)
-            each.append((on, ours.waiting[on] - base.waiting[on]))
+            pairs.append((on, ours.waiting[on] - base.waiting[on]))
         if self.blocks is None:
-            return mean_and_interval([of.mean() for _, of in each if of.size] or [math.nan])
-        (on, more), block = each[0], self.blocks
+            return mean_and_interval([gaps.mean() for _, gaps in pairs if gaps.size] or [math.nan])
+        (on, extra), block = pairs[0], self.blocks
         jobs = np.bincount(block[on], minlength=block.max() + 1).astype(np.float64)
-        longer = np.bincount(block[on], more, jobs.size)
+        longer = np.bincount(block[on], extra, jobs.size)
         # A ratio of sums over blocks, as those of changes: 100 ((n + d) / n - 1) is 100 d / n.
         longer_by = change_by_blocks(jobs + longer, jobs, self.stretches.widening, logarithm=False)
-        return Estimate(*(None if each is None else each / 100 for each in longer_by))  # type: ignore[arg-type]  # the mean is a number
+        return Estimate(*(None if pairs is None else pairs / 100 for pairs in longer_by))  # type: ignore[arg-type]  # the mean is a number
 
     @cached_property
     def others(self) -> list[str]:
@@ -405,8 +410,8 @@ class Compared:
         ways = "preempted", "failed"
         return [
             name
-            for name, each in self.summaries.items()
-            if any(of[way] > 0 for of in each for way in ways)
+            for name, summaries in self.summaries.items()
+            if any(summary[way] > 0 for summary in summaries for way in ways)
         ]
 
     @property
@@ -426,8 +431,8 @@ class Compared:
     def _saving(self, bounds: Sequence[float]) -> float | None:
         if not bounds:
             return None
-        each = zip(self.outcomes[self.base], bounds)
-        return max(float(np.mean([100 * (1 - low / o.until_left) for o, low in each])), 0.0)
+        by_seed = zip(self.outcomes[self.base], bounds)
+        return max(float(np.mean([100 * (1 - low / o.until_left) for o, low in by_seed])), 0.0)
 
     @cached_property
     def happened(self) -> Outcome | None:
@@ -440,8 +445,8 @@ class Compared:
     @property
     def waited(self) -> bool:
         """Whether the log knows of waiting: in some, jobs are submitted when they start."""
-        then = self.happened
-        return then is not None and bool((then.waiting[then.ended] > 0).any())
+        record = self.happened
+        return record is not None and bool((record.waiting[record.ended] > 0).any())
 
     @cached_property
     def retold(self) -> ModelFit | None:
@@ -466,17 +471,17 @@ class Compared:
 
         With the interval over weeks or days.
         """
-        then, now = self.happened, self.first
-        if then is None or not self.waited:
+        record, model = self.happened, self.first
+        if record is None or not self.waited:
             return UNKNOWN
-        return self._by_blocks(key, now, then, then.ended & now.ended)
+        return self._by_blocks(key, model, record, record.ended & model.ended)
 
     def beyond(self, name: str) -> bool | None:
         """Whether a change of mean completion is larger than the model's own error may be."""
         error, change = self.error(), self.change(name)
         if not math.isfinite(error.mean + change.mean):
             return None
-        return abs(change.mean) > max(abs(each) for each in error if each is not None)
+        return abs(change.mean) > max(abs(value) for value in error if value is not None)
 
     @cached_property
     def idle(self) -> IdleBesideWaiting | None:
@@ -487,6 +492,7 @@ class Compared:
         simulated = 3600 * self.summaries[self.base][0][f"idle.{device}"]
         for outcome, beside in ((self.happened, recorded), (self.first, simulated)):
             k = outcome.nodes.devices.index(device)
+            # Device-seconds that nobody held, of all from the first submission to the last end.
             idle = float(outcome.capacity[k] * outcome.makespan - outcome.device_seconds[k])
             shares.append(min(1.0, beside / idle) if idle > 0 else 0.0)
         return IdleBesideWaiting(device, *shares)
@@ -495,9 +501,9 @@ class Compared:
     def intervals(self) -> str:
         """A sentence that says what the ± of a change means: over stretches of time or seeds."""
         if self.blocks is not None:
-            many = self.stretches.many
-            each = f"{many} stretches of {number(self.days / many, 1)} days"
-            return f"± is half the 95 % interval over {each}; in brackets the interval itself."
+            stretches = self.stretches.many
+            text = f"{stretches} stretches of {number(self.days / stretches, 1)} days"
+            return f"± is half the 95 % interval over {text}; in brackets the interval itself."
         if self.no_interval:
             return f"{self.no_interval[:1].upper()}{self.no_interval[1:]}."
         return self.over_seeds
@@ -517,9 +523,9 @@ class Compared:
         return [text for make in SENTENCES if (text := make(self))]
 
     def as_dict(self) -> dict[str, Any]:
-        unit, many = ("seeds", self.seeds) if self.seeds > 1 else (None, 0)
+        unit, blocks = ("seeds", self.seeds) if self.seeds > 1 else (None, 0)
         if self.blocks is not None:
-            unit, many = "stretches", self.stretches.many
+            unit, blocks = "stretches", self.stretches.many
         retold, errors = self.retold, ("waiting.mean", OBJECTIVE)
         compared = [name for name in self.outcomes if name != self.base]
         answer: dict[str, Any] = finite(
@@ -527,7 +533,7 @@ class Compared:
                 "text": self.text,
                 "base": self.base,
                 "intervals_over": unit,
-                "blocks": many,
+                "blocks": blocks,
                 "no_interval": self.no_interval,
                 "verdicts": {name: self.verdict(name) for name in compared},
                 "model_error_percent": {key: numbers(self.error(key)) for key in errors},
@@ -556,58 +562,48 @@ def source_in_words(name: str) -> str:
     >>> source_in_words("twin:alibaba-gpu-v2023"), source_in_words("logs/october.swf")
     ('the synthetic twin of alibaba-gpu-v2023', 'october.swf')
     """
-    kind, _, of = name.partition(":")
-    known = {"twin": f"the synthetic twin of {of}", "demo": "a drawn cluster"}
-    return known.get(kind, name.rstrip("/").rpartition("/")[2])
+    kind, _, trace = name.partition(":")
+    names = {"twin": f"the synthetic twin of {trace}", "demo": "a drawn cluster"}
+    return names.get(kind, name.rstrip("/").rpartition("/")[2])
 
 
 def waits_explained(n: Compared) -> str:
-    counts = [each["jobs"] for each in n.summaries[n.base]]
+    counts = [summary["jobs"] for summary in n.summaries[n.base]]
     jobs = f"{np.mean(counts):,.0f} jobs of {source_in_words(n.name)}"
     if len(set(counts)) > 1:
         jobs += f" (mean of {len(counts)} seeds)"
-    retold = n.retold
-    if retold is None:
-        wait, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
-        apart = (
-            " Starts are not recorded as distinct from submissions, so what the model explains of "
-            "them is not known."
+    fit = n.retold
+    if fit is None:
+        wait, took = (
+            roughly(n.of(n.base, f"{key}.mean").mean) for key in ("waiting", "completion")
         )
-        times = f"wait {roughly(wait)} and complete after {roughly(took)} on average"
-        logged = n.as_logged and not n.drawn
-        return f"{jobs} {times} under the base, {n.base}.{apart if logged else ''}"
-    jobs = f"{retold.jobs:,} jobs of {source_in_words(n.name)}"
+        text = phrase("waits", jobs=jobs, wait=wait, took=took, base=n.base)
+        return text + phrase("starts unknown") * (n.as_logged and not n.drawn)
+    jobs = f"{fit.jobs:,} jobs of {source_in_words(n.name)}"
     if early := int(n.first.jobs.early.sum()):
         jobs += f", without the {early} that ran when it begins,"
     elif n.warm is not None:
         jobs += ", without those of its first day,"
     chosen = not n.rules and len(n.plain) > 1
-    rules = n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen
-    order = f"; order of starts τ = {number(retold.order, 2)}" * math.isfinite(retold.order)
-    past, least = "", retold.weakest[0]
-    if retold.doubtful:
-        past = ", so schedulers may be compared with one another below, and not with the past"
-    weakest = f"; explained least: {least}" * (retold.weakest[1] < 0.995)
-    return (
-        f"{jobs} waited {roughly(retold.recorded)} on average; in the model under the base, "
-        f"{rules}, they wait {roughly(retold.simulated)} "
-        f"({number(100 * retold.explained)} % explained; job by job "
-        f"{number(100 * retold.by_job)} %{order}; busy devices while jobs wait "
-        f"{number(100 * retold.busy)} %{weakest}){past}."
+    return phrase(
+        "waits explained",
+        jobs=jobs,
+        rules=n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen,
+        recorded=roughly(fit.recorded),
+        simulated=roughly(fit.simulated),
+        order=f"; order of starts τ = {number(fit.order, 2)}" * math.isfinite(fit.order),
+        weakest=f"; explained least: {fit.weakest[0]}" * (fit.weakest[1] < 0.995),
+        past=phrase("not with the past") * fit.doubtful,
+        **{name: number(100 * getattr(fit, name)) for name in ("explained", "by_job", "busy")},
     )
 
 
 def idle_beside_waiting(n: Compared) -> str:
     if n.idle is None or not n.idle.telling:
         return ""
+    recorded, simulated = (number(100 * s) for s in (n.idle.recorded, n.idle.simulated))
     unit = UNITS.get(n.idle.device, n.idle.device)
-    return (
-        f"Of the {unit}-hours that were idle, "
-        f"{number(100 * n.idle.recorded)} % passed while a job waited that asked for no more (in "
-        f"the model {number(100 * n.idle.simulated)} %): something other than the number of {unit}s"
-        " held jobs, such as limits, partitions, reservations, nodes that were down or had too "
-        "little room each."
-    )
+    return phrase("idle beside waiting", unit=unit, recorded=recorded, simulated=simulated)
 
 
 def against_the_base(n: Compared) -> str:
@@ -622,14 +618,14 @@ def against_the_base(n: Compared) -> str:
         return _without_interval(n, unsure)
     better, worse, alike = (by.get(k, []) for k in ("better", "worse", "cannot be told apart"))
     if len(alike) == len(n.others):
-        many = f"None of the {len(alike)} others can"
-        one = f"{alike[0]} cannot" if len(alike) == 1 else many
-        return f"{one} be told apart from the base ({_furthest(n, alike)})."
+        none = f"None of the {len(alike)} others can"
+        text = f"{alike[0]} cannot" if len(alike) == 1 else none
+        return f"{text} be told apart from the base ({_furthest(n, alike)})."
     parts, size = [], {name: _amount(n.change(name)) for name in n.others}
     if better:
         wait = roughly(n.of(better[0], "waiting.mean").mean)
-        first = f"{better[0]} completes jobs {size[better[0]]} sooner (mean wait {wait})"
-        parts.append(_listed([first, *(f"{name} {size[name]}" for name in better[1:])]))
+        best = f"{better[0]} completes jobs {size[better[0]]} sooner (mean wait {wait})"
+        parts.append(_listed([best, *(f"{name} {size[name]}" for name in better[1:])]))
     costs: dict[Verdict, str] = {"kills more": "has more killed", "refuses": "not all of them"}
     for kind, but in costs.items():
         parts += [f"{x} completes jobs {size[x]} sooner but {but}" for x in by.get(kind, [])]
@@ -639,8 +635,8 @@ def against_the_base(n: Compared) -> str:
     if alike:
         parts.append(f"{_listed(alike)} cannot be told apart from it ({_furthest(n, alike)})")
     if unsure:
-        which = f"{_listed(unsure)} ({_furthest(n, unsure)})"
-        parts.append(f"no interval can be had of {which}, for a few days hold all that differs")
+        names = f"{_listed(unsure)} ({_furthest(n, unsure)})"
+        parts.append(f"no interval can be had of {names}, for a few days hold all that differs")
     return f"Against the base, {'; '.join(parts)}."
 
 
@@ -650,18 +646,18 @@ def error_of_the_model(n: Compared) -> str:
         return ""
     error = n.error()
     sign = "+" if error.mean > 0 else "−"
-    found = f"The model's own error of mean completion is {sign}{_amount(error)}"
+    text = f"The model's own error of mean completion is {sign}{_amount(error)}"
     clear = ("better", "kills more", "refuses", "worse")
     differ = [name for name in n.others if n.verdict(name) in clear]
     small = [name for name in differ if not n.beyond(name)]
     if not small:
-        return f"{found}."
-    which, it = "these differences", "them"
+        return f"{text}."
+    subject, pronoun = "these differences", "them"
     if len(differ) == 1:
-        which, it = "this difference", "it"
+        subject, pronoun = "this difference", "it"
     elif len(small) < len(differ):
-        which = f"the difference of {_listed(small)}"
-    return f"{found}, perhaps more than {which}: the cluster itself may not show {it}."
+        subject = f"the difference of {_listed(small)}"
+    return f"{text}, perhaps more than {subject}: the cluster itself may not show {pronoun}."
 
 
 def _without_interval(n: Compared, names: Sequence[str]) -> str:
@@ -669,14 +665,16 @@ def _without_interval(n: Compared, names: Sequence[str]) -> str:
     change = n.change(least).mean
     if not math.isfinite(change):
         return f"{least} cannot be compared with the base."
-    of = f", the least of the {len(names)} others," if len(names) > 1 else ""
+    among = f", the least of the {len(names)} others," if len(names) > 1 else ""
     if abs(change) < SMALL:
-        which = f"None of the {len(names)} others completes" if of else f"{least} does not complete"
+        which = (
+            f"None of the {len(names)} others completes" if among else f"{least} does not complete"
+        )
         return f"{which} jobs sooner than the base on average."
     size = f"{number(abs(change), 1)} % {'below' if change < 0 else 'above'} that under the base"
     # A difference that jobs make which can never start is no chance: jobs_shut_out names them.
     chance = "" if n.refused(least)[0] else f", which may be chance: {n.no_interval}"
-    return f"The mean completion under {least}{of} is {size}{chance}."
+    return f"The mean completion under {least}{among} is {size}{chance}."
 
 
 def _amount(change: Estimate) -> str:
@@ -709,39 +707,34 @@ def killed_jobs(n: Compared) -> str:
     With the device-hours thrown away, of the device type of which they are the largest share.
     """
     ended = {name: [o.endings["killed"] for o in n.outcomes[name]] for name in (n.base, *n.others)}
-    kills = {name: float(np.mean([count for count, _ in each])) for name, each in ended.items()}
+    kills = {name: float(np.mean([count for count, _ in lost])) for name, lost in ended.items()}
     differ = [name for name in n.others if kills[name] != kills[n.base]]
     if not differ or not np.isfinite(list(kills.values())).all():
         return ""
-    seconds = [np.mean([held for _, held in ended[name]], axis=0) for name in (n.base, *differ)]
+    seconds = [np.mean([work for _, work in ended[name]], axis=0) for name in (n.base, *differ)]
     hours = np.array(seconds) / 3600
     k = int(np.argmax(hours.max(axis=0) / np.maximum(n.first.capacity, 1e-9)))
     device = n.first.nodes.devices[k]
-    away = [number(each, int(hours[:, k].max() < 10)) for each in hours[:, k]]
-    parts = [
-        f"{number(kills[n.base])} under the base ({away[0]} {UNITS.get(device, device)}-hours "
-        "thrown away)",
-        *(f"{number(kills[name])} under {name} ({h})" for name, h in zip(differ, away[1:])),
-    ]
-    both = [number(n.paired(name)[1]) for name in differ]
-    return (
-        f"Jobs killed at their limits: {_listed(parts)}. Times are compared on the jobs that did "
-        f"their work under both, {_listed(both)} of them."
-    )
+    away = [number(lost, int(hours[:, k].max() < 10)) for lost in hours[:, k]]
+    unit = UNITS.get(device, device)
+    parts = [f"{number(kills[n.base])} under the base ({away[0]} {unit}-hours thrown away)"]
+    parts += [f"{number(kills[name])} under {name} ({h})" for name, h in zip(differ, away[1:])]
+    pairs = [number(n.paired(name)[1]) for name in differ]
+    return phrase("killed", parts=_listed(parts), both=_listed(pairs))
 
 
 def jobs_shut_out(n: Compared) -> str:
     """Jobs that a change shuts out, which no mean counts."""
-    parts, more = [], ""
+    parts, besides = [], ""
     shut_out = [0 if o.phase is None else (o.phase == SET_ASIDE).sum() for o in n.outcomes[n.base]]
     if n.base == CONFIGURED and any(shut_out):
         parts.append(f"{number(float(np.mean(shut_out)))} jobs as configured")
-        more = "more "
+        besides = "more "
     for name in n.others:
         jobs, share = n.refused(name)
         if jobs:
-            of = f"{number(100 * share, 1)} % of the {UNITS.get(n.device, n.device)}-hours"
-            parts.append(f"{number(jobs)} {more}jobs ({of}) under {name}")
+            hours = f"{number(100 * share, 1)} % of the {UNITS.get(n.device, n.device)}-hours"
+            parts.append(f"{number(jobs)} {besides}jobs ({hours}) under {name}")
     return f"Can never start, and are in no mean: {_listed(parts)}." if parts else ""
 
 
@@ -753,20 +746,16 @@ def lower_bound(n: Compared) -> str:
     def sooner(share: float) -> str:
         return "sooner" if share < 0.05 else f"more than {number(share, 1)} % sooner"
 
-    text = "No schedule without preemption or migration could complete jobs "
-    text += f"{sooner(saving)} than the base"
+    text = phrase("lower bound", sooner=sooner(saving))
     if saving >= 0.05 and not n.bounds.priced:
         text += ", and likely less: prices were not searched"
     if n.interrupt and of_all is not None:
-        text += (
-            f"; under {_listed(n.interrupt)} jobs are interrupted, and no schedule at all could "
-        )
-        text += f"complete them {sooner(of_all)}"
+        text += phrase("of all", names=_listed(n.interrupt), sooner=sooner(of_all))
     return f"{text}."
 
 
 def little_waiting(n: Compared) -> str:
-    waited, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
+    waited, took = (n.of(n.base, f"{key}.mean").mean for key in ("waiting", "completion"))
     if n.drawn or waited >= 0.01 * took:
         return ""
     return f"Waiting is {number(100 * waited / took, 1)} % of completion: there is little to gain."
@@ -781,9 +770,9 @@ def slow_nodes(n: Compared) -> str:
         f"{s.node} by {number(100 * s.slower)} ± {number(50 * (s.high - s.low))} %"
         for s in shown[:4]
     )
-    many = f"{len(shown)} nodes are slower than their"
-    are = "1 node is slower than its" if len(shown) == 1 else many
-    return f"{are} label says: {named}{', …' if len(shown) > 4 else '.'}"
+    several = f"{len(shown)} nodes are slower than their"
+    subject = "1 node is slower than its" if len(shown) == 1 else several
+    return f"{subject} label says: {named}{', …' if len(shown) > 4 else '.'}"
 
 
 SENTENCES: tuple[Callable[[Compared], str], ...] = (

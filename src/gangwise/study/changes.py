@@ -91,15 +91,15 @@ class SettingChange(NamedTuple):
         >>> [one.words for one in changes_of("cap-=1,cap.1.most=4,nodes.all+=10,load*=1.1")]
         ['without cap 1', 'cap 1: most is 4', 'nodes: 10 more of all', 'load times 1.1']
         """
-        *of, last = self.parts
-        where = f"{' '.join(of)}: " if of else ""
+        *path, key = self.parts
+        place = f"{' '.join(path)}: " if path else ""
         if self.how == "=":
-            return f"{where}{last} is {self.given}"
+            return f"{place}{key} is {self.given}"
         if self.how == "*=":
-            return f"{where}{last} times {self.given}"
-        if of:
-            return f"{where}{self.given} {'more' if self.how == '+=' else 'fewer'} of {last}"
-        return f"{'one more' if self.how == '+=' else 'without'} {last} {self.given}"
+            return f"{place}{key} times {self.given}"
+        if path:
+            return f"{place}{self.given} {'more' if self.how == '+=' else 'fewer'} of {key}"
+        return f"{'one more' if self.how == '+=' else 'without'} {key} {self.given}"
 
 
 def changes_of(text: str) -> list[SettingChange]:
@@ -108,6 +108,7 @@ def changes_of(text: str) -> list[SettingChange]:
     >>> [str(one) for one in changes_of('cap.1.only=["a", "b"], load *= 1.1')]
     ['cap.1.only=["a", "b"]', 'load*=1.1']
     """
+    # A comma separates changes only outside of quotes and brackets.
     pieces, depth, quoted = [""], 0, False
     for letter in text:
         quoted ^= letter == '"'
@@ -116,7 +117,7 @@ def changes_of(text: str) -> list[SettingChange]:
             pieces.append("")
         else:
             pieces[-1] += letter
-    found = []
+    changes = []
     for piece in pieces:
         if (parts := _CHANGE.fullmatch(piece)) is None:
             raise ScenarioError(
@@ -129,8 +130,8 @@ def changes_of(text: str) -> list[SettingChange]:
                 f"change {change}: write {change.path}+={change.given[1:]} for more, or "
                 f"{change.path}={change.given[1:]} for the number itself"
             )
-        found.append(change)
-    return found
+        changes.append(change)
+    return changes
 
 
 def changed(document: Mapping[str, Any], changes: list[SettingChange]) -> dict[str, Any]:
@@ -146,18 +147,18 @@ def changed(document: Mapping[str, Any], changes: list[SettingChange]) -> dict[s
     Traceback (most recent call last):
     gangwise.core.errors.ScenarioError: change nodes.v100+=8: nodes has no 'v100'; it has h100
     """
-    made = copy.deepcopy(dict(document))
+    result = copy.deepcopy(dict(document))
     for change in changes:
-        at: Any = made
-        *path, last = change.parts
+        at: Any = result
+        *path, name = change.parts
         for i, part in enumerate(path):
             key = _key(at, part, change, path[:i])
             if at[key] is None:  # a table that is not there yet: its model knows what it may hold
                 at[key] = _NewTable()
             at = at[key]
-        key = last if isinstance(at, _NewTable) else _key(at, last, change, path)
+        key = name if isinstance(at, _NewTable) else _key(at, name, change, path)
         at[key] = _value(change, at[key])
-    return made
+    return result
 
 
 def setting(document: Mapping[str, Any], path: str) -> Any:
@@ -180,48 +181,49 @@ class _NewTable(dict[str, Any]):
 
 def _key(at: Any, part: str, change: SettingChange, path: list[str]) -> Any:
     if isinstance(at, Mapping):
-        known: dict[str, Any] = {str(key): key for key in at}
+        keys: dict[str, Any] = {str(key): key for key in at}
     elif isinstance(at, list | tuple):
-        names = [each.get("name") if isinstance(each, Mapping) else None for each in at]
-        known = {str(name or i + 1): i for i, name in enumerate(names)}
-        if part not in known and part.isdecimal() and 1 <= int(part) <= len(at):
+        names = [x.get("name") if isinstance(x, Mapping) else None for x in at]
+        keys = {str(name or i + 1): i for i, name in enumerate(names)}
+        if part not in keys and part.isdecimal() and 1 <= int(part) <= len(at):
             return int(part) - 1
     else:
-        known = {}
-    if part in known:
-        return known[part]
-    where = ".".join(path) or "the site file"
+        keys = {}
+    if part in keys:
+        return keys[part]
+    place = ".".join(path) or "the site file"
     if not isinstance(at, Mapping | list | tuple):
-        raise ScenarioError(f"change {change}: {where} is {at!r}, which has no parts")
-    some = [*known][:MOST_NAMED]
-    there = ", ".join(some) + ", …" * (len(known) > len(some)) if known else "nothing"
-    near = get_close_matches(part, known, 1)
-    hint = f"; did you mean {near[0]}?" if near and len(known) > 3 else ""
-    raise ScenarioError(f"change {change}: {where} has no {part!r}; it has {there}{hint}")
+        raise ScenarioError(f"change {change}: {place} is {at!r}, which has no parts")
+    shown = [*keys][:MOST_NAMED]
+    parts = ", ".join(shown) + ", …" * (len(keys) > len(shown)) if keys else "nothing"
+    near = get_close_matches(part, keys, 1)
+    hint = f"; did you mean {near[0]}?" if near and len(keys) > 3 else ""
+    raise ScenarioError(f"change {change}: {place} has no {part!r}; it has {parts}{hint}")
 
 
 def _value(change: SettingChange, old: Any) -> Any:
     try:
-        given: Any = tomllib.loads(f"x = {change.given}")["x"]
+        term: Any = tomllib.loads(f"x = {change.given}")["x"]
     except ValueError:  # no value of TOML: a text without its quotes
-        given = change.given
+        term = change.given
     if isinstance(old, list | tuple):
         if change.how == "+=":
-            return [*old, given]
+            return [*old, term]
         if change.how == "-=":
-            entry = given if given in old else old[_key(old, str(given), change, [change.path])]
-            return [each for each in old if each is not entry and each != entry]
+            entry = term if term in old else old[_key(old, str(term), change, [change.path])]
+            return [x for x in old if x is not entry and x != entry]
+    # A time such as 1d6h is seconds where a number stands.
     number = isinstance(old, int | float) and not isinstance(old, bool)
-    if number and isinstance(given, str):
-        given = seconds_of(given, f"change {change}:")
+    if number and isinstance(term, str):
+        term = seconds_of(term, f"change {change}:")
     if change.how == "=":
-        return given
-    if not number or not isinstance(given, int | float):
+        return term
+    if not number or not isinstance(term, int | float):
         raise ScenarioError(f"change {change}: {change.path} is {old!r}, no number; write =")
     if not math.isfinite(old):
         raise ScenarioError(f"change {change}: {change.path} is not set; write = to set it")
-    made = old * given if change.how == "*=" else old + (given if change.how == "+=" else -given)
-    return round(made) if isinstance(old, int) else made
+    value = old * term if change.how == "*=" else old + (term if change.how == "+=" else -term)
+    return round(value) if isinstance(old, int) else value
 
 
 def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -230,25 +232,25 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
     >>> changed_lines({"start": {"a": 1, "b": 2}}, {"start": {"a": 3, "b": 2}})
     ['  [start]', '- a = 1', '+ a = 3']
     """
-    found: list[str] = []
-    old, new = (  # what it has of Kueue is deep: a path and a value on each line
-        _paths("kueue", of.get("kueue", {})) + toml_text({**of, "kueue": 0}).split("\n")
-        for of in (before, after)
+    lines: list[str] = []
+    a, b = (  # what it has of Kueue is deep: a path and a value on each line
+        _paths("kueue", document.get("kueue", {})) + toml_text({**document, "kueue": 0}).split("\n")
+        for document in (before, after)
     )
     heading = ""
-    for line in list(unified_diff(old, new, n=len(old) + len(new)))[3:]:
+    for line in list(unified_diff(a, b, n=len(a) + len(b)))[3:]:
         shown = f"{line[0]} {line[1:]}"
         if line[1:].startswith("["):
             heading = shown
         if line[0] in "-+" and line[1:]:
-            found += [heading] * (heading not in ("", shown)) + [shown]
+            lines += [heading] * (heading not in ("", shown)) + [shown]
             heading = ""
-    return found
+    return lines
 
 
 def _paths(path: str, value: Any) -> list[str]:
-    if isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
-        value = {each.get("name") or i: each for i, each in enumerate(value, 1)}
+    if isinstance(value, list | tuple) and any(isinstance(entry, Mapping) for entry in value):
+        value = {entry.get("name") or i: entry for i, entry in enumerate(value, 1)}
     if not isinstance(value, Mapping):
         return [f"{path} = {toml_value(value)}"]
-    return [x for key, of in value.items() for x in _paths(f"{path}.{toml_key(str(key))}", of)]
+    return [x for key, sub in value.items() for x in _paths(f"{path}.{toml_key(str(key))}", sub)]

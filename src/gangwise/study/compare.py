@@ -114,18 +114,18 @@ class Comparison(PrintedTable):
         several cells or no rewards of every slot.
         """
         results = Results.open(folder, name)
-        where = results.store.folder
+        place = results.store.folder
         if results.missing:
             raise StoreError(
-                f"{len(results.missing)} runs of {where} are missing or damaged; run the same "
+                f"{len(results.missing)} runs of {place} are missing or damaged; run the same "
                 "command again to do them"
             )
         if results.cells or not results.experiment.get("every_slot"):
-            raise StoreError(f"{name} in {where} is a sweep, not a comparison")
+            raise StoreError(f"{name} in {place} is a sweep, not a comparison")
         about = results.store.about(str(results.runs[0]["key"]))
-        asked, source = results.experiment, None
-        if played := asked.get("scenario") or asked.get("trace"):
-            source = NamedSource.of(played, bool(asked.get("trace")), asked.get("settings", {}))
+        plan, source = results.experiment, None
+        if played := plan.get("scenario") or plan.get("trace"):
+            source = NamedSource.of(played, bool(plan.get("trace")), plan.get("settings", {}))
         fields = (about["scenario"], about["family"], about["slots"], about["settings"])
         return cls(results, Described(*fields, source))
 
@@ -149,29 +149,29 @@ class Comparison(PrintedTable):
     @cached_property
     def runs(self) -> Mapping[tuple[str, int], Run]:
         """The runs by policy and seed, as :func:`gangwise.simulate` returned them."""
-        store, found = self.results.store, {}
+        store, runs = self.results.store, {}
         for run in (run for run in self.results.runs if not run["comparator"]):
-            rows, (who, seed) = store.rows(run["key"]), (run["label"], run["seed"])
+            rows, (label, seed) = store.rows(run["key"]), (run["label"], run["seed"])
             slots = {
                 n.removesuffix(".slot"): v for n, (_, v) in rows.items() if n.endswith(".slot")
             }
             rewards, nanoseconds = slots.pop("reward"), slots.pop("nanoseconds").astype(np.int64)
             arguments = store.about(run["key"]).get("configuration") or {}
             draw = partial(self.scenario.instance, seed)
-            found[who, seed] = Run(who, arguments, seed, draw, rewards, slots, nanoseconds)
-        return found
+            runs[label, seed] = Run(label, arguments, seed, draw, rewards, slots, nanoseconds)
+        return runs
 
     @cached_property
     def comparators(self) -> Mapping[tuple[str, int], Comparator]:
         """Comparators by name and seed, as :meth:`gangwise.Instance.comparator` returned them."""
-        found = {}
+        comparators = {}
         for run in (run for run in self.results.runs if run["comparator"]):
             rows, name = self.results.store.rows(run["key"]), run["label"]
             numbers = {n: float(v[0]) for n, (_, v) in rows.items() if n.startswith("bound.")}
             bounds = {n.removeprefix("bound."): value for n, value in numbers.items()}
             gap = float(rows["gap"][1][0])
-            found[name, run["seed"]] = Comparator(name, *rows["reward.slot"], gap, bounds)
-        return found
+            comparators[name, run["seed"]] = Comparator(name, *rows["reward.slot"], gap, bounds)
+        return comparators
 
     def table(self) -> list[Row]:
         return self._table
@@ -186,7 +186,7 @@ class Comparison(PrintedTable):
                 Row(
                     at[1],
                     results.of("reward.mean")[at],
-                    {other: Estimate.of(row) for other, row in over.items() if row["percent"]},
+                    {rival: Estimate.of(row) for rival, row in over.items() if row["percent"]},
                     {name: share[at] for name, (_, share) in versus.items()},
                     {name: regret[at] for name, (regret, _) in versus.items()},
                     {name: results.of(f"{name}.mean")[at] for name in results.metrics},
@@ -214,8 +214,8 @@ class Comparison(PrintedTable):
         if len(self.policies) < 2:
             return False
         earned = self.results.per_seed("reward.mean").group_by("policy", maintain_order=True)
-        first, *others = [of["value"].to_numpy() for _, of in earned]
-        return all(np.allclose(other, first, rtol=1e-9, atol=1e-12) for other in others)
+        reference, *rewards = [group["value"].to_numpy() for _, group in earned]
+        return all(np.allclose(values, reference, rtol=1e-9, atol=1e-12) for values in rewards)
 
     @property
     def notes(self) -> list[str]:
@@ -259,8 +259,8 @@ class Comparison(PrintedTable):
 
     def gap(self, name: str) -> float:
         """The largest proven gap of a comparator over the seeds, relative to its total reward."""
-        each = [self.comparators[name, s] for s in self.seeds]
-        return max(c.gap / max(abs(float(c.rewards.sum())), 1e-300) for c in each)
+        by_seed = [self.comparators[name, s] for s in self.seeds]
+        return max(c.gap / max(abs(float(c.rewards.sum())), 1e-300) for c in by_seed)
 
     def as_dict(self) -> dict[str, Any]:
         """What ``--json`` prints: see docs/results.schema.json.
@@ -277,12 +277,12 @@ class Comparison(PrintedTable):
                 "mean_reward": finite(row.reward.mean),
                 "ci95": [row.reward.low, row.reward.high],
                 "over": {
-                    other: {
-                        key: finite(self.results.over(other)[(), row.policy][key])
+                    rival: {
+                        key: finite(self.results.over(rival)[(), row.policy][key])
                         for key in ("mean", "low", "high", "percent", "seeds")
                     }
-                    for other in self.policies
-                    if other != row.policy
+                    for rival in self.policies
+                    if rival != row.policy
                 },
                 "share_of": {name: numbers(e) for name, e in row.share_of.items()},
                 "share_of_optimum": finite(row.share_of[optimum].mean) if optimum else None,
@@ -306,13 +306,13 @@ class Comparison(PrintedTable):
         }
 
     def _judge(self, name: str) -> dict[str, Any]:
-        each = [self.comparators[name, s] for s in self.seeds]
-        bounds = {b: float(np.mean([c.bounds[b] for c in each])) for b in each[0].bounds}
+        by_seed = [self.comparators[name, s] for s in self.seeds]
+        bounds = {b: float(np.mean([c.bounds[b] for c in by_seed])) for b in by_seed[0].bounds}
         return {
             "name": name,
-            "mean_reward": finite(float(np.mean([c.rewards.mean() for c in each]))),
+            "mean_reward": finite(float(np.mean([c.rewards.mean() for c in by_seed]))),
             "relative_gap": finite(self.gap(name)),
-            "slots_evaluated": int(each[0].slots.size),
+            "slots_evaluated": int(by_seed[0].slots.size),
             "regret_bounds": finite(bounds),
         }
 
@@ -349,10 +349,10 @@ class Comparison(PrintedTable):
         cannot be written.
         """
         files = self.store(folder).files
-        with files.publish(COMPARISON) as new:  # in place of an earlier one, its page included
+        with files.publish(COMPARISON) as edition:  # in place of an earlier one, its page included
             for name, content in self.files().items():
-                new.write(name, content)
-        return [files.place(name) for name in new.staged]
+                edition.write(name, content)
+        return [files.place(name) for name in edition.staged]
 
 
 def is_comparison(folder: Path, name: str) -> bool:
@@ -424,7 +424,7 @@ def compare(
     (4, 'drf')
     """
     require_options(how, CompareOptions)
-    given = CompareOptions(progress=None, jobs=1, name=COMPARISON) | how
+    options = CompareOptions(progress=None, jobs=1, name=COMPARISON) | how
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
     named = _named(policies, drawn_from)
@@ -440,14 +440,14 @@ def compare(
         for seed in listed
         for label, policy in [*everyone, *((judge, None) for judge in judges)]
     ]
-    asked = {"name": given["name"], **source.asked}
-    asked |= {"policies": [text for text, _ in named.values()], "seeds": list(listed)}
-    asked |= {"slots": slots, "comparators": judges}
-    asked |= {"optimum_slots": optimum_slots, "points": 150, "every_slot": True}
-    jobs = given["jobs"]
+    experiment = {"name": options["name"], **source.asked}
+    experiment |= {"policies": [text for text, _ in named.values()], "seeds": list(listed)}
+    experiment |= {"slots": slots, "comparators": judges}
+    experiment |= {"optimum_slots": optimum_slots, "points": 150, "every_slot": True}
+    jobs = options["jobs"]
     jobs = jobs if jobs != AUTO else 1 if slots * len(specs) <= FEW_SLOTS else -1
     workers, store = Workers(jobs), store_of(out)
-    results = perform(asked, specs, store, workers, given["progress"], slotwise=True)
+    results = perform(experiment, specs, store, workers, options["progress"], slotwise=True)
     return Comparison(results, drawn_from)
 
 
@@ -482,13 +482,13 @@ def _judges(comparators: Sequence[str] | None, first: RunSpec) -> list[str]:
 
 def _named(policies: Any, scenario: Scenario) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
     if policies is None:
-        known = entries("policy").items()
-        policies = [name for name, entry in known if entry.family == scenario.family]
+        registered = entries("policy").items()
+        policies = [name for name, entry in registered if entry.family == scenario.family]
     elif isinstance(policies, str):
         policies = names_of(policies)
-    given = policies.items() if isinstance(policies, Mapping) else ((None, p) for p in policies)
+    pairs = policies.items() if isinstance(policies, Mapping) else ((None, p) for p in policies)
     named: dict[str, tuple[str, Policy[Any, Any, Any]]] = {}
-    for label, entry in given:
+    for label, entry in pairs:
         policy: Any = create("policy", entry) if isinstance(entry, str) else entry
         if isinstance(policy, type):
             kind = policy.__name__

@@ -19,6 +19,7 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.registry import create
 from gangwise.core.settings import finite
+from gangwise.core.wording import phrases
 from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.kernels import RUNNING
@@ -45,6 +46,8 @@ from gangwise.study.replay_scenario import ReplayInstance, ReplayScenario
 from gangwise.study.statistics import count
 from gangwise.study.sweep import Progress, silent
 
+phrase = phrases("gangwise.study")
+
 MOST_LISTED = 4  # at most so many nodes or jobs are listed in a sentence
 
 
@@ -62,8 +65,8 @@ class Explained:
 
     def as_dict(self) -> dict[str, Any]:
         about = {"format": "gangwise-explain-1", **self.about}
-        found: dict[str, Any] = finite({**about, "rows": self.rows, "sentences": self.sentences})
-        return found
+        content: dict[str, Any] = finite({**about, "rows": self.rows, "sentences": self.sentences})
+        return content
 
 
 def explain_job(
@@ -82,8 +85,8 @@ def explain_job(
         raise UnknownName("scheduler in these results", scheduler, list(replayed.schedulers))
     seed = replayed.seeds[0] if seed is None else seed
     if seed not in replayed.seeds:
-        known = ", ".join(map(str, replayed.seeds))
-        raise ScenarioError(f"seed {seed} was not played; the seeds are {known}")
+        seeds = ", ".join(map(str, replayed.seeds))
+        raise ScenarioError(f"seed {seed} was not played; the seeds are {seeds}")
     scenario = replayed.scenarios[scheduler]
     played = scenario.draw(seed)
     ids = [str(name) for name in played.jobs.id]
@@ -97,14 +100,15 @@ def explain_job(
     refused = refuses_groups(decider)
     tables = Tables.of(played.jobs, played.nodes, played.conditions, options, refused)
     simulation = _Following(tables, decider, job)
+    # Played again from the start, up to where the job has left.
     while simulation.step() and simulation.jobs[j]["phase"] <= RUNNING:
         continue
     outcome = replayed.outcomes[scheduler][list(replayed.seeds).index(seed)]
     start, end = float(outcome.start[j]), float(outcome.end[j])
-    first = float(simulation.schedule().start[j])
-    if not (first == start or (math.isnan(first) and math.isnan(start))):
+    begun = float(simulation.schedule().start[j])
+    if not (begun == start or (math.isnan(begun) and math.isnan(start))):
         raise StoreError(
-            f"played again, job {job} starts at {first:g} s, and {start:g} s is stored: the folder "
+            f"played again, job {job} starts at {begun:g} s, and {start:g} s is stored: the folder "
             "was made by other code"
         )
     submitted = float(played.jobs.submit[j])
@@ -131,20 +135,21 @@ class _Following(JobSimulation):
         self._last = ""
 
     def _decisions(self, now: float) -> list[Any]:
+        # The books as the scheduler sees them: its actions change them.
         before = self.books.copy()
-        asked = next((each for each in self.waiting if each.id == self.job), None)
+        job = next((item for item in self.waiting if item.id == self.job), None)
         actions = super()._decisions(now)
-        mine = [each for each in actions if getattr(each, "job", None) == self.job]
+        mine = [item for item in actions if getattr(item, "job", None) == self.job]
         for action in mine:
-            if isinstance(action, Place) and asked is not None:
-                others = [a for a in actions if isinstance(a, Place) and a is not action]
-                self._placed(asked, action, before, others, now)
+            if isinstance(action, Place) and job is not None:
+                starts = [a for a in actions if isinstance(a, Place) and a is not action]
+                self._placed(job, action, before, starts, now)
             elif isinstance(action, Preempt):
                 self._note(now, "preempted", "the scheduler takes it off its nodes")
             elif isinstance(action, Ask):
                 self._note(now, "holds off", f"to be looked at again by {_seconds(action.at)}")
-        placed = {each.job for each in actions if isinstance(each, Place)}
-        if asked is not None and self.job not in placed:
+        placed = {item.job for item in actions if isinstance(item, Place)}
+        if job is not None and self.job not in placed:
             self._waits(self.scheduler.explain(self.job), now, placed)
         return actions
 
@@ -154,14 +159,14 @@ class _Following(JobSimulation):
     def _waits(self, reason: Explanation, now: float, placed: set[str]) -> None:
         if reason.constraint == self._last:
             return
-        self._last = why = reason.constraint
+        self._last = text = reason.constraint
         if reason.nodes:
-            why += f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}"
+            text += f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}"
         if reason.frees:
-            why += f"; the end of {', '.join(reason.frees[:MOST_LISTED])} would let it start"
-        more = {"until": reason.until, "expected": reason.start}
+            text += f"; the end of {', '.join(reason.frees[:MOST_LISTED])} would let it start"
+        times = {"until": reason.until, "expected": reason.start}
         names = ", ".join(sorted(placed)[:MOST_LISTED])
-        self._note(now, "waits", why, **more, started_instead=names)
+        self._note(now, "waits", text, **times, started_instead=names)
 
     def _placed(
         self, job: Job, action: Place, books: Books, others: list[Place], now: float
@@ -170,35 +175,31 @@ class _Following(JobSimulation):
         names = books.nodes.names
         fits = np.sum([books.fits(shape) for _, shape in job.groups], axis=0)
         chosen = {n for n, _ in action.tasks}
-        where = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:MOST_LISTED])
+        places = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:MOST_LISTED])
         count = sum(c for _, c in action.tasks)
         size = job.tasks * job.shape.size
         fewer = f"admitted with {count} of {size} pods, " * (count < size)
-        rest = [int(n) for n in np.argsort(-fits, kind="stable") if fits[n] and n not in chosen]
+        free = [int(n) for n in np.argsort(-fits, kind="stable") if fits[n] and n not in chosen]
         nothing = {"until": None, "expected": None, "started_instead": ""}
-        self._note(now, "starts", f"{fewer}on {where}", **nothing)
+        self._note(now, "starts", f"{fewer}on {places}", **nothing)
         choice = getattr(self.scheduler, "choice", None)
-        if rest and isinstance(choice, ByRate):
-            one = {n: choice.rate(job, [(n, 1)], now) for n in [*chosen, *rest]}
-            slowest = min(one[n] for n in chosen)
-            second = max(rest, key=lambda n: one[n])
-            self.sentences.append(
-                f"At {_seconds(now)} its slowest node is believed to do {slowest:.3g} of a node of "
-                f"rate 1; the best that was left, {names[second]}, {one[second]:.3g}, with room "
-                f"for {int(fits[second])} of its tasks."
-            )
-        elif rest:
-            room = ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:MOST_LISTED])
-            room += f" and {len(rest) - MOST_LISTED} more" if len(rest) > MOST_LISTED else ""
-            self.sentences.append(
-                f"At {_seconds(now)} there was room as well on {room}; the choice, "
-                f"{getattr(choice, 'name', type(choice).__name__)}, preferred "
-                f"{names[action.tasks[0][0]]}."
-            )
+        if free and isinstance(choice, ByRate):
+            rate_on = {n: choice.rate(job, [(n, 1)], now) for n in [*chosen, *free]}
+            slowest = min(rate_on[n] for n in chosen)
+            second = max(free, key=lambda n: rate_on[n])
+            rates = {"slowest": slowest, "name": names[second], "rate": rate_on[second]}
+            room = int(fits[second])
+            self.sentences.append(phrase("by rate", at=_seconds(now), **rates, room=room))
+        elif free:
+            room = ", ".join(f"{names[n]} (for {int(fits[n])})" for n in free[:MOST_LISTED])
+            room += f" and {len(free) - MOST_LISTED} more" if len(free) > MOST_LISTED else ""
+            preferred = {"choice": getattr(choice, "name", type(choice).__name__)}
+            preferred["name"] = names[action.tasks[0][0]]
+            self.sentences.append(phrase("by choice", at=_seconds(now), room=room, **preferred))
         else:
             self.sentences.append(f"At {_seconds(now)} no other node had room for a task of it.")
         if others:
-            started = ", ".join(sorted(each.job for each in others)[:MOST_LISTED])
+            started = ", ".join(sorted(placement.job for placement in others)[:MOST_LISTED])
             self.sentences.append(f"In the same round started: {started}.")
 
     def _leave(self, j: int, kind: EventKind) -> None:
@@ -269,13 +270,13 @@ class Past:
         self, instants: Iterable[float], now: float, rng: np.random.Generator
     ) -> StartCalibration:
         """The calibration of forecasts at earlier instants, in order, as known by ``now``."""
-        found = StartCalibration()
-        for known in (self.known_at(each, rng) for each in instants):
-            for w in rng.permutation(known.waiting.size)[:MOST_JUDGED].tolist():
-                if self.played.jobs.withdrawn[known.waiting[w]] < now:
+        fit = StartCalibration()
+        for drawn in (self.known_at(instant, rng) for instant in instants):
+            for w in rng.permutation(drawn.waiting.size)[:MOST_JUDGED].tolist():
+                if self.played.jobs.withdrawn[drawn.waiting[w]] < now:
                     continue  # when it would have started is not known
-                found.learn(known.starts[:, w], known.now, float(known.truth[w]), now, rng)
-        return found
+                fit.learn(drawn.starts[:, w], drawn.now, float(drawn.truth[w]), now, rng)
+        return fit
 
 
 @dataclass(frozen=True)
@@ -313,23 +314,24 @@ def forecast_log(
     scenario = replay_source(source, dict(settings or {})).scenario()
     assert isinstance(scenario, ReplayScenario)
     played = scenario.draw(0)
-    submit, last = played.jobs.submit, end_of(played.jobs)
+    submit, end = played.jobs.submit, end_of(played.jobs)
     if at is None:
-        at, recorded = last, True
+        at, recorded = end, True
     if isinstance(at, str):
         at = instant_of(at, None if scenario.cluster else scenario.log.clock)
-    if not submit[0] <= at <= last:
+    if not submit[0] <= at <= end:
         raise ScenarioError(
-            f"--at {at:.10g}: the log is from {submit[0]:g} to {last:g} s "
-            f"(day {submit[0] / DAY:.1f} to {last / DAY:.1f}) of {source}"
+            f"--at {at:.10g}: the log is from {submit[0]:g} to {end:g} s "
+            f"(day {submit[0] / DAY:.1f} to {end / DAY:.1f}) of {source}"
         )
     past = Past(played, scheduler, scenario.options, recorded, draws)
     waits = waiting_at(played.jobs, at, past.begun, past.end) & ~past.forecaster.tables.aside
     if not waits.any():
         later = np.flatnonzero((past.begun > submit) & (submit > at))
-        then = f"; the next one waits at {submit[later[0]]:.0f} s" if later.size else ""
-        raise ScenarioError(f"--at {at:g}: no job waits then{then}")
+        hint = f"; the next one waits at {submit[later[0]]:.0f} s" if later.size else ""
+        raise ScenarioError(f"--at {at:g}: no job waits then{hint}")
     rng = np.random.default_rng(0)
+    # Earlier forecasts correct this one: made at instants drawn from the days before.
     begin = max(float(submit[0]), at - DAYS * DAY)
     instants = sorted(rng.uniform(begin, at, TRIED).tolist())
 
@@ -342,20 +344,18 @@ def forecast_log(
     rows = forecast_rows(played.jobs, past.known_at(at, rng), calibration)
     state = "as recorded" if recorded else f"as {scheduler} has played the log"
     assumed = past.forecaster.assumed
-    line = (
-        f"{count(len(rows), 'job waits', 'jobs wait')} at {at:.0f} s, {state}. "
-        f"{draws} futures under {assumed}: drawn are "
-        f"run times (learned from jobs that had ended by then) and who comes (from the {DAYS} days "
-        f"before); corrected with {calibration.known:,} earlier predictions, made at {TRIED} "
-        "instants"
+    waiting = count(len(rows), "job waits", "jobs wait")
+    drawn = {"draws": draws, "assumed": assumed, "days": DAYS, "tried": TRIED}
+    line = phrase(
+        "forecasts", waiting=waiting, at=at, state=state, known=calibration.known, **drawn
     )
     return ForecastOfLog(at, line, rows)
 
 
 def end_of(jobs: Jobs) -> float:
     """The last time that a log tells of, on its clock."""
-    told = [jobs.submit, jobs.recorded_start + jobs.run, jobs.withdrawn]
-    return max(float(times[np.isfinite(times)].max(initial=-np.inf)) for times in told)
+    columns = [jobs.submit, jobs.recorded_start + jobs.run, jobs.withdrawn]
+    return max(float(times[np.isfinite(times)].max(initial=-np.inf)) for times in columns)
 
 
 def forecast_rows(
@@ -363,12 +363,12 @@ def forecast_rows(
 ) -> list[dict[str, Any]]:
     rows = []
     for w, j in enumerate(known.waiting.tolist()):
-        job, now = jobs.job(j), known.now
-        p50, p90 = calibration.quantiles(known.starts[:, w], now, (0.5, 0.9)) - now
+        job, instant = jobs.job(j), known.now
+        p50, p90 = calibration.quantiles(known.starts[:, w], instant, (0.5, 0.9)) - instant
         size = job.tasks * job.shape.size
         row = {"job": job.id, "user": job.user, "tasks": size, "limit": job.limit}
-        started = float(known.truth[w] - now)
-        row |= {"waited": now - job.submitted, "p50": float(p50), "p90": float(p90)}
-        row |= {"promised": float(known.promised[w] - now)}
+        started = float(known.truth[w] - instant)
+        row |= {"waited": instant - job.submitted, "p50": float(p50), "p90": float(p90)}
+        row |= {"promised": float(known.promised[w] - instant)}
         rows.append(row | {"started": started if 0 < started < np.inf else None})
     return rows

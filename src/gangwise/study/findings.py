@@ -24,6 +24,7 @@ import polars as pl
 import gangwise
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Clock, json_text
+from gangwise.core.wording import phrases
 from gangwise.jobs.model import Conditions, Jobs
 from gangwise.jobs.tenancy import ALWAYS
 from gangwise.logs import open_tables
@@ -31,11 +32,14 @@ from gangwise.logs.jobs import JobLog, jobs_of
 from gangwise.logs.tables import Tables, percent_text, work
 from gangwise.notation.slurm import fold_nodes
 from gangwise.notation.units import duration
+from gangwise.study.statistics import count
 
 if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
     from gangwise.sites.calibration import Calibration, FoundRule
     from gangwise.sites.node_effects import Effects
     from gangwise.sites.retelling import Record
+
+phrase = phrases("gangwise.study")
 
 NAMES = ("application", "type", "group", "workload")
 REQUEST = ("partition", "tasks", "cpu", "mem", "gpu", "models", "limit")
@@ -53,7 +57,7 @@ def _percent(log: float) -> str:
 
 
 def _lost(left_out: Mapping[str, int]) -> str:
-    return "; ".join(f"{n:,} {why}" for why, n in left_out.items() if n)
+    return "; ".join(f"{n:,} {reason}" for reason, n in left_out.items() if n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,36 +75,34 @@ class NodeFindings:
     @property
     def line(self) -> str:
         e, lost = self.effects, _lost(self.left_out)
-        unnamed = f" ({self.unnamed:,} by user and request alone)" * bool(self.unnamed)
-        return (
-            f"{self.trace}: {percent_text(e.compared, self.read)} of {self.read:,} jobs are "
-            f"compared, runs of {e.programs:,} program{'s' * (e.programs != 1)}{unnamed}"
-            + f"; left out: {lost}"
-            * bool(lost)
+        return phrase(
+            "nodes compared",
+            trace=self.trace,
+            share=percent_text(e.compared, self.read),
+            read=self.read,
+            programs=count(e.programs, "program"),
+            unnamed=f" ({self.unnamed:,} by user and request alone)" * bool(self.unnamed),
+            lost=f"; left out: {lost}" * bool(lost),
         )
 
     @property
     def answer(self) -> str:
         e = self.effects
-        slow, known = int(e.slow.sum()), int(np.isfinite(e.p).sum())
-        sd, low, high = map(_percent, e.spread)
-        named = f"{slow} of {known:,} nodes {'is' if slow == 1 else 'are'} slow"
-        more = f"by more than {100 * self.by:g} %, " * bool(self.by)
-        changed = len(e.changes)
-        return (
-            f"{named} ({more}5 % of such names are false, more if most jobs are gangs); "
-            "the standard deviation over nodes is "
-            f"{sd} % of the run time ({low} to {high} %), that of a program's runs "
-            f"{_percent(e.noise)} %"
-            + f"; {changed} node{'s' * (changed > 1)} changed over time"
-            * bool(changed)
+        slow, judged = int(e.slow.sum()), int(np.isfinite(e.p).sum())
+        return phrase(
+            "nodes slow",
+            named=f"{slow} of {judged:,} nodes {'is' if slow == 1 else 'are'} slow",
+            more=f"by more than {100 * self.by:g} %, " * bool(self.by),
+            **dict(zip(("sd", "low", "high"), map(_percent, e.spread))),
+            noise=_percent(e.noise),
+            changed=f"; {count(len(e.changes), 'node')} changed over time" * bool(e.changes),
         )
 
     def as_dict(self) -> dict[str, Any]:
         e = self.effects
         columns = {"longer": np.expm1(e.mean), "low": np.expm1(e.low), "high": np.expm1(e.high)}
         columns |= {"p": e.p, "slow": e.slow, "runs": e.runs, "shrunk": np.expm1(e.shrunk)}
-        each = zip(*(values.tolist() for values in columns.values()))
+        rows = zip(*(values.tolist() for values in columns.values()))
         changes = [change._asdict() | {"node": self.names[change.node]} for change in e.changes]
         for change in changes:
             change |= {key: float(np.expm1(change[key])) for key in ("before", "after")}
@@ -112,7 +114,7 @@ class NodeFindings:
             "spread": dict(zip(("sd", "low", "high"), e.spread)),
             "noise": e.noise,
             "nodes": [
-                {"node": name, **dict(zip(columns, row))} for name, row in zip(self.names, each)
+                {"node": name, **dict(zip(columns, row))} for name, row in zip(self.names, rows)
             ],
             "changes": changes,
         }
@@ -150,9 +152,9 @@ def slow_nodes_of(
         raise TraceError(f"no program of {tables.trace} ran twice: {_lost(left_out)}")
     places = rows["hosts"].unique(maintain_order=True)
     hosts = places.str.split("|")
-    each = hosts.explode()
-    names = each.unique().sort()
-    number = each.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+    host = hosts.explode()
+    names = host.unique().sort()
+    number = host.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
     from gangwise.sites.node_effects import Runs, node_effects
 
     runs = Runs(
@@ -179,37 +181,39 @@ def _comparable(tables: Tables) -> tuple[pl.DataFrame, dict[str, int]]:
     begun = "started" if "started" in jobs.columns else "created"
     rows = jobs.with_columns(work(jobs)["run"], pl.col(begun).alias("start"))
     rules = {"name no nodes": pl.col("hosts").fill_null("") != ""}
-    many = pl.col("hosts").str.count_matches("|", literal=True) >= MOST_NODES
-    rules[f"ran on more than {MOST_NODES} nodes"] = ~many.fill_null(False)
+    large = pl.col("hosts").str.count_matches("|", literal=True) >= MOST_NODES
+    rules[f"ran on more than {MOST_NODES} nodes"] = ~large.fill_null(False)
     if "status" in jobs.columns:
-        done = pl.col("status").fill_null("").str.to_lowercase()
-        if jobs.select(done.is_in(DONE).any()).item():
-            rules["did not complete"] = done.is_in(DONE)
+        status = pl.col("status").fill_null("").str.to_lowercase()
+        if jobs.select(status.is_in(DONE).any()).item():
+            rules["did not complete"] = status.is_in(DONE)
     if "limit" in jobs.columns:
         reached = pl.col("run") >= REACHED * pl.col("limit")
         rules["reached their limits"] = ~reached.fill_null(False)
     rules["took no time, or none that is known"] = (pl.col("run") > 0).fill_null(False)
     left_out = {}
-    for why, rule in rules.items():
+    for reason, rule in rules.items():
         before, rows = len(rows), rows.filter(rule)
-        left_out[why] = before - len(rows)
+        left_out[reason] = before - len(rows)
     return rows, left_out
 
 
 def _programs(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """A number ``program`` for each row, and how many rows have one that is of no name."""
-    asked = ["user", *(c for c in REQUEST if c in rows.columns)]
-    asked = [c for c in asked if c in rows.columns]
+    request = ["user", *(c for c in REQUEST if c in rows.columns)]
+    request = [c for c in request if c in rows.columns]
     called = [c for c in NAMES if c in rows.columns]
     stems = [pl.col(c).cast(pl.String).str.replace_all(r"\d+", "#") for c in called]
     rows = rows.with_columns(stems).with_columns(
-        program=pl.struct([*asked, *called]).rank("dense").cast(pl.Int64)
+        program=pl.struct([*request, *called]).rank("dense").cast(pl.Int64)
     )
+    # What ran once under its name is compared by user and request instead; negative numbers keep
+    # the two apart.
     once = pl.len().over("program") == 1
-    whole = -pl.struct(asked).rank("dense").cast(pl.Int64)
+    whole = -pl.struct(request).rank("dense").cast(pl.Int64)
     rows = rows.with_columns(program=pl.when(once).then(whole).otherwise("program"))
-    again = rows.filter((pl.col("program") < 0) & (pl.len().over("program") > 1))
-    return rows.select("run", "start", "hosts", "program"), len(again) if called else 0
+    repeated = rows.filter((pl.col("program") < 0) & (pl.len().over("program") > 1))
+    return rows.select("run", "start", "hosts", "program"), len(repeated) if called else 0
 
 
 ESTIMATED = "estimated"  # the world that plays what a log says of its nodes
@@ -228,10 +232,7 @@ class EstimatedWorld:
 
     def describe(self) -> str:
         sd, low, high = (100 * np.expm1(v) for v in self.findings.effects.spread)
-        return (
-            f"nodes as estimated from run times: standard deviation {sd:.2g} % ({low:.2g} to "
-            f"{high:.2g} %); effects are drawn from what the log leaves open; {self.findings.line}"
-        )
+        return phrase("estimated", sd=sd, low=low, high=high, line=self.findings.line)
 
     def draw(self, log: JobLog, jobs: Jobs, seed: int) -> tuple[Jobs, Conditions]:
         """Jobs with the work that they did, and the hidden rates of the nodes of the log."""
@@ -239,9 +240,10 @@ class EstimatedWorld:
         drawn = dict(zip(self.findings.names, e.shrunk + e.left * rng.normal(size=e.left.size)))
         sd = float(np.nan_to_num(e.spread[0]))
         effect = np.array([drawn.get(n, sd * rng.normal()) for n in log.nodes.names])
+        # A gang is as slow as its slowest node: that much of the logged time was not work.
         slowest = np.zeros(int(log.jobs.row.max()) + 1)
-        some = np.flatnonzero(np.diff(log.host_from))
-        slowest[log.jobs.row[some]] = np.maximum.reduceat(effect[log.host], log.host_from[some])
+        placed = np.flatnonzero(np.diff(log.host_from))
+        slowest[log.jobs.row[placed]] = np.maximum.reduceat(effect[log.host], log.host_from[placed])
         rates = np.tile(np.exp(-effect), (len(jobs.types), 1))
         return replace(jobs, run=jobs.run * np.exp(-slowest[jobs.row])), Conditions(rates=rates)
 
@@ -264,38 +266,29 @@ class Calibrated:
     @property
     def headline(self) -> list[str]:
         """Lines: what was left out and assumed, what the log contradicts, how much is explained."""
-        found, device = self.found, self.record.device
+        fit, device = self.found, self.record.device
         clock = "; its clock has no known hour of the day" * (self.log.clock is None)
-        share = 1 - found.left / found.contradicted if found.contradicted else 0.0
-        waits = (
-            f"In {found.contradicted:,.0f} of {found.hours:,.0f} h every job that waited would "
-            f"have fitted into idle {device}s, and none was started for {duration(found.patience)} "
-            f"or longer. No order of the queue does that; {found.refused:,} jobs came then."
-        )
+        share = 1 - fit.left / fit.contradicted if fit.contradicted else 0.0
+        patience = duration(fit.patience)
+        waits = phrase("contradicted", found=fit, device=device, patience=patience)
         if (self.record.start == self.record.submit).all():
             waits = "Nobody waited, or the log does not say how long"
         lines = [self.log.played.line + clock, waits]
-        of_events = [one for one in found.findings if one.entry.get("why") == NODE_EVENTS]
-        if away := [one.explains[0] for one in of_events]:
-            lines.append(
-                f"{len(away):,} windows are those of node events, none is guessed: {sum(away):,} "
-                f"{device}-hours were not there; {self.unknown:,} nodes of the events are not in "
-                "the log"
-            )
+        of_events = [rule for rule in fit.findings if rule.entry.get("why") == NODE_EVENTS]
+        if away := [rule.explains[0] for rule in of_events]:
+            lost = {"hours": sum(away), "device": device, "unknown": self.unknown}
+            lines.append(phrase("windows of events", windows=len(away), **lost))
         if not self.found.findings:
             lines += ["Nothing that was looked for is confirmed: no cap, closing hours or window"]
-        elif found.contradicted:
-            explained = found.refused - found.unexplained
-            lines.append(
-                f"The rules below explain {explained:,} of these jobs; {found.left:,.0f} h "
-                f"({100 * (1 - share):.0f} %) remain unexplained."
-            )
+        elif fit.contradicted:
+            explained, open_share = fit.refused - fit.unexplained, 100 * (1 - share)
+            lines.append(phrase("rules explain", jobs=explained, left=fit.left, open=open_share))
         return lines
 
     def __str__(self) -> str:
-        items = [f"{entry_text(one)}\n  {one.evidence}." for one in self.found.findings]
-        if (more := len(items) - MOST_PRINTED) > 0:
-            items[MOST_PRINTED:] = [f"and {more:,} more"]
+        items = [f"{entry_text(rule)}\n  {rule.evidence}." for rule in self.found.findings]
+        if (unprinted := len(items) - MOST_PRINTED) > 0:
+            items[MOST_PRINTED:] = [f"and {unprinted:,} more"]
         return "\n".join([*self.headline, *items])
 
     def toml(self) -> str:
@@ -303,36 +296,36 @@ class Calibrated:
         lines += [f"# {text}" for text in self.headline]
         lines += ["# Rules were fitted on some weeks and judged on the others; none is fitted to"]
         lines += ["# waiting times. Correct what you know better.", ""]
-        for one in self.found.findings:
-            low, high = one.between
-            lines += [f"# {text}" for text in wrap(one.evidence + ".", 96)]
-            if one.kind != "closed" and low < high:
+        for rule in self.found.findings:
+            low, high = rule.between
+            lines += [f"# {text}" for text in wrap(rule.evidence + ".", 96)]
+            if rule.kind != "closed" and low < high:
                 lines.append(
-                    f"# plausible: {low:g} to {'less than ' * (one.kind == 'cap')}{high:g}"
+                    f"# plausible: {low:g} to {'less than ' * (rule.kind == 'cap')}{high:g}"
                 )
-            if one.explains[2]:
-                _, explained, of = one.explains
+            if rule.explains[2]:
+                _, explained, refused = rule.explains
                 lines.append(
-                    f"# explains {explained:,} of {of:,} refused jobs in weeks it was not from"
+                    f"# explains {explained:,} of {refused:,} refused jobs in weeks it was not from"
                 )
-            table = ["[start]" if one.kind == "start" else f"[[{one.kind}]]"]
-            table += [f"{key} = {_value(value)}" for key, value in one.entry.items()]
-            always = one.entry.get("hours") == [ALWAYS]
-            if one.kind == "closed" and self.log.clock is None and not always:
+            table = ["[start]" if rule.kind == "start" else f"[[{rule.kind}]]"]
+            table += [f"{key} = {_value(value)}" for key, value in rule.entry.items()]
+            always = rule.entry.get("hours") == [ALWAYS]
+            if rule.kind == "closed" and self.log.clock is None and not always:
                 table = [f"# {line}" for line in table]
                 lines.append("# the log has no clock: give [clock] start and zone, and uncomment")
             lines += [*table, ""]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        found = self.found
+        calibration = self.found
         numbers = ("contradicted", "left", "hours", "refused", "unexplained", "patience")
         return {
             "format": "gangwise-calibration-1",
             "version": gangwise.__version__,
             "played": self.log.played.to_dict(),
-            **{name: getattr(found, name) for name in numbers},
-            "findings": [one.as_dict() for one in found.findings],
+            **{name: getattr(calibration, name) for name in numbers},
+            "findings": [rule.as_dict() for rule in calibration.findings],
         }
 
 
@@ -377,26 +370,26 @@ def calibrate_log(
         progress("reading the log", 0, 1)
     tables = open_tables(path, trace=trace, **settings)
     log = jobs_of(tables)
-    given = tables.events if events is None else node_events(events, log.clock)
+    times = tables.events if events is None else node_events(events, log.clock)
     jobs = log.jobs
-    if given is not None and not np.isfinite(jobs.recorded_start).any():  # nobody waits, then
+    if times is not None and not np.isfinite(jobs.recorded_start).any():  # nobody waits, then
         jobs = replace(jobs, recorded_start=jobs.submit, recorded_end=jobs.submit + jobs.run)
     places = {"pool": (jobs.pools, jobs.pool), "account": (jobs.accounts, jobs.charged)}
     groups = {scope: np.array(names)[codes] for scope, (names, codes) in places.items()}
     monday = log.clock.monday if log.clock else 0.0
     hosts = log.host_from, log.host
     record = Record.of(jobs, log.nodes, log.played.device, groups, monday, hosts)
-    if given is None and (record.start == record.submit).all():
+    if times is None and (record.start == record.submit).all():
         raise ScenarioError(
             "the log says that every job started when it was submitted: nobody waited, so there "
             "is nothing to calibrate"
         )
-    windows = [] if given is None else [*windows_of(given, record)]
-    away = None if given is None else tuple(m for one in windows for m in one.rule)
-    found = by_local_time(record, log.clock, progress, away)
-    found = replace(found, findings=(*found.findings, *windows))
-    unknown = {*log.nodes.names} if given is None or len(log.nodes) == 1 else {*given["server"]}
-    return Calibrated(Path(path).name, log, record, found, len(unknown - {*log.nodes.names}))
+    windows = [] if times is None else [*windows_of(times, record)]
+    away = None if times is None else tuple(m for w in windows for m in w.rule)
+    fit = by_local_time(record, log.clock, progress, away)
+    fit = replace(fit, findings=(*fit.findings, *windows))
+    unknown = {*log.nodes.names} if times is None or len(log.nodes) == 1 else {*times["server"]}
+    return Calibrated(Path(path).name, log, record, fit, len(unknown - {*log.nodes.names}))
 
 
 EVENTS = dict.fromkeys(("up", "add", "resume", "return"), True)
@@ -408,7 +401,7 @@ def node_events(file: Path, clock: Clock | None) -> pl.DataFrame:
 
     Times are seconds on the log's clock or dates; TraceError names the row at fault.
     """
-    found = []
+    rows_read = []
     try:
         rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
     except (OSError, ValueError) as error:
@@ -418,12 +411,12 @@ def node_events(file: Path, clock: Clock | None) -> pl.DataFrame:
             time, up = row["time"], EVENTS[row["event"].strip().lower()]
             dated = clock is not None and ":" in time
             at = clock.at(datetime.fromisoformat(time)) if clock and dated else float(time)
-            found.append((at, row["node"], up))
+            rows_read.append((at, row["node"], up))
         except (KeyError, ValueError, AttributeError, TypeError) as error:
             dates = " or a date" * (clock is not None)
-            what = f"{row} has no node, time (seconds{dates}) and event ({', '.join(EVENTS)})"
-            raise TraceError(what, file, i) from error
-    return pl.DataFrame(found, ("time", "server", "up"), orient="row")
+            fault = f"{row} has no node, time (seconds{dates}) and event ({', '.join(EVENTS)})"
+            raise TraceError(fault, file, i) from error
+    return pl.DataFrame(rows_read, ("time", "server", "up"), orient="row")
 
 
 def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
@@ -435,27 +428,28 @@ def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
     from gangwise.sites.retelling import Missing
 
     place = {name: n for n, name in enumerate(record.nodes.names)}
-    whole, spans = len(place) == 1, defaultdict(list)
+    processors, spans = len(place) == 1, defaultdict(list)
     begin, end = float(record.submit.min()), float(record.end.max())
     for (name,), rows in events.sort("time", maintain_order=True).group_by("server"):
+        # A node whose first event is that it comes back was away from the start of the log.
         since = begin if rows["up"][0] else None
         for time, up in (*rows.select("time", "up").rows(), (np.inf, True)):
             if not up and since is None:
                 since = max(time, begin)
             elif up and since is not None:
-                if since < min(time, end) and (whole or name in place):
-                    spans[since, min(time, end)].append(-1 if whole else place[name])
+                if since < min(time, end) and (processors or name in place):
+                    spans[since, min(time, end)].append(-1 if processors else place[name])
                 since = None
     sizes = record.nodes.capacity[:, record.nodes.devices.index(record.device)] / 1000
     for (since, to), nodes in sorted(spans.items()):
-        lost = float(len(nodes)) if whole else float(sizes[nodes].sum())
+        lost = float(len(nodes)) if processors else float(sizes[nodes].sum())
         names = fold_nodes(record.nodes.names[n] for n in nodes)
-        which = {"count": len(nodes)} if whole else {"nodes": names}
-        entry = {"from": since, "to": to, **which, "why": NODE_EVENTS}
+        lost_nodes = {"count": len(nodes)} if processors else {"nodes": names}
+        entry = {"from": since, "to": to, **lost_nodes, "why": NODE_EVENTS}
         text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {duration(to - since)}"
         hours = round(lost * (to - since) / 3600), 0, 0
-        gone = tuple(Missing(since, to, 1.0, n) for n in nodes)
-        yield FoundRule("window", entry, (lost, lost), text, hours, gone)
+        missing = tuple(Missing(since, to, 1.0, n) for n in nodes)
+        yield FoundRule("window", entry, (lost, lost), text, hours, missing)
 
 
 def by_local_time(
@@ -473,8 +467,8 @@ def by_local_time(
         edges = np.array([(m.begin, m.end) for m in away])
         edges += clock.ahead(edges.ravel()).reshape(edges.shape)
         away = tuple(m._replace(begin=a, end=b) for m, (a, b) in zip(away, edges.tolist()))
-    found = calibrate(replace(record, submit=submit, start=start, end=end), progress, away)
-    for one in found.findings:
-        for edge in {"from", "to"} & one.entry.keys():
-            one.entry[edge] -= float(clock.ahead(np.array([one.entry[edge]]))[0])
-    return found
+    calibration = calibrate(replace(record, submit=submit, start=start, end=end), progress, away)
+    for rule in calibration.findings:
+        for edge in {"from", "to"} & rule.entry.keys():
+            rule.entry[edge] -= float(clock.ahead(np.array([rule.entry[edge]]))[0])
+    return calibration

@@ -14,11 +14,14 @@ import numpy as np
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
+from gangwise.core.wording import phrases
 from gangwise.logs.pending import instant, open_pending, pending_files
 from gangwise.sites.wait_history import LEAST, PendingJobs, forecast_in_order, pending_of
 from gangwise.study.explain import ForecastOfLog
 from gangwise.study.statistics import count
 from gangwise.study.sweep import Progress, silent
+
+phrase = phrases("gangwise.study")
 
 INSTANTS = 60  # of a log, at most
 APART = 3600.0  # seconds between two of them, at least
@@ -37,17 +40,13 @@ class Judged(NamedTuple):
     waiting: int  # left out: those that had not started when the data end
 
     def __str__(self) -> str:
-        low, high = self.middle
-        return (
-            f"{count(self.jobs, 'forecast')} at {count(self.instants, 'instant')}, in the order of "
-            "time, each from what was known by then: "
-            f"{100 * self.within_two:.1f} % of p50 are within a factor of 2 of the time that was "
-            f"left, {100 * self.within_three:.1f} % within 3, half of them within "
-            f"[{low:.2f}, {high:.2f}] of it; {100 * self.below_p50:.1f} % of jobs started by p50 "
-            f"and {100 * self.below_p90:.1f} % by p90"
-            + f". {count(self.waiting, 'job')} with no known start left out"
-            * bool(self.waiting)
-        )
+        forecasts, instants = count(self.jobs, "forecast"), count(self.instants, "instant")
+        shares = ("within_two", "within_three", "below_p50", "below_p90")
+        percent = {name: 100 * getattr(self, name) for name in shares}
+        ends = dict(zip(("low", "high"), self.middle))
+        text = phrase("judged", forecasts=forecasts, instants=instants, **percent, **ends)
+        left_out = f". {count(self.waiting, 'job')} with no known start left out"
+        return text + left_out * bool(self.waiting)
 
 
 class HistoryForecast(NamedTuple):
@@ -89,64 +88,62 @@ def forecast_from_history(
     files = pending_files(source) if Path(source).exists() else []
     if files:
         pending = open_pending(files)
-        now = instant(at) if at else float(pending.now.max())
-        what = f"{count(len(files), 'table')} of pending jobs"
+        time = instant(at) if at else float(pending.now.max())
+        kind = f"{count(len(files), 'table')} of pending jobs"
     else:
-        pending, now = _of_log(str(source), at, dict(settings or {}))
-        what = "the log"
-    pending = pending.at(pending.now <= now)
-    if not (pending.now == now).any():
-        known = np.unique(pending.now)
-        near = f"; the instant before is {known[-1]:.0f} s" if known.size else ""
-        raise ScenarioError(f"no job waits at {now:.0f} s in {source}{near}")
+        pending, time = _of_log(str(source), at, dict(settings or {}))
+        kind = "the log"
+    pending = pending.at(pending.now <= time)
+    if not (pending.now == time).any():
+        earlier = np.unique(pending.now)
+        near = f"; the instant before is {earlier[-1]:.0f} s" if earlier.size else ""
+        raise ScenarioError(f"no job waits at {time:.0f} s in {source}{near}")
     instants = np.unique(pending.now)
-    asked = () if judge else (now,)
-    last, made, truths = None, [], []
-    for one in forecast_in_order(pending, asked):
-        advance("forecasts", int(np.searchsorted(instants, one.now)), instants.size)
-        last = one
-        made.append(one.quantiles)
-        truths.append(pending.start[one.rows] - one.now)
-    if last is None or last.now != now:
-        known_starts = int((pending.start <= now).sum())
+    only = () if judge else (time,)
+    final, levels, truths = None, [], []
+    for step in forecast_in_order(pending, only):
+        advance("forecasts", int(np.searchsorted(instants, step.now)), instants.size)
+        final = step
+        levels.append(step.quantiles)
+        truths.append(pending.start[step.rows] - step.now)
+    if final is None or final.now != time:
+        known_starts = int((pending.start <= time).sum())
         raise ScenarioError(
-            f"{known_starts} starts of jobs that waited are known by {now:.0f} s; it takes {LEAST}"
+            f"{known_starts} starts of jobs that waited are known by {time:.0f} s; it takes {LEAST}"
         )
-    judged = _judged(np.concatenate(made), np.concatenate(truths), len(made)) if judge else None
-    used = int(((pending.now < now) & (pending.start <= now)).sum())
-    line = (
-        f"{count(last.rows.size, 'job waits', 'jobs wait')} at {now:.0f} s. Learned from {used:,} "
-        f"earlier waits of {what} that had ended by then; no rules are assumed, and jobs that will "
-        "be withdrawn are not foretold"
-    )
-    return HistoryForecast(ForecastOfLog(now, line, _rows(pending, last)), judged)
+    judged = _judged(np.concatenate(levels), np.concatenate(truths), len(levels)) if judge else None
+    used = int(((pending.now < time) & (pending.start <= time)).sum())
+    waiting = count(final.rows.size, "job waits", "jobs wait")
+    line = phrase("from history", waiting=waiting, now=time, used=used, source=kind)
+    return HistoryForecast(ForecastOfLog(time, line, _rows(pending, final)), judged)
 
 
 def _rows(pending: PendingJobs, last: Any) -> list[dict[str, Any]]:
     rows = []
     for r, (p50, p90) in zip(last.rows.tolist(), last.quantiles.tolist()):
-        left = float(pending.start[r] - last.now)
+        remaining = float(pending.start[r] - last.now)
         row = {"job": str(pending.id[r]), "waited": float(pending.features["waited"][r])}
-        row |= {"p50": p50, "p90": p90, "started": left if np.isfinite(left) else None}
+        row |= {"p50": p50, "p90": p90, "started": remaining if np.isfinite(remaining) else None}
         rows.append(row)
     return rows
 
 
 def _judged(quantiles: Floats, left: Floats, instants: int) -> Judged:
-    came = np.isfinite(left)
-    ratio = quantiles[came, 0] / np.maximum(left[came], 1.0)
+    started = np.isfinite(left)
+    ratio = quantiles[started, 0] / np.maximum(left[started], 1.0)
+    # Factors: half and twice the truth are equally far off.
     off = np.abs(np.log(ratio))
     low, high = np.quantile(ratio, [0.25, 0.75]).tolist()
-    p50, p90 = (left[came, None] <= quantiles[came]).mean(axis=0).tolist()
+    p50, p90 = (left[started, None] <= quantiles[started]).mean(axis=0).tolist()
     return Judged(
-        int(came.sum()),
+        int(started.sum()),
         instants,
         float((off <= np.log(2)).mean()),
         float((off <= np.log(3)).mean()),
         (low, high),
         p50,
         p90,
-        int((~came).sum()),
+        int((~started).sum()),
     )
 
 
@@ -161,14 +158,15 @@ def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs
     if not np.isfinite(jobs.recorded_start).any():
         raise ScenarioError(f"{source} does not say when its jobs started")
     device = log.nodes.devices.index(log.played.device)
-    first, last = float(jobs.submit[0]), float(jobs.submit[-1])
-    now = instant_of(at, log.clock) if at else last
-    if not first <= now <= last:
+    begin, end = float(jobs.submit[0]), float(jobs.submit[-1])
+    time = instant_of(at, log.clock) if at else end
+    if not begin <= time <= end:
         raise ScenarioError(
-            f"--at {now:g}: jobs of {source} are submitted from {first:g} to {last:g} s"
+            f"--at {time:g}: jobs of {source} are submitted from {begin:g} to {end:g} s"
         )
-    many = int(np.clip((now - first) / APART, 1, INSTANTS))
+    instants = int(np.clip((time - begin) / APART, 1, INSTANTS))
     groups = {"user": jobs.user, "account": jobs.charged, "pool": jobs.pool}
+    # A group with one member tells nothing.
     groups = {name: code for name, code in groups.items() if np.unique(code).size > 1}
     pending = pending_of(
         jobs.submit,
@@ -178,6 +176,6 @@ def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs
         jobs.limit,
         groups,
         np.asarray(jobs.id).astype(str),
-        np.linspace(first, now, many + 1)[1:],
+        np.linspace(begin, time, instants + 1)[1:],
     )
-    return pending, now if at else float(pending.now.max())
+    return pending, time if at else float(pending.now.max())

@@ -30,9 +30,13 @@ from gangwise.core.settings import (
     read_toml,
     require_count,
 )
+from gangwise.core.wording import phrases
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
 from gangwise.notation.units import duration, seconds
+from gangwise.study.statistics import count
+
+phrase = phrases("gangwise.study")
 
 DAY = 86400.0
 
@@ -58,6 +62,7 @@ class PoissonArrivals(StrictSettings):
     peak: float = Field(14.0, ge=0, lt=24)
 
     def draw(self, span: float, rng: np.random.Generator) -> Floats:
+        # Thinning (Lewis and Shedler 1979): draw at the highest rate, keep with the ratio of rates.
         highest = self.per_hour * (1 + self.cycle) / 3600
         times = np.sort(rng.uniform(0, span, rng.poisson(highest * span)))
         angle = 2 * np.pi * (times / 3600 - self.peak) / 24
@@ -89,8 +94,8 @@ class Duration(StrictSettings):
 
     @model_validator(mode="after")
     def _one(self) -> Duration:
-        given = {k for k, v in self if k != "most" and v is not None}
-        if given not in ({"fixed"}, {"low", "high"}, {"mean"}, {"median", "sigma"}):
+        named = {k for k, v in self if k != "most" and v is not None}
+        if named not in ({"fixed"}, {"low", "high"}, {"mean"}, {"median", "sigma"}):
             raise ValueError(
                 "give a time, a range [low, high], a mean (exponential), or median and sigma "
                 "(log-normal)"
@@ -103,13 +108,13 @@ class Duration(StrictSettings):
         return self
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
-        found = self._once(count, rng)
+        values = self._once(count, rng)
         if self.most is not None:
-            over = np.flatnonzero(found > self.most)
+            over = np.flatnonzero(values > self.most)
             while over.size:  # at least half of all values are below
-                found[over] = self._once(over.size, rng)
-                over = over[found[over] > self.most]
-        return found
+                values[over] = self._once(over.size, rng)
+                over = over[values[over] > self.most]
+        return values
 
     def _once(self, count: int, rng: np.random.Generator) -> Floats:
         if self.fixed is not None:
@@ -188,8 +193,8 @@ class ClusterOfJobs(StrictSettings):
 
     @model_validator(mode="after")
     def _sensible(self) -> ClusterOfJobs:
-        for of in (self.nodes, self.jobs):
-            names = [each.name for each in of]
+        for entries in (self.nodes, self.jobs):
+            names = [entry.name for entry in entries]
             if len(set(names)) < len(names):
                 raise ValueError(f"two of {names} have one name; give each its own")
         classes = [job.name for job in self.jobs]
@@ -213,8 +218,8 @@ class ClusterOfJobs(StrictSettings):
             for group in self.nodes:
                 if any(group.labels.get(k) != v for k, v in job.constraint.items()):
                     continue
-                asked = [(group.devices.get(k, 0.0), d) for k, d in job.devices.items() if d > 0]
-                on = min((int(has / d + 1e-9) for has, d in asked), default=0)
+                pairs = [(group.devices.get(k, 0.0), d) for k, d in job.devices.items() if d > 0]
+                on = min((int(capacity / d + 1e-9) for capacity, d in pairs), default=0)
                 room += group.count * (min(on, job.per_node) if job.per_node else on)
             largest = max(size for size, share in job.tasks.items() if share > 0)
             if room < largest:
@@ -287,7 +292,7 @@ class ClusterOfJobs(StrictSettings):
             parts.append(part)
         if not sum(part["submit"].size for part in parts):
             raise ScenarioError(f"{self.name}: no job is submitted in {self.days:g} days")
-        every = [each for part in parts for each in part.pop("constraint")]
+        every = [constraint for part in parts for constraint in part.pop("constraint")]
         columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         order = np.argsort(columns["submit"], kind="stable")
         ordered: dict[str, Any] = {key: values[order] for key, values in columns.items()}
@@ -297,33 +302,28 @@ class ClusterOfJobs(StrictSettings):
     def lines(self) -> list[str]:
         """Description of what is drawn: a line for the whole, and one for each class."""
         nodes = sum(group.count for group in self.nodes)
-        lines = [
-            f"{self.name}: {nodes} nodes in {len(self.nodes)} group{'s' * (len(self.nodes) > 1)}, "
-            f"jobs of {len(self.jobs)} class{'es' * (len(self.jobs) > 1)} drawn for "
-            f"{self.days:g} days; nothing is from a log"
-        ]
+        says = {"nodes": nodes, "groups": count(len(self.nodes), "group"), "days": self.days}
+        classes = count(len(self.jobs), "class", "classes")
+        lines = [phrase("cluster of jobs", name=self.name, classes=classes, **says)]
         for job in self.jobs:
             a = job.arrivals
-            cycle = f", {100 * a.cycle:g} % more at {a.peak:g} h" if a.cycle else ""
             least, most = min(job.tasks), max(job.tasks)
-            gang = f"; {least if least == most else f'{least} to {most}'} tasks at once" * (
-                most > 1
-            )
+            tasks = str(least) if least == most else f"{least} to {most}"
             limit = "no limits: run times used"
             if job.limit is not None:
                 limit = f"limits {job.limit[0]:g} to {job.limit[1]:g} times it"
-            lines.append(
-                f"class {job.name}: {a.per_hour:g} an hour{cycle}{gang}; duration "
-                f"{job.duration.text()}; {limit}"
-            )
+            says = {
+                "cycle": f", {100 * a.cycle:g} % more at {a.peak:g} h" if a.cycle else "",
+                "gang": f"; {tasks} tasks at once" * (most > 1),
+                "duration": job.duration.text(),
+                "limit": limit,
+            }
+            lines.append(phrase("class of jobs", name=job.name, per_hour=a.per_hour, **says))
         h = self.hidden
         if h != Hidden():
             moving = "" if h.spell is None else f", each for {h.spell / 3600:g} h on average"
-            lines.append(
-                f"hidden: affinity {h.affinity:g}, residual {h.residual:g}, job noise {h.noise:g} "
-                f"(sd of log rates); {100 * h.stragglers:g} % stragglers at {h.straggling:g} of "
-                f"their rate{moving}"
-            )
+            share = 100 * h.stragglers
+            lines.append(phrase("hidden rates", hidden=h, stragglers=share, moving=moving))
         return lines
 
 

@@ -68,19 +68,18 @@ class Replayed(PrintedTable):
     def open(cls, folder: Store | Path | str) -> Replayed:
         """The replay in a folder of results; raises StoreError where there is none."""
         results = Results.open(folder, NAME)
-        asked = results.experiment
-        scenario = NamedSource.of("replay", False, asked["settings"]).scenario()
+        experiment = results.experiment
+        scenario = NamedSource.of("replay", False, experiment["settings"]).scenario()
         digest = scenario.describe()["digest"]
-        if not isinstance(scenario, ReplayScenario) or digest != asked.get("digest", digest):
-            raise StoreError(
-                f"{folder}: {asked['settings'].get('source')} holds other jobs than were replayed"
-            )
+        if not isinstance(scenario, ReplayScenario) or digest != experiment.get("digest", digest):
+            source = experiment["settings"].get("source")
+            raise StoreError(f"{folder}: {source} holds other jobs than were replayed")
         seeds = list(results.seeds)
-        done = {(run["label"], run["seed"]) for run in results.runs}
-        whole = [p for p in results.policies if all((p, seed) in done for seed in seeds)]
-        if not whole:
+        finished = {(run["label"], run["seed"]) for run in results.runs}
+        complete = [p for p in results.policies if all((p, seed) in finished for seed in seeds)]
+        if not complete:
             raise StoreError(f"{folder}: no scheduler has been replayed with every seed yet")
-        return cls(scenario, results, seeds, whole)
+        return cls(scenario, results, seeds, complete)
 
     @property
     def headline(self) -> str:
@@ -95,8 +94,8 @@ class Replayed(PrintedTable):
         """
         compared = self.compared()
         means = {
-            name: {key: compared.of(name, key).mean for key in each[0]}
-            for name, each in compared.summaries.items()
+            name: {key: compared.of(name, key).mean for key in summaries[0]}
+            for name, summaries in compared.summaries.items()
         }
         hours = ("waiting.mean", "waiting.p95", "completion.mean", "completion.p95")
         rows = [
@@ -121,8 +120,8 @@ class Replayed(PrintedTable):
         """
         parts = [
             outcome.to_polars().insert_column(1, pl.Series("seed", [seed] * len(outcome.jobs)))
-            for each in self.outcomes.values()
-            for seed, outcome in zip(self.seeds, each)
+            for outcomes in self.outcomes.values()
+            for seed, outcome in zip(self.seeds, outcomes)
         ]
         return pl.concat(parts, how="diagonal_relaxed")
 
@@ -134,9 +133,9 @@ class Replayed(PrintedTable):
     @cached_property
     def scenarios(self) -> dict[str, ReplayScenario]:
         """The scenario of each name in the results; a what-if changes settings of it."""
-        asked = self.results.experiment.get("changes", {})
+        changes = self.results.experiment.get("changes", {})
         return {
-            name: self.scenario.changed(**asked[name]) if asked.get(name) else self.scenario
+            name: self.scenario.changed(**changes[name]) if changes.get(name) else self.scenario
             for name in self.schedulers
         }
 
@@ -173,7 +172,7 @@ class Replayed(PrintedTable):
         True rates [L, N] are those at the last submission.
         """
         jobs, nodes, hidden = self.scenario.draw(self.seeds[0])
-        true, found, shape = None, {}, (len(jobs.types), len(nodes))
+        true, rates, shape = None, {}, (len(jobs.types), len(nodes))
         if hidden.rates is not None:
             factor = np.ones(len(nodes))
             for time, n, value in sorted(hidden.factors):
@@ -183,11 +182,11 @@ class Replayed(PrintedTable):
         for name in self.schedulers:
             columns = {n: v for n, (_, v) in self.rows(name, self.seeds[0]).items()}
             if "learned.mean" in columns:
-                of = (columns.get(f"slow.{k}", ()) for k in ("node", "slower", "low", "high"))
-                slow = [SlowNode(nodes.names[int(n)], *map(float, rest)) for n, *rest in zip(*of)]
-                mean, sd = (columns[f"learned.{of}"].reshape(shape) for of in ("mean", "sd"))
-                found[name] = LearnedRates(jobs.types, mean, sd, true, slow)
-        return found
+                cols = (columns.get(f"slow.{k}", ()) for k in ("node", "slower", "low", "high"))
+                slow = [SlowNode(nodes.names[int(n)], *map(float, ends)) for n, *ends in zip(*cols)]
+                mean, sd = (columns[f"learned.{cols}"].reshape(shape) for cols in ("mean", "sd"))
+                rates[name] = LearnedRates(jobs.types, mean, sd, true, slow)
+        return rates
 
     def bounds(
         self, steps: int | None = None, progress: Progress | None = None
@@ -200,16 +199,16 @@ class Replayed(PrintedTable):
         if steps is None:
             steps = STEPS if len(self.outcomes[self.schedulers[0]][0].jobs) <= MOST_PRICED else 0
         advance, every = progress or silent, len(self.seeds) * steps or 1
-        found = []
+        bounds = []
         for i, seed in enumerate(self.seeds):
 
             def taken(step: int, before: int = i * steps) -> None:
                 advance("lower bound", before + step, every)
 
             taken(0)
-            found.append(self.scenario.bound(seed, steps, taken))
+            bounds.append(self.scenario.bound(seed, steps, taken))
         advance("lower bound", every, every)
-        return found
+        return bounds
 
     def compared(self, bounds: Certified = NO_BOUNDS) -> Compared:
         scenario = self.scenario
@@ -233,12 +232,12 @@ class Replayed(PrintedTable):
         """
         compared = self.compared(bounds)
         happened, schedulers = compared.happened, []
-        many = len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED
+        large = len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED
         for name in self.schedulers:
-            reports = [] if many else self.audits(name, 100)
+            reports = [] if large else self.audits(name, 100)
             findings = sum(sum(report.counts.values()) for report in reports)
-            audited = {"starts": sum(each.starts for each in reports), "findings": findings}
-            schedulers.append(_scheduler(compared, name) | {"audited": None if many else audited})
+            audited = {"starts": sum(entry.starts for entry in reports), "findings": findings}
+            schedulers.append(_scheduler(compared, name) | {"audited": None if large else audited})
         return {
             "format": "gangwise-replay-2",
             "version": gangwise.__version__,
@@ -257,7 +256,7 @@ class Replayed(PrintedTable):
 
 def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
     keys, over = list(compared.summaries[name][0]), None
-    found = {key: numbers(compared.of(name, key)) for key in keys}
+    estimates = {key: numbers(compared.of(name, key)) for key in keys}
     if name != compared.base:
         differences = {key: difference(*compared.pair(name, key)) for key in keys}
         for key in BY_BLOCKS if compared.blocks is not None else ():
@@ -265,8 +264,8 @@ def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
         over = {"than": compared.base, "jobs": compared.paired(name)[1], "metrics": differences}
     return {
         "name": name,
-        "metrics": {key: of["mean"] for key, of in found.items()},
-        "intervals": found,
+        "metrics": {key: estimate["mean"] for key, estimate in estimates.items()},
+        "intervals": estimates,
         "over": over,
     }
 
@@ -282,13 +281,13 @@ def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSourc
         raise ScenarioError("nodes=0: a cluster has nodes; leave it out to play the log's own")
     if not any(folder.glob(f"*{PLAN}")):
         return NamedSource.of("replay", False, {"source": str(source), **settings})
-    found = played_in(folder, settings)
-    if found.name != "replay":
+    played = played_in(folder, settings)
+    if played.name != "replay":
         raise ScenarioError(
-            f"{folder} holds results of {found.name}, which are no replay of jobs: use gangwise "
+            f"{folder} holds results of {played.name}, which are no replay of jobs: use gangwise "
             "compare"
         )
-    return found
+    return played
 
 
 def replay(
@@ -347,9 +346,9 @@ def replay(
     called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
     if rules and label_of(rules) not in called:
         called = {label_of(rules): rules, **called}
-    made = {label: create_scheduler(scheduler) for label, scheduler in called.items()}
+    by_label = {label: create_scheduler(scheduler) for label, scheduler in called.items()}
     about = {"rules": label_of(rules)} if rules else {}
-    return played_by(source, made, listed, out, Workers(jobs), progress, about)
+    return played_by(source, by_label, listed, out, Workers(jobs), progress, about)
 
 
 def seeds_of(played: ReplayScenario, seeds: Sequence[int] | int) -> list[int]:
@@ -375,13 +374,13 @@ def played_by(
     played: Any = source.scenario()
     own: dict[str, Any] = {}
     if played.cluster is None and played.jobs.grouped.any():  # all are compared on the same jobs
-        names = [refuses_groups(create_scheduler(each)) for each in schedulers.values()]
+        names = [refuses_groups(create_scheduler(decider)) for decider in schedulers.values()]
         if any(names):
             own = {"unlike": " and ".join(dict.fromkeys(filter(None, names)))}
             played = source.changed(own).scenario()
     varied = about.get("changes", {})
     sources = {
-        name: source.changed(of) if (of := own | varied.get(name, {})) else source
+        name: source.changed(changes) if (changes := own | varied.get(name, {})) else source
         for name in schedulers
     }
     specs = [
@@ -389,7 +388,7 @@ def played_by(
         for seed in seeds
         for name, scheduler in schedulers.items()
     ]
-    asked = {
+    experiment = {
         "name": NAME,
         "scenario": "replay",
         "settings": played.given,
@@ -401,7 +400,7 @@ def played_by(
         "minimise": True,
         **about,
     }
-    results = perform(asked, specs, store_of(out), workers, progress)
+    results = perform(experiment, specs, store_of(out), workers, progress)
     return Replayed(played, results, seeds, list(schedulers))
 
 
@@ -461,17 +460,17 @@ class Leaderboard:
     def ratio(self, entry: str, over: str = "") -> Floats:
         """Completion over the bound, or over another entry's, geometric mean over logs [parts]."""
         logs = [
-            np.log1p(of[entry]["gap"]) - (np.log1p(of[over]["gap"]) if over else 0.0)
-            for of in self.numbers.values()
+            np.log1p(entries[entry]["gap"]) - (np.log1p(entries[over]["gap"]) if over else 0.0)
+            for entries in self.numbers.values()
         ]
         return np.asarray(np.exp(np.mean(logs, axis=0)))
 
     @property
     def ranked(self) -> list[str]:
         """The entries that have a row, least completion over the bound first."""
-        first = next(iter(self.numbers.values()))
+        entries = next(iter(self.numbers.values()))
         hidden = set(self.rules["tuned"]) - {*self.rules["schedulers"]}
-        shown = [entry for entry in first if entry not in hidden]
+        shown = [entry for entry in entries if entry not in hidden]
         return sorted(shown, key=lambda entry: float(np.log(self.ratio(entry)).mean()))
 
     def markdown(self) -> str:
@@ -485,20 +484,20 @@ class Leaderboard:
             "completion ÷ bound": _texts([self.ratio(e) for e in ranked]),
             f"completion over `{base}`, %": over,
         }
-        for log, of in self.numbers.items():
-            columns[f"gap on {log}, %"] = _texts([100 * of[e]["gap"] for e in ranked])
+        for log, entries in self.numbers.items():
+            columns[f"gap on {log}, %"] = _texts([100 * entries[e]["gap"] for e in ranked])
         line = (
             f"{len(self.numbers)} logs, each cut into {self.rules['parts']} parts of whole weeks "
             "that begin with an empty cluster; ± is half a 95 % interval over parts. Nodes of a "
             "log are alike, and no job is killed at its limit."
         )
         worst = {"scheduler": columns["scheduler"]}
-        for log, of in self.numbers.items():
-            hours = [of[e]["worst users"] / 3600 for e in ranked]
+        for log, entries in self.numbers.items():
+            hours = [entries[e]["worst users"] / 3600 for e in ranked]
             worst[f"worst users' waiting on {log}, h"] = _texts(hours)
         parts = [line, _table(columns).rstrip(), _table(worst).rstrip()]
         for log in self.numbers:
-            [about] = [each["about"] for each in self.rules["logs"] if each["name"] == log]
+            [about] = [rule["about"] for rule in self.rules["logs"] if rule["name"] == log]
             text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
             parts.append(f"**{log}.** {text[0].upper()}{text[1:]}")
         return "\n\n".join(parts) + "\n"
@@ -527,43 +526,43 @@ def leaderboard(
         settings["source"] = str(traces / settings["source"])
         if not Path(settings["source"]).exists():
             raise ScenarioError(f"there is no {settings['source']}; name the folder above it")
-        made = {label_of(name): create_scheduler(name) for name in listed}
+        schedulers = {label_of(name): create_scheduler(name) for name in listed}
         source = NamedSource.of("replay", False, settings)
         replayed = played_by(
-            source, made, seeds, out / log["name"], workers or Workers(), progress, {}
+            source, schedulers, seeds, out / log["name"], workers or Workers(), progress, {}
         )
         numbers[log["name"]] = _numbers(replayed)
         lines[log["name"]] = replayed.scenario.fidelity()[0]
     ratio = {
-        (name, e): float(np.log1p(of[e]["gap"]).mean())
-        for name, of in numbers.items()
+        (name, e): float(np.log1p(entries[e]["gap"]).mean())
+        for name, entries in numbers.items()
         for e in rules["tuned"]
     }
     chosen = {}
-    for name, of in numbers.items():
-        others = numbers.keys() - {name}
-        chosen[name] = min(rules["tuned"], key=lambda e: sum(ratio[o, e] for o in others))
-        of[TUNED] = of[chosen[name]]
+    for name, entries in numbers.items():
+        other_logs = numbers.keys() - {name}
+        chosen[name] = min(rules["tuned"], key=lambda e: sum(ratio[o, e] for o in other_logs))
+        entries[TUNED] = entries[chosen[name]]
     return Leaderboard(rules, lines, numbers, chosen)
 
 
 def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
     bounds = Certified.of(replayed.bounds())
     interrupt = replayed.compared().interrupt
-    found: dict[str, dict[str, Floats]] = {}
+    by_scheduler: dict[str, dict[str, Floats]] = {}
     for name, outcomes in replayed.outcomes.items():
         if any(not outcome.finished.all() for outcome in outcomes):
             raise ScenarioError(f"{name} leaves jobs undone in {replayed.results.store.folder}")
-        each = [outcome.summary() for outcome in outcomes]
-        found[name] = {m: np.array([one[m] for one in each]) for m in METRICS}
+        summaries = [outcome.summary() for outcome in outcomes]
+        by_scheduler[name] = {m: np.array([summary[m] for summary in summaries]) for m in METRICS}
         holds = np.array(bounds.preemptive if name in interrupt else bounds.values)
-        found[name]["gap"] = found[name]["completion.mean"] / holds - 1
-    return found
+        by_scheduler[name]["gap"] = by_scheduler[name]["completion.mean"] / holds - 1
+    return by_scheduler
 
 
 def _texts(values: Sequence[Floats]) -> list[str]:
-    found = [mean_and_interval(each) for each in values]
-    return [estimate_text(of) if of.mean else "0" for of in found]
+    estimates = [mean_and_interval(row) for row in values]
+    return [estimate_text(estimate) if estimate.mean else "0" for estimate in estimates]
 
 
 def _table(columns: Mapping[str, Sequence[str]]) -> str:

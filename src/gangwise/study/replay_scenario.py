@@ -150,11 +150,11 @@ class ReplayInstance(NamedTuple):
 def _reader_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are arguments of the reader of the source."""
     source = Path(str(settings.get("source", TWIN)))
-    others = settings.keys() - ReplaySettings.model_fields.keys()
-    if not others or not source.exists() or without_reader(source) or is_cluster_of_jobs(source):
+    foreign = settings.keys() - ReplaySettings.model_fields.keys()
+    if not foreign or not source.exists() or without_reader(source) or is_cluster_of_jobs(source):
         return {}
     accepted = reader_arguments(reader_of(source, str(settings.get("trace", ""))))
-    return {name: settings[name] for name in others if name in accepted}
+    return {name: settings[name] for name in foreign if name in accepted}
 
 
 class ReplayScenario:
@@ -246,22 +246,22 @@ class ReplayScenario:
         site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host, log.clock)
         if not changes:
             return site
-        there, path = site.counts(self.site_nodes(site)), f"{site.path}, changed"
-        made = changed(site.document(whole=True) | {"nodes": there}, changes)
-        given = {k: n for k, n in made["nodes"].items() if k in site.rules.nodes or n != there[k]}
-        return replace(site, rules=Site.of(made | {"nodes": given}, path).rules, path=path)
+        counts, path = site.counts(self.site_nodes(site)), f"{site.path}, changed"
+        whole = changed(site.document(whole=True) | {"nodes": counts}, changes)
+        count = {k: n for k, n in whole["nodes"].items() if k in site.rules.nodes or n != counts[k]}
+        return replace(site, rules=Site.of(whole | {"nodes": count}, path).rules, path=path)
 
     def site_nodes(self, site: Site) -> Nodes:
         return site.nodes or self._draw(0, None).nodes
 
     def changed(self, **settings: Any) -> ReplayScenario:
         """The same log with other settings: it is not read again."""
-        other = ReplayScenario(**{**self.given, **settings})
+        scenario = ReplayScenario(**{**self.given, **settings})
         if self.cluster is None:
-            other.log = self.log
+            scenario.log = self.log
             if not settings.keys() & {"nodes", "devices", "longest", "first", "unlike"}:
-                other.jobs = self.jobs
-        return other
+                scenario.jobs = self.jobs
+        return scenario
 
     @cached_property
     def estimate(self) -> EstimatedWorld:
@@ -341,9 +341,9 @@ class ReplayScenario:
         """ScenarioError where a replay has no such number: a small job alone is played."""
         nodes = self.draw(0).nodes
         job = Jobs.of([0.0], 1.0, 1, {nodes.devices[int(nodes.capacity.sum(0).argmax())]: 0.001})
-        known = ", ".join(Outcome.of(simulate_jobs(job, nodes), "").summary())
-        if name not in known.split(", "):
-            raise ScenarioError(f"{what}: there is no metric {name!r}; there are {known}")
+        metrics = ", ".join(Outcome.of(simulate_jobs(job, nodes), "").summary())
+        if name not in metrics.split(", "):
+            raise ScenarioError(f"{what}: there is no metric {name!r}; there are {metrics}")
 
     def draw(self, seed: int, keep: Any = None) -> ReplayInstance:
         """Jobs, nodes and hidden conditions of a seed; only of the jobs in ``keep``, if given."""
@@ -391,6 +391,7 @@ class ReplayScenario:
             raise ScenarioError(
                 f"replay: part {seed} of {self.settings.parts}, and the log has {weeks} weeks"
             )
+        # Weeks are dealt to parts in order, as evenly as whole weeks allow.
         mine = week * self.settings.parts // weeks == seed
         if not mine.any():
             raise ScenarioError(f"replay: no job was submitted in part {seed}; have fewer parts")
@@ -436,36 +437,36 @@ class ReplayScenario:
             return self.cluster.lines()[:1]
         jobs, log, played = self.jobs, self.log, self.log.played
         nodes_given = self.settings.nodes or (self.site is not None and self.site.nodes is not None)
-        known = {
-            what: n
-            for what, n in played.assumed.items()
+        assumed = {
+            text: n
+            for text, n in played.assumed.items()
             # What is drawn or given is listed by :meth:`assumed`.
-            if not (self.drawn and what == NO_LIMITS)
-            and not (nodes_given and what == played.nodes_assumed)
+            if not (self.drawn and text == NO_LIMITS)
+            and not (nodes_given and text == played.nodes_assumed)
         }
         aside = self._set_aside
-        there = len(jobs) + int(self._unlike.sum())
-        count = there - sum(lost.jobs for lost in aside.values())
+        able = len(jobs) + int(self._unlike.sum())
+        count = able - sum(lost.jobs for lost in aside.values())
         if count == played.played:
-            line = replace(played, assumed=known).line
+            line = replace(played, assumed=assumed).line
         else:
             hours = self._hours(jobs).sum() + (self._hours(log.jobs) * self._unlike).sum()
             hours -= sum(lost.hours or 0.0 for lost in aside.values())
             share = hours / max(self._hours(log.jobs).sum(), 1e-12)
-            known = {what: count if n == played.played else n for what, n in known.items()}
-            some = replace(
+            assumed = {text: count if n == played.played else n for text, n in assumed.items()}
+            part = replace(
                 played,
                 played=count,
                 played_hours=float(share) * played.played_hours,
                 lost={**played.lost, **aside},
-                assumed=known,
+                assumed=assumed,
             )
-            shown = f" ({there:,} were asked for of {played.played:,} that can be)"
-            shown = shown if there < played.played else ""
+            shown = f" ({able:,} were asked for of {played.played:,} that can be)"
+            shown = shown if able < played.played else ""
             if self.settings.nodes and (too_large := len(self._taken(log.jobs)) - len(jobs)):
-                of = f"{self.settings.devices} {self._device}"
-                shown += f" ({too_large:,} need more than a node of {of}, or none of it)"
-            line = some.line.replace(" are played", f" are played{shown}", 1)
+                node = f"{self.settings.devices} {self._device}"
+                shown += f" ({too_large:,} need more than a node of {node}, or none of it)"
+            line = part.line.replace(" are played", f" are played{shown}", 1)
         line = "; ".join([line, *self.not_modelled])
         return [line, *log.played.warnings]
 
@@ -480,27 +481,27 @@ class ReplayScenario:
     def _unlike(self) -> Bools:
         """Jobs of the log that are left out since a scheduler cannot place them [J]."""
         s, log = self.settings, self.log.jobs
-        left = np.ones(len(log), dtype=bool) if not s.longest else log.run <= s.longest
+        asked_for = np.ones(len(log), dtype=bool) if not s.longest else log.run <= s.longest
         if s.first:
-            left = left & (np.cumsum(left) <= s.first)
-        return np.asarray(left & log.grouped & bool(s.unlike))
+            asked_for = asked_for & (np.cumsum(asked_for) <= s.first)
+        return np.asarray(asked_for & log.grouped & bool(s.unlike))
 
     @cached_property
     def _set_aside(self) -> dict[str, Lost]:
-        found, log = dict[str, Lost](), self.log.jobs
-        if (left := self._unlike).any():
-            why = f"of unlike tasks, which {self.settings.unlike} cannot place"
-            hours_left = float(self._hours(log)[left].sum())
-            found[why] = Lost(int(left.sum()), hours_left, int(log.row[left][0]))
+        reasons, log = dict[str, Lost](), self.log.jobs
+        if (unlike := self._unlike).any():
+            reason = f"of unlike tasks, which {self.settings.unlike} cannot place"
+            hours_left = float(self._hours(log)[unlike].sum())
+            reasons[reason] = Lost(int(unlike.sum()), hours_left, int(log.row[unlike][0]))
         jobs = self.jobs
         if self.site is None and not jobs.grouped.any():
-            return found
+            return reasons
         tables = Tables.of(*self.draw(0), self.options)
         hours = dict(zip(jobs.row.tolist(), self._hours(jobs).tolist()))
-        for why, rows in tables.account.set_aside.items():
+        for reason, rows in tables.account.set_aside.items():
             lost = np.array([hours[row] for row in rows.tolist()])
-            found[why] = Lost(rows.size, float(lost.sum()), int(rows[0]))
-        return found
+            reasons[reason] = Lost(rows.size, float(lost.sum()), int(rows[0]))
+        return reasons
 
     def assumed(self) -> list[str]:
         s = self.settings
@@ -511,8 +512,8 @@ class ReplayScenario:
             lines.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.describe()}")
         else:
             if s.nodes:
-                many = f"{s.nodes:,} node{'s' * (s.nodes > 1)} of {s.devices:,} {self._device}"
-                lines.append(f"{many}, in place of those of the log")
+                nodes = f"{s.nodes:,} node{'s' * (s.nodes > 1)} of {s.devices:,} {self._device}"
+                lines.append(f"{nodes}, in place of those of the log")
             alike = "jobs take as long as the log says, on whichever node they run"
             lines.append(self.estimate.describe() if self.estimated else alike)
         if s.overestimate > 1:
@@ -536,10 +537,10 @@ class ReplayScenario:
 
     def require_drawn(self, seeds: Sequence[int]) -> None:
         """Raise ScenarioError for several seeds where all would play the same."""
-        many = len(set(seeds))
-        if many > 1 and not self.drawn:
+        count = len(set(seeds))
+        if count > 1 and not self.drawn:
             raise ScenarioError(
-                f"{many} seeds would play {many} runs that are the same, for nothing is drawn: "
+                f"{count} seeds would play {count} runs that are the same, for nothing is drawn: "
                 "jobs, nodes and rates are those of the log. Leave --seeds out (seeds = 1 in an "
                 "experiment): the interval of a log is over its weeks. Seeds count with --world, "
                 "--set overestimate, --set parts, or a cluster file"
@@ -565,13 +566,13 @@ class ReplayScenario:
             rows.add(name, value)
         if self.settings.parts:
             rows.add(EVERY, time_of_every(outcome))
-        for what, names, of in (
+        for table, names, source in (
             ("job", JOB_COLUMNS, outcome),
             ("piece", PIECES if outcome.pieces else (), outcome.pieces),
         ):
             for name in names:
-                column = np.asarray(getattr(of, name), dtype=np.float64)
-                rows.add(f"{what}.{name}", column, np.arange(column.size))
+                column = np.asarray(getattr(source, name), dtype=np.float64)
+                rows.add(f"{table}.{name}", column, np.arange(column.size))
         rows.add("decisions", float(outcome.decisions))
         rows.add("scheduler.seconds", outcome.seconds)
         choice = getattr(decider, "choice", None)
@@ -590,6 +591,7 @@ class ReplayScenario:
         """
         played, above = self.draw(seed), None
         if steps:
+            # The step size of the subgradient needs a value above the bound.
             near = simulate_jobs(played.jobs, played.nodes, NEAR, played.conditions, self.options)
             above = Outcome.of(near, NEAR).until_left
         return lower_bound(
@@ -608,13 +610,14 @@ def time_of_every(outcome: Outcome) -> float:
     """
     jobs = outcome.jobs
     until = np.where(outcome.ended, outcome.end, np.nanmax(outcome.end) + jobs.limit)
+    # Who withdraws a job waits for it no longer.
     until = np.minimum(until, jobs.withdrawn)
     return float((until - jobs.submit).mean())
 
 
 def _learned(rows: Rows, learner: Any, played: ReplayInstance) -> None:
-    now = float(played.jobs.submit.max())
-    every = [learner.estimate(name, now) for name in played.jobs.types]
+    at = float(played.jobs.submit.max())
+    every = [learner.estimate(name, at) for name in played.jobs.types]
     size = np.arange(len(played.jobs.types) * len(played.nodes))
     rows.add("learned.mean", np.concatenate([mean for mean, _ in every]), size)
     rows.add("learned.sd", np.concatenate([sd for _, sd in every]), size)
@@ -631,10 +634,11 @@ def load_of(jobs: Jobs, nodes: Nodes) -> float:
     0 where all jobs come at one instant.
     """
     span = float(jobs.submit[-1] - jobs.submit[0])
-    held = held_devices(jobs, nodes)
+    demand = held_devices(jobs, nodes)
     rate = nodes.declared(jobs.types).mean(axis=0)
+    # Capacity is in thousandths of a device.
     total = (nodes.capacity * rate[:, None]).sum(axis=0) / 1000
-    spent = (held * jobs.run[:, None]).sum(axis=0)
+    spent = (demand * jobs.run[:, None]).sum(axis=0)
     return float((spent / np.maximum(total, 1e-12)).max() / span) if span > 0 else 0.0
 
 
@@ -643,12 +647,13 @@ def _with_gpus_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     if "gpu" not in nodes.devices or "gpu" not in jobs.devices:
         return nodes
     k = jobs.devices.index("gpu")
-    one = [part.demand[k] for s in jobs.shapes for _, part in s.groups or ((1, s),)]
-    demands = np.array(one, dtype=np.int64)
-    held = nodes.capacity[:, nodes.devices.index("gpu")]
+    gpus = [part.demand[k] for s in jobs.shapes for _, part in s.groups or ((1, s),)]
+    demands = np.array(gpus, dtype=np.int64)
+    capacity = nodes.capacity[:, nodes.devices.index("gpu")]
+    # A task that takes part of a GPU must lie on one: then GPUs are told apart.
     parts = (demands % 1000 != 0) & (demands > 0)
-    whole = not (held % 1000).any() and held.max() <= 63_000
-    if not parts.any() or (demands[parts] > 1000).any() or not whole:
+    countable = not (capacity % 1000).any() and capacity.max() <= 63_000
+    if not parts.any() or (demands[parts] > 1000).any() or not countable:
         return nodes
     return replace(nodes, shared="gpu")
 
@@ -666,11 +671,11 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         shapes = tuple(shape.each(of_it) for shape in shapes)
         devices = (device,)
     after_from, after = reordered(jobs.after_from, jobs.after, chosen)
-    known = after >= 0
+    inside = after >= 0
     columns = {
-        each.name: getattr(jobs, each.name)[chosen]
-        for each in fields(jobs)
-        if each.name not in TABLES
+        field.name: getattr(jobs, field.name)[chosen]
+        for field in fields(jobs)
+        if field.name not in TABLES
     }
     used, columns["shape"] = np.unique(columns["shape"], return_inverse=True)
     types, columns["type"] = np.unique(columns["type"], return_inverse=True)
@@ -680,36 +685,36 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         shapes=tuple(shapes[i] for i in used),
         types=tuple(jobs.types[i] for i in types),
         devices=devices,
-        after_from=np.concatenate([[0], np.cumsum(known)])[after_from],
-        after=after[known],
+        after_from=np.concatenate([[0], np.cumsum(inside)])[after_from],
+        after=after[inside],
     )
 
 
 def _digest(jobs: Jobs, site: Site | None) -> str:
     """SHA-256 of all that a simulation reads of jobs, and of the rules of a site: 16 digits."""
-    made = hashlib.sha256()
+    sha = hashlib.sha256()
     if site is not None:
-        made.update(repr((site.digest, site.ran_on, jobs.pools, jobs.accounts)).encode())
-        made.update(repr(jobs.qoses).encode() * any(jobs.qoses))
+        sha.update(repr((site.digest, site.ran_on, jobs.pools, jobs.accounts)).encode())
+        sha.update(repr(jobs.qoses).encode() * any(jobs.qoses))
         for codes in (jobs.pool, jobs.charged, *(jobs.qos,) * any(jobs.qoses)):
-            made.update(np.ascontiguousarray(codes).tobytes())
+            sha.update(np.ascontiguousarray(codes).tobytes())
     if any(jobs.terms):
-        made.update(repr((jobs.terms, jobs.term.tolist())).encode())
+        sha.update(repr((jobs.terms, jobs.term.tolist())).encode())
     for name in SIMULATED:
-        made.update(np.ascontiguousarray(getattr(jobs, name)).tobytes())
+        sha.update(np.ascontiguousarray(getattr(jobs, name)).tobytes())
     withdrawn = np.isfinite(jobs.withdrawn)
-    for name, some in (
+    for name, rows in (
         ("withdrawn", withdrawn),
         ("censored", jobs.censored),
         ("early", jobs.early),
     ):
-        if some.any():
-            made.update(getattr(jobs, name).tobytes())
+        if rows.any():
+            sha.update(getattr(jobs, name).tobytes())
     kinds = repr((jobs.devices, jobs.shapes, jobs.types))
-    for new in (", pool=''", ", groups=()"):  # as folders of 0.2 have it
-        kinds = kinds.replace(new, "")
-    made.update(kinds.encode())
-    return made.hexdigest()[:16]
+    for addition in (", pool=''", ", groups=()"):  # as folders of 0.2 have it
+        kinds = kinds.replace(addition, "")
+    sha.update(kinds.encode())
+    return sha.hexdigest()[:16]
 
 
 def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
@@ -721,9 +726,9 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
     """
     jobs, nodes, hidden = played.jobs, played.nodes, played.conditions
     tables = Tables.of(jobs, nodes, hidden, options)
-    held = held_devices(jobs, nodes)
+    demand = held_devices(jobs, nodes)
     total = nodes.capacity.sum(axis=0) / 1000
-    spent = (held * jobs.run[:, None]).sum(axis=0) / np.maximum(total, 1e-12)
+    spent = (demand * jobs.run[:, None]).sum(axis=0) / np.maximum(total, 1e-12)
     k = int(np.argmax(spent))
     rates = np.ones((len(jobs.types), len(nodes)))
     if hidden.rates is not None:
@@ -733,6 +738,7 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
         mine = sorted((t, f) for t, m, f in hidden.factors if m == n)
         before = 1.0 if mine[0][0] > 0 else 0.0  # from the start on it has a factor
         top[n] = max([before, *(f for _, f in mine)])
+    # A bound must hold whatever happens: each node counts with the highest rate that it ever has.
     rates = rates * top
     # Of a job of groups the one that holds most stands for the job: with the others it cannot be
     # done sooner. What these hold counts as work beside.
@@ -746,19 +752,23 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
         tasks = np.array([head[0] if head else 0 for head in heads])[jobs.shape]
         tasks = np.where(jobs.grouped, tasks, jobs.tasks)
         held_of_head = np.array([shape.demand[k] / 1000 for shape in shapes])[jobs.shape]
-        beside = held[:, k] - tasks * held_of_head
+        beside = demand[:, k] - tasks * held_of_head
+    # How many tasks of each kind fit on each node when it is empty: no schedule places more.
     empty = Books.opened(nodes)
     room = [empty.fits(shape) for shape in shapes]
+    # Jobs of one type and one shape are one kind: the bound has a row of rates for each.
     several, kind = np.unique(jobs.type * len(jobs.shapes) + jobs.shape, return_inverse=True)
     kinds = np.stack(np.divmod(several, len(jobs.shapes)))
     fits = np.array(room)[kinds[1]]
     fits = np.minimum(fits, int(tasks.max()))
     work = tables.work if hidden.noise is None else tables.work / np.asarray(hidden.noise)
     if options.enforced and options.limits == "wall-clock":
+        # Killed at its limit, a job has done no more than its slowest node does until then.
         slowest = np.where(fits > 0, rates[kinds[0]], np.inf).min(axis=1)
         work = np.minimum(work, jobs.limit * slowest[kind])
     can = ~tables.aside & np.isinf(jobs.withdrawn)
     later = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
+    # Dependencies on jobs that are set aside bind nobody.
     waits = can[later] & can[jobs.after]
     row = np.cumsum(can) - 1
     on = slice(None) if can.all() else can  # a million jobs are not copied for nothing
@@ -766,7 +776,7 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
         jobs.submit[on],
         work[on],
         tasks[on],
-        ((held[:, k] if beside is None else held[:, k] - beside) / tasks)[on],
+        ((demand[:, k] if beside is None else demand[:, k] - beside) / tasks)[on],
         kind[on],
         rates[kinds[0]],
         fits,
@@ -788,11 +798,12 @@ def stored_outcome(rows: Rows, label: str, played: ReplayInstance) -> Outcome:
     pieces = None
     if "piece.job" in columns:
         begin = columns["piece.begin"]  # stored before 0.4: without the start latency
-        found: dict[str, Any] = {name: columns.get(f"piece.{name}", begin) for name in PIECES}
-        whole = {
-            name: found[name].astype(np.int64) for name in found.keys() - {"begin", "end", "held"}
+        columns_of: dict[str, Any] = {name: columns.get(f"piece.{name}", begin) for name in PIECES}
+        integers = {
+            name: columns_of[name].astype(np.int64)
+            for name in columns_of.keys() - {"begin", "end", "held"}
         }
-        pieces = Pieces(**found | whole)
+        pieces = Pieces(**columns_of | integers)
     return Outcome(
         label,
         played.jobs,

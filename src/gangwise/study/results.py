@@ -125,29 +125,29 @@ class Results(PrintedTable):
         """
         store = folder if isinstance(folder, Store) else Store(folder)
         plan = store.read_plan(name)
-        whole = {key: store.finished(key) for key in {run["key"] for run in plan["runs"]}}
-        done = tuple(run for run in plan["runs"] if whole[run["key"]])
-        missing = tuple(run for run in plan["runs"] if not whole[run["key"]])
-        return cls(store, plan["experiment"], done, missing, tuple(plan.get("fidelity", ())))
+        finished = {key: store.finished(key) for key in {run["key"] for run in plan["runs"]}}
+        runs = tuple(run for run in plan["runs"] if finished[run["key"]])
+        missing = tuple(run for run in plan["runs"] if not finished[run["key"]])
+        return cls(store, plan["experiment"], runs, missing, tuple(plan.get("fidelity", ())))
 
     @property
     def headline(self) -> str:
-        done = f"{len(self.runs)} of {len(self.runs) + len(self.missing)} runs"
+        progress = f"{len(self.runs)} of {len(self.runs) + len(self.missing)} runs"
         name = self.experiment.get("name") or "results"
-        return f"{name}: {self.objective}, mean and 95 % interval over seeds; {done}"
+        return f"{name}: {self.objective}, mean and 95 % interval over seeds; {progress}"
 
     def to_polars(self) -> pl.DataFrame:
         return self.table()
 
     @cached_property
     def digest(self) -> str:
-        made = hashlib.sha256()
+        sha = hashlib.sha256()
         for run in sorted(self.runs, key=lambda run: str(run["key"])):
-            made.update(str(run["key"]).encode())
+            sha.update(str(run["key"]).encode())
             for name, (at, values) in sorted(self.store.rows(run["key"]).items()):
                 if name not in TIMINGS:
-                    made.update(name.encode() + at.tobytes() + values.tobytes())
-        return made.hexdigest()
+                    sha.update(name.encode() + at.tobytes() + values.tobytes())
+        return sha.hexdigest()
 
     @cached_property
     def cells(self) -> list[str]:
@@ -210,15 +210,15 @@ class Results(PrintedTable):
 
     @cached_property
     def losses(self) -> list[str]:
-        some = self._single.filter(pl.col("value") > 0)["metric"].unique().to_list()
-        return [name for name in self.endings if name in some]
+        positive = self._single.filter(pl.col("value") > 0)["metric"].unique().to_list()
+        return [name for name in self.endings if name in positive]
 
     def plan(self) -> dict[str, Any]:
         every = [*self.runs, *self.missing]
         return {
             "experiment": dict(self.experiment),
             "runs": [dict(run) for run in every],
-            **({"fidelity": [dict(each) for each in self.fidelity]} if self.fidelity else {}),
+            **({"fidelity": [dict(row) for row in self.fidelity]} if self.fidelity else {}),
         }
 
     @property
@@ -228,14 +228,14 @@ class Results(PrintedTable):
         Cells with equal lines share them; of many kinds, those of which least is played are listed.
         """
         by_line: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-        for each in sorted(self.fidelity, key=_share_played):
-            head = (each["line"], *(f"warning: {text}" for text in each["warnings"]))
-            by_line.setdefault(head, []).append(each["cell"])
+        for row in sorted(self.fidelity, key=_share_played):
+            head = (row["line"], *(f"warning: {text}" for text in row["warnings"]))
+            by_line.setdefault(head, []).append(row["cell"])
         lines: list[str] = []
-        for (first, *warnings), cells in list(by_line.items())[:FEW_CELLS]:
-            of = ", ".join(f"{key} = {value}" for key, value in cells[0].items())
-            of += f" and {len(cells) - 1} more cells" if len(cells) > 1 else ""
-            lines += [f"{of}: {first}" if len(by_line) > 1 else first, *warnings]
+        for (line, *warnings), cells in list(by_line.items())[:FEW_CELLS]:
+            about = ", ".join(f"{key} = {value}" for key, value in cells[0].items())
+            about += f" and {len(cells) - 1} more cells" if len(cells) > 1 else ""
+            lines += [f"{about}: {line}" if len(by_line) > 1 else line, *warnings]
         if len(by_line) > FEW_CELLS:
             lines.append(f"of {len(by_line) - FEW_CELLS} more kinds of cells more is played")
         return lines
@@ -260,10 +260,10 @@ class Results(PrintedTable):
                 "key": [run["key"] for run in self.runs],
             }
         )
-        found = self.store.scan(plan["key"])
+        stored = self.store.scan(plan["key"])
         if not timings:
-            found = found.filter(~pl.col("metric").is_in(TIMINGS))
-        rows = plan.lazy().join(found, on="key", maintain_order="left_right")
+            stored = stored.filter(~pl.col("metric").is_in(TIMINGS))
+        rows = plan.lazy().join(stored, on="key", maintain_order="left_right")
         return rows.select(*plan.columns[:-1], "metric", "at", "value", "key")
 
     def per_seed(self, metric: str = "") -> pl.DataFrame:
@@ -273,10 +273,10 @@ class Results(PrintedTable):
         ``NAME.mean``, ``NAME.total``, ``us_per_slot``.
         """
         metric = metric or self.objective
-        found = self._single.filter(pl.col("metric") == metric)
-        if found.is_empty():
+        rows = self._single.filter(pl.col("metric") == metric)
+        if rows.is_empty():
             raise UnknownName("metric", metric, self._single["metric"].unique().to_list())
-        return found.select(*self.cells, "policy", "seed", "value")
+        return rows.select(*self.cells, "policy", "seed", "value")
 
     @cached_property
     def _numbers(self) -> pl.DataFrame:
@@ -296,10 +296,11 @@ class Results(PrintedTable):
         groups: dict[tuple[Any, ...], dict[str, Any]] = {}
         for metric in dict.fromkeys([self.objective, *metrics]):
             for group, row, part in _grouped(self.per_seed(metric), [*self.cells, "policy"]):
-                known = groups.setdefault(group, {**row, "seeds": part.height})
-                known |= _columns(metric, part["value"])
+                columns = groups.setdefault(group, {**row, "seeds": part.height})
+                columns |= _columns(metric, part["value"])
         cell = {group[:-1]: i for i, group in reversed(list(enumerate(groups)))}
         sign = 1 if self.minimise else -1
+        # Cells stay in the order of the experiment; within each the best comes first.
         order = sorted(groups, key=lambda g: (cell[g[:-1]], sign * groups[g][self.objective]))
         return pl.DataFrame([groups[group] for group in order], infer_schema_length=None)
 
@@ -312,15 +313,15 @@ class Results(PrintedTable):
         """
         if over not in self.policies:
             raise UnknownName("policy in these results", over, self.policies)
-        found = self.per_seed(metric)
-        base = found.filter(pl.col("policy") == over).drop("policy").rename({"value": "base"})
-        both = found.filter(pl.col("policy") != over).join(
+        values = self.per_seed(metric)
+        base = values.filter(pl.col("policy") == over).drop("policy").rename({"value": "base"})
+        pairs = values.filter(pl.col("policy") != over).join(
             base, on=[*self.cells, "seed"], nulls_equal=True, maintain_order="left"
         )
         rows = []
-        for _, row, part in _grouped(both, [*self.cells, "policy"]):
-            of, percent = paired(part["value"].to_numpy(), part["base"].to_numpy())
-            row |= {"over": over, "seeds": part.height, "percent": percent, **of._asdict()}
+        for _, row, part in _grouped(pairs, [*self.cells, "policy"]):
+            lead, percent = paired(part["value"].to_numpy(), part["base"].to_numpy())
+            row |= {"over": over, "seeds": part.height, "percent": percent, **lead._asdict()}
             rows.append(row)
         return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -338,6 +339,7 @@ class Results(PrintedTable):
         rows = self.rows().filter(pl.col("metric").is_in(["reward.total", "reward.slot"])).collect()
         theirs, ours = rows.filter(its), rows.filter(~pl.col("comparator"))
         theirs = theirs.with_columns(slot.any().over(on).alias("sampled"))
+        # Of a comparator that was evaluated slot by slot the slots count; of another its total.
         theirs = theirs.filter(slot | ~pl.col("sampled"))
         joined = ours.join(
             theirs.select(*on, "metric", "at", "sampled", pl.col("value").alias("best")),
@@ -345,6 +347,8 @@ class Results(PrintedTable):
             nulls_equal=True,
             maintain_order="left",
         )
+        # A policy must have a reward on each slot of the comparator, or the sums are not
+        # comparable.
         n = theirs.group_by(on).len("wanted")
         sums = (
             joined.group_by([*on, "policy", "slots", "sampled"], maintain_order=True)
@@ -358,6 +362,7 @@ class Results(PrintedTable):
                 f"{comparator} was evaluated on other slots than the rewards of the runs were "
                 "recorded for; sweep with a larger optimum_slots"
             )
+        # A sum over n sampled slots stands for all slots: it is scaled by slots ÷ n.
         scale = pl.when(pl.col("sampled")).then(pl.col("slots") / pl.col("n")).otherwise(1.0)
         return sums.select(
             *self.cells,
@@ -373,12 +378,12 @@ class Results(PrintedTable):
         Columns: cells, ``policy``, ``share``, ``share.low``, ``share.high``, ``regret`` and the
         like; a share is null where the comparator earned nothing with some seed.
         """
-        found = self.against(comparator)
+        by_seed = self.against(comparator)
         rows = [
             row
             | _columns("share", part["share"].fill_null(np.nan))
             | _columns("regret", part["regret"].fill_null(np.nan))
-            for _, row, part in _grouped(found, [*self.cells, "policy"])
+            for _, row, part in _grouped(by_seed, [*self.cells, "policy"])
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -387,24 +392,24 @@ class Results(PrintedTable):
     @_per_text
     def of(self, metric: str) -> Of:
         """A metric of a single number per run: of each policy and comparator in each cell."""
-        found = self._numbers.filter(pl.col("metric") == metric)
+        values = self._numbers.filter(pl.col("metric") == metric)
         return {
             (group[:-1], str(group[-1])): mean_and_interval(part["value"].to_numpy())
-            for group, _, part in _grouped(found, [*self.cells, "policy"])
+            for group, _, part in _grouped(values, [*self.cells, "policy"])
         }
 
     @cached_property
     def places(self) -> list[Place]:
         """The cells in which a policy has a finished run, in the order of the experiment."""
         ranked = self.of(self.objective)
-        return list(dict.fromkeys(cell for cell, who in ranked if who in self.policies))
+        return list(dict.fromkeys(cell for cell, label in ranked if label in self.policies))
 
     def ranking(self, cell: Place) -> list[str]:
         """The policies of a cell by their mean objective, best first."""
         means = {
-            who: each.mean
-            for (at, who), each in self.of(self.objective).items()
-            if at == cell and who in self.policies
+            label: estimate.mean
+            for (at, label), estimate in self.of(self.objective).items()
+            if at == cell and label in self.policies
         }
         sign = 1 if self.minimise else -1
         return sorted(means, key=lambda policy: sign * means[policy])
@@ -451,44 +456,46 @@ class Results(PrintedTable):
 
     def bounds(self, comparator: str) -> dict[str, Of]:
         """Theoretical bounds on the regret against a comparator, by name."""
-        found: dict[str, Of] = {}
+        bounds: dict[str, Of] = {}
         names = self._numbers["metric"].unique(maintain_order=True)
         for name in filter(lambda name: name.startswith("bound."), names):
-            if its := {at: each for at, each in self.of(name).items() if at[1] == comparator}:
-                found[name.removeprefix("bound.")] = its
-        return found
+            if its := {at: bound for at, bound in self.of(name).items() if at[1] == comparator}:
+                bounds[name.removeprefix("bound.")] = its
+        return bounds
 
     @cached_property
     def series(self) -> Mapping[At, Mapping[int, Series]]:
         """Rewards of slots, and sums so far, of each cell and label by seed."""
         wanted = pl.col("metric").is_in(["reward.slot", "reward.cumulative"])
         rows = self.rows().filter(wanted).collect()
-        found: dict[At, dict[int, Series]] = {}
+        series_at: dict[At, dict[int, Series]] = {}
         by = [*self.cells, "policy", "seed", "slots", "metric"]
         for (*cell, label, seed, slots, metric), _, part in _grouped(rows, by):
-            each = found.setdefault((tuple(cell), str(label)), {})
-            series = each.setdefault(int(seed), Series(int(slots), {}))
+            by_seed = series_at.setdefault((tuple(cell), str(label)), {})
+            series = by_seed.setdefault(int(seed), Series(int(slots), {}))
             series.columns[str(metric)] = (part["at"].to_numpy(), part["value"].to_numpy())
-        return found
+        return series_at
 
     def evaluated(self, cell: Place, comparator: str) -> tuple[int, int]:
         """On how many slots a comparator was evaluated, and how many there are."""
-        each = self.series[cell, comparator].values()
+        by_seed = self.series[cell, comparator].values()
         sizes = [
-            one.columns["reward.slot"][0].size if "reward.slot" in one.columns else one.slots
-            for one in each
+            path.columns["reward.slot"][0].size if "reward.slot" in path.columns else path.slots
+            for path in by_seed
         ]
-        return max(sizes), max(one.slots for one in each)
+        return max(sizes), max(path.slots for path in by_seed)
 
     def proven_gap(self, comparator: str) -> float:
         """The largest proven gap of a comparator in any cell and seed, relative to its reward."""
         mine = (pl.col("policy") == comparator) & pl.col("metric").is_in(["gap", "reward.mean"])
         largest = 0.0
-        both = self._numbers.filter(pl.col("comparator") & mine)
-        for (*cell, _), _, part in _grouped(both, [*self.cells, "seed"]):
-            of = dict(part.select("metric", "value").iter_rows())
-            total = abs(of["reward.mean"]) * self.evaluated(tuple(cell), comparator)[0]
-            largest = max(largest, of.get("gap", 0.0) / max(total, 1e-300))
+        numbers = self._numbers.filter(pl.col("comparator") & mine)
+        for (*cell, _), _, part in _grouped(numbers, [*self.cells, "seed"]):
+            value = dict(part.select("metric", "value").iter_rows())
+            total = abs(value["reward.mean"]) * self.evaluated(tuple(cell), comparator)[0]
+            # The gap is a sum over the slots that were evaluated, so it is held against their
+            # total.
+            largest = max(largest, value.get("gap", 0.0) / max(total, 1e-300))
         return largest
 
     # What was played
@@ -496,10 +503,10 @@ class Results(PrintedTable):
     @cached_property
     def _about(self) -> dict[str, Mapping[str, Any]]:
         """The description of the first run of each label."""
-        first: dict[str, str] = {}
+        first_key: dict[str, str] = {}
         for run in self.runs:
-            first.setdefault(run["label"], run["key"])
-        return {label: self.store.about(key) for label, key in first.items()}
+            first_key.setdefault(run["label"], run["key"])
+        return {label: self.store.about(key) for label, key in first_key.items()}
 
     @property
     def family(self) -> str:
@@ -540,14 +547,14 @@ class Results(PrintedTable):
         Columns: cells, ``policy``, ``comparator``, ``at`` (slots played), ``mean``, ``low``,
         ``high`` over seeds. Raises UnknownName for a metric that no run has.
         """
-        found = self.rows().filter(pl.col("metric") == f"{metric}.cumulative").collect()
-        if found.is_empty():
+        curves = self.rows().filter(pl.col("metric") == f"{metric}.cumulative").collect()
+        if curves.is_empty():
             names = self.rows().select(pl.col("metric").unique()).collect()["metric"].to_list()
-            known = [n.removesuffix(".cumulative") for n in names if n.endswith(".cumulative")]
-            raise UnknownName("metric", metric, known)
+            metrics = [n.removesuffix(".cumulative") for n in names if n.endswith(".cumulative")]
+            raise UnknownName("metric", metric, metrics)
         rows = [
             row | mean_and_interval(part["value"].to_numpy())._asdict()
-            for _, row, part in _grouped(found, [*self.cells, "policy", "comparator", "at"])
+            for _, row, part in _grouped(curves, [*self.cells, "policy", "comparator", "at"])
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -558,28 +565,30 @@ class Results(PrintedTable):
         and ``arrival``, ``deadline``, ``budget``, ``cost``, ``work``, ``utility`` for approximation
         jobs.
         """
-        of = self.rows().filter(pl.col("metric").str.starts_with("job.")).collect()
-        if of.is_empty():
+        rows = self.rows().filter(pl.col("metric").str.starts_with("job.")).collect()
+        if rows.is_empty():
             raise StoreError("these runs have no jobs of their own: their family keeps no results")
-        return of.with_columns(pl.col("metric").str.strip_prefix("job.")).pivot(
+        return rows.with_columns(pl.col("metric").str.strip_prefix("job.")).pivot(
             "metric", index=[*self.cells, "policy", "seed", "at"], values="value"
         )
 
     def sentences(self) -> list[str]:
         """For each cell, the best policy against the next one, in words."""
-        found, killed = [], self.of("killed") if "killed" in self.losses else None
+        sentences, killed = [], self.of("killed") if "killed" in self.losses else None
         for cell in self.places:
-            best, *others = self.ranking(cell)
-            row = self.better(cell, best, others[0]) if others else None
+            best, *rivals = self.ranking(cell)
+            row = self.better(cell, best, rivals[0]) if rivals else None
             if row is None:
                 continue
             named = ", ".join(f"{k} = {v}" for k, v in zip(self.cells, cell) if v is not None)
             text = f"{named}: " * bool(named) + verdict(row, self.unit)
-            kills, its = (killed[cell, who].mean if killed else 0.0 for who in (best, others[0]))
+            kills, its = (
+                killed[cell, label].mean if killed else 0.0 for label in (best, rivals[0])
+            )
             if kills != its:
                 text += f", and kills {number(kills)} jobs instead of {number(its)}"
-            found.append(text)
-        return found
+            sentences.append(text)
+        return sentences
 
 
 def _grouped(
@@ -590,12 +599,13 @@ def _grouped(
 
 
 def _columns(name: str, values: pl.Series) -> dict[str, float | None]:
-    found = mean_and_interval(values.to_numpy())
-    return {name: found.mean, f"{name}.low": found.low, f"{name}.high": found.high}
+    estimate = mean_and_interval(values.to_numpy())
+    return {name: estimate.mean, f"{name}.low": estimate.low, f"{name}.high": estimate.high}
 
 
 def _column(values: list[Any]) -> Any:
     """A column of settings: as it is where all are of one kind, as JSON text otherwise."""
+    # Cells may differ in the type of a setting: such a column is text.
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         return (

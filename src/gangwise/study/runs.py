@@ -175,8 +175,8 @@ class GivenSource(ScenarioSource):
         return self.given
 
     def changed(self, settings: Mapping[str, Any]) -> GivenSource:
-        given: Any = self.given
-        return GivenSource(given.changed(**settings))
+        scenario: Any = self.given
+        return GivenSource(scenario.changed(**settings))
 
 
 def named_source(
@@ -220,29 +220,29 @@ def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
     Raises ScenarioError when they play several scenarios, or one that was made in Python;
     StoreError when a plan cannot be read.
     """
-    found: dict[NamedSource, str] = {}
+    named: dict[NamedSource, str] = {}
     for path in sorted(folder.glob(f"*{PLAN}")):
         try:
-            asked = json.loads(read_whole(path))["experiment"]
-            name, given = asked.get("scenario") or asked.get("trace"), asked.get("settings", {})
-            cells = [asked.get("grid", {}), *asked.get("cases", ())]
+            plan = json.loads(read_whole(path))["experiment"]
+            name, own = (plan.get("scenario") or plan.get("trace"), plan.get("settings", {}))
+            cells = [plan.get("grid", {}), *plan.get("cases", ())]
             varied = {key for cell in cells for key in cell} - settings.keys()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
         if varied:
-            some = ", ".join(sorted(varied))
-            raise ScenarioError(f"{folder} holds a sweep over {some}: say which value is meant")
+            names = ", ".join(sorted(varied))
+            raise ScenarioError(f"{folder} holds a sweep over {names}: say which value is meant")
         if not name:
             raise ScenarioError(
                 f"{folder} holds results of a scenario that was made in Python; give that"
             )
-        source = NamedSource.of(name, bool(asked.get("trace")), {**given, **settings})
-        found[source] = path.name.removesuffix(PLAN)
-    if len(found) > 1:
+        source = NamedSource.of(name, bool(plan.get("trace")), {**own, **settings})
+        named[source] = path.name.removesuffix(PLAN)
+    if len(named) > 1:
         raise ScenarioError(
-            f"{folder} holds results of several scenarios, in {', '.join(found.values())}; name one"
+            f"{folder} holds results of several scenarios: {', '.join(named.values())}; name one"
         )
-    return next(iter(found))
+    return next(iter(named))
 
 
 def deciders(scenario: object) -> Any:
@@ -258,12 +258,12 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
     fidelity = getattr(scenario, "fidelity", None)
     if fidelity is None:
         return None
-    found = fidelity()
+    account = fidelity()
     if isinstance(scenario, Replay):  # whole logs, without slots
-        warnings = [text.removeprefix("warning: ") for text in found[1:]]
-        return {"line": found[0], "warnings": warnings} if found else None
-    kept = getattr(found, "kept", None)
-    return None if kept is None else dict(kept.in_first(slots).to_dict())
+        warnings = [text.removeprefix("warning: ") for text in account[1:]]
+        return {"line": account[0], "warnings": warnings} if account else None
+    played = getattr(account, "kept", None)
+    return None if played is None else dict(played.in_first(slots).to_dict())
 
 
 @lru_cache(maxsize=16)
@@ -317,11 +317,11 @@ class RunSpec:
         described = dict(scenario.describe())
         if described.get("files"):
             described = {k: v for k, v in described.items() if k not in PATHS}
-        what: Any = {"comparator": self.label}
+        decider: Any = {"comparator": self.label}
         if (judge := self.registered) is not None and not judge.built_in:
-            what |= {"made": identify(judge.load()), "preset": plain(judge.preset)}
+            decider |= {"made": identify(judge.load()), "preset": plain(judge.preset)}
         elif judge is not None and judge.revision > 1:
-            what["revision"] = judge.revision
+            decider["revision"] = judge.revision
         if self.policy is not None:
             family = getattr(self.policy, "family", scenario.family)
             if family != scenario.family:
@@ -329,12 +329,12 @@ class RunSpec:
                     f"policy {self.label!r} is for the family {family}; scenario "
                     f"{scenario.name!r} is of the family {scenario.family}"
                 )
-            what = {
+            decider = {
                 "policy": identify(type(self.policy), deciders(scenario)),
                 "configuration": plain(contracts.configuration(self.policy)),
             }
         if self.every_slot:
-            what["every_slot"] = True
+            decider["every_slot"] = True
         return {
             "version": gangwise.__version__,
             "scenario": scenario.name,
@@ -345,7 +345,7 @@ class RunSpec:
             "seed": self.seed,
             "optimum_slots": self.optimum_slots,
             "points": self.points,
-            **what,
+            **decider,
         }
 
     @property
@@ -376,8 +376,8 @@ def checkpoint_slots(slots: int, points: int) -> Ints:
     """
     even = np.linspace(1, slots, points - points // 2)
     logarithmic = np.geomspace(1, slots, points // 2)
-    found = np.concatenate([even, logarithmic, [slots]])
-    return np.unique(found.round().astype(np.int64))
+    at = np.concatenate([even, logarithmic, [slots]])
+    return np.unique(at.round().astype(np.int64))
 
 
 def measure(
@@ -425,8 +425,8 @@ def _of_policy(
             rows.add(f"{name}.slot", column, every)
         rows.add("nanoseconds.slot", run.nanoseconds.astype(np.float64), every)
     else:
-        some = contracts.evenly_spaced(spec.slots, spec.optimum_slots)
-        rows.add("reward.slot", run.rewards[some], some)
+        sampled = contracts.evenly_spaced(spec.slots, spec.optimum_slots)
+        rows.add("reward.slot", run.rewards[sampled], sampled)
     rows.add("us_per_slot", run.us_per_slot)
     if isinstance(policy, Searching) and policy.programmes:
         rows.add("proved", policy.proved / policy.programmes)
@@ -438,17 +438,17 @@ def _of_policy(
 
 def _of_comparator(spec: RunSpec) -> Rows:
     instance, rows = spec.source.instance(spec.seed), Rows()
-    found: contracts.Comparator = instance.comparator(
+    judge: contracts.Comparator = instance.comparator(
         spec.label, spec.slots, spec.seed, spec.optimum_slots
     )
-    if found.slots.size == spec.slots:
-        _series(rows, {"reward": found.rewards}, checkpoint_slots(spec.slots, spec.points))
+    if judge.slots.size == spec.slots:
+        _series(rows, {"reward": judge.rewards}, checkpoint_slots(spec.slots, spec.points))
     else:
-        rows.add("reward.mean", found.rewards.mean())
-    if spec.every_slot or found.slots.size < spec.slots:
-        rows.add("reward.slot", found.rewards, found.slots)
-    rows.add("gap", found.gap)
-    for bound, value in found.bounds.items():
+        rows.add("reward.mean", judge.rewards.mean())
+    if spec.every_slot or judge.slots.size < spec.slots:
+        rows.add("reward.slot", judge.rewards, judge.slots)
+    rows.add("gap", judge.gap)
+    for bound, value in judge.bounds.items():
         rows.add(f"bound.{bound}", value)
     return rows
 

@@ -73,6 +73,7 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
     mean = float(x.mean())
     if x.size < 2 or not np.isfinite(x).all():
         return Estimate(mean, None, None)
+    # Student: t · s ÷ √n, with the standard deviation of n − 1 degrees of freedom.
     half = students_t(x.size - 1) * float(x.std(ddof=1)) / math.sqrt(x.size)
     return Estimate(mean, mean - half, mean + half)
 
@@ -92,9 +93,9 @@ def batch_means(values: npt.ArrayLike) -> Estimate:
     x = np.asarray(values, dtype=np.float64)
     if x.size < 2 * BATCHES:
         return Estimate(float(x.mean()), None, None)
-    found = mean_and_interval([part.mean() for part in np.array_split(x, BATCHES)])
-    shift = float(x.mean()) - found.mean  # batches differ by a slot in length
-    return Estimate(float(x.mean()), *(e if e is None else e + shift for e in found[1:]))
+    batches = mean_and_interval([part.mean() for part in np.array_split(x, BATCHES)])
+    shift = float(x.mean()) - batches.mean  # batches differ by a slot in length
+    return Estimate(float(x.mean()), *(e if e is None else e + shift for e in batches[1:]))
 
 
 STRETCHES, LEAST_WEEKS = 13, 8
@@ -129,32 +130,33 @@ class Stretches(NamedTuple):
         by_day = np.array([jobs, waits], dtype=np.float64)
         days = by_day.shape[1]
         day, weeks = np.arange(days), max(1, round(days / 7))
-        many = min(STRETCHES, weeks)
-        of_week, of_stretch = np.minimum(day // 7, weeks - 1), day * many // days
-        by_week = np.array([np.bincount(of_week, each) for each in by_day])
-        by_stretch = np.array([np.bincount(of_stretch, each) for each in by_day])
+        count = min(STRETCHES, weeks)
+        # Days that are left over count in the last week.
+        of_week, of_stretch = np.minimum(day // 7, weeks - 1), day * count // days
+        by_week = np.array([np.bincount(of_week, values) for values in by_day])
+        by_stretch = np.array([np.bincount(of_stretch, values) for values in by_day])
         # The last week of a log is hardly ever whole: its seventh day may be missing.
         if days < 7 * LEAST_WEEKS - 1:
             return cls(
-                many,
+                count,
                 math.nan,
                 f"no interval can be had of less than {LEAST_WEEKS} weeks of submissions, for "
                 "what other weeks would show is not in them",
             )
         # Stretches of unlike numbers of jobs tell no more than so many alike (Kish).
-        if by_stretch[0].sum() ** 2 < LEAST_BLOCKS / STRETCHES * many * (by_stretch[0] ** 2).sum():
+        if by_stretch[0].sum() ** 2 < LEAST_BLOCKS / STRETCHES * count * (by_stretch[0] ** 2).sum():
             return cls(
-                many, math.nan, "no interval can be had where a few days have nearly all jobs"
+                count, math.nan, "no interval can be had where a few days have nearly all jobs"
             )
-        drift = drifting(by_week[0], many)
+        drift = drifting(by_week[0], count)
         if drift > DRIFTING:
             return cls(
-                many,
+                count,
                 math.nan,
                 "no interval can be had, for jobs come in ups and downs of months, of which "
                 f"{roughly(86400.0 * days)} hold too few",
             )
-        return cls(many, drift * heavy(by_week[1], by_stretch[1]), "")
+        return cls(count, drift * heavy(by_week[1], by_stretch[1]), "")
 
 
 def drifting(jobs: npt.NDArray[np.float64], many: int) -> float:
@@ -169,6 +171,7 @@ def drifting(jobs: npt.NDArray[np.float64], many: int) -> float:
     y -= y.mean()
     r = float((y[1:] * y[:-1]).sum() / max((y**2).sum(), 1e-12))
     rho = min(max(r + (1 + 3 * r) / y.size, 0.0), 0.97)
+    # Each stretch is a mean over sixteen instants, whose correlation falls with their distance.
     at = np.arange(16 * many) * (y.size / (16 * many))  # weeks: sixteen instants of each stretch
     correlation = rho ** np.abs(np.subtract.outer(at, at))
     of_means = correlation.reshape(many, 16, many, 16).mean(axis=(1, 3))
@@ -186,14 +189,15 @@ def heavy(by_week: npt.NDArray[np.float64], by_stretch: npt.NDArray[np.float64])
     root is compared with the standard error that the stretches themselves give.
     """
     total = float(by_week.sum())
+    # The standard error of the logarithm of the sum, from the stretches as they are.
     share = by_stretch / max(total, 1e-12)
     n = share.size
-    seen = math.sqrt(n / (n - 1) * float(((share - share.mean()) ** 2).sum()))
-    if total <= 0 or seen == 0:
+    error = math.sqrt(n / (n - 1) * float(((share - share.mean()) ** 2).sum()))
+    if total <= 0 or error == 0:
         return 1.0
     logarithms = np.log(np.maximum(by_week, 1e-3 * by_week.mean()))  # of a week without waiting
     spread = math.expm1(min(float(logarithms.var(ddof=1)), 50.0)) / by_week.size
-    return min(max(math.sqrt(math.log1p(spread)) / seen, 1.0), HEAVIEST)
+    return min(max(math.sqrt(math.log1p(spread)) / error, 1.0), HEAVIEST)
 
 
 def change_by_blocks(
@@ -219,7 +223,7 @@ def change_by_blocks(
     >>> f"{change_by_blocks(values, [10.0] * 8):.1f}", change_by_blocks(values[:7], [10.0] * 7).low
     ('-17.5 ± 7.5', None)
     """
-    a, b = (np.asarray(each, dtype=np.float64) for each in (values, others))
+    a, b = (np.asarray(end, dtype=np.float64) for end in (values, others))
     n, total = a.size, float(b.sum())
     if total <= 0 or not math.isfinite(total + float(a.sum())):
         return Estimate(math.nan, None, None)
@@ -230,16 +234,18 @@ def change_by_blocks(
         return Estimate(mean, mean, mean)
     if held_by < LEAST_BLOCKS or (logarithm and ratio <= 0):
         return Estimate(mean, None, None)
+    # To first order a stretch moves log(Σa ÷ Σb) by its share of a less its share of b.
     shift = a / a.sum() - b / total if logarithm else (a - ratio * b) / total
     error = math.sqrt(n / (n - 1) * float((shift**2).sum()))
     if error == 0:
         return Estimate(mean, mean, mean)
+    # Delta method: the interval is built on the scale of z and taken back to θ.
     reach = students_t(n - 1) * widening * error
     if not logarithm:
         return Estimate(mean, mean - 100 * reach, mean + 100 * reach)
     theta, bend = math.log(ratio), BEND * error
     z, step = math.asinh(theta / bend), reach / math.hypot(theta, bend)
-    low, high = (bend * math.sinh(each) for each in (z - step, z + step))
+    low, high = (bend * math.sinh(end) for end in (z - step, z + step))
     if high - low > math.log(WIDEST):
         return Estimate(mean, None, None)
     return Estimate(mean, 100 * math.expm1(low), 100 * math.expm1(high))
@@ -255,7 +261,8 @@ def paired(values: npt.ArrayLike, others: npt.ArrayLike) -> tuple[Estimate, bool
     >>> paired([3.0, 6.0], [0.0, 4.0])[1]
     False
     """
-    a, b = (np.asarray(each, dtype=np.float64) for each in (values, others))
+    a, b = (np.asarray(column, dtype=np.float64) for column in (values, others))
+    # A percentage of what is not positive says nothing.
     percent = bool((b > 0).all() and np.isfinite(b).all())
     return mean_and_interval(100 * (a / b - 1) if percent else a - b), percent
 
@@ -266,8 +273,8 @@ def numbers(estimate: Estimate) -> dict[str, float | None]:
     >>> numbers(Estimate(1.0, None, None))
     {'mean': 1.0, 'low': None, 'high': None}
     """
-    found: dict[str, float | None] = finite(estimate._asdict())
-    return found
+    plain: dict[str, float | None] = finite(estimate._asdict())
+    return plain
 
 
 def difference(values: npt.ArrayLike, others: npt.ArrayLike) -> dict[str, Any]:
@@ -276,8 +283,8 @@ def difference(values: npt.ArrayLike, others: npt.ArrayLike) -> dict[str, Any]:
     >>> difference([3.0, 6.0], [2.0, 4.0])
     {'mean': 50.0, 'low': 50.0, 'high': 50.0, 'percent': True, 'seeds': 2}
     """
-    found, percent = paired(values, others)
-    return {**numbers(found), "percent": percent, "seeds": np.size(values)}
+    estimate, percent = paired(values, others)
+    return {**numbers(estimate), "percent": percent, "seeds": np.size(values)}
 
 
 NOTHING = "–"  # written in place of a number that would mean nothing
@@ -336,14 +343,17 @@ def decimals_for(estimates: Iterable[Estimate]) -> int:
     def shown(value: float, digits: int) -> int:
         return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0
 
-    known = [e for e in estimates if math.isfinite(e.mean)]
-    largest = max((abs(e.mean) for e in known), default=0.0)
-    halves = [half for e in known if (half := e.half) is not None and half > 0]
+    sound = [e for e in estimates if math.isfinite(e.mean)]
+    largest = max((abs(e.mean) for e in sound), default=0.0)
+    halves = [half for e in sound if (half := e.half) is not None and half > 0]
     wanted = shown(largest, 4)
     if halves:
         half = median(halves)
+        # An interval that starts with 1, 2 or 3 is shown with two digits: one would round by up to
+        # a third.
         first_digit = int(half / 10 ** math.floor(math.log10(half)))
         middle = shown(half, 2 if first_digit <= 3 else 1)
+        # The narrowest interval may ask for one decimal more, so that it is not shown as 0.
         wanted = min(max(middle, shown(min(halves), 1)), middle + 1)
         wanted = max(wanted, shown(largest, 2))
     return min(max(wanted, 0), 4)

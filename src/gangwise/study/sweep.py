@@ -109,14 +109,14 @@ class PolicyTable(_FrozenModel):
     settings: Settings = Field({}, description="settings with which it alone is played")
 
     def labelled(self, kind: Any = "policy") -> dict[str, Policy[Any, Any, Any]]:
-        found: dict[str, Policy[Any, Any, Any]] = {}
+        policies: dict[str, Policy[Any, Any, Any]] = {}
         for chosen in _combinations(self.grid):
             fixed = {} if self.label else self.arguments
             arguments = ",".join(f"{key}={value}" for key, value in {**fixed, **chosen}.items())
             base = self.label or self.name
             label = base + (("," if ":" in base else ":") + arguments if arguments else "")
-            found[label] = create(kind, self.name, **{**self.arguments, **chosen})
-        return found
+            policies[label] = create(kind, self.name, **{**self.arguments, **chosen})
+        return policies
 
 
 class Experiment(_FrozenModel):
@@ -216,14 +216,14 @@ class Experiment(_FrozenModel):
         try:
             return cls(**content)
         except ValidationError as error:
-            first = max(  # the deepest error of a union is of the branch that was meant
+            deepest = max(  # the deepest error of a union is of the branch that was meant
                 error.errors(), key=lambda e: (len(e["loc"]), not e["type"].endswith("_type"))
             )
-            key = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
-            message = first["msg"].removeprefix("Value error, ")
-            if first["type"] == "extra_forbidden":
-                known = PolicyTable if "policies" in first["loc"] else cls
-                message = f"there is no such key; known: {', '.join(known.model_fields)}"
+            key = ".".join(str(part) for part in deepest["loc"] if part not in _BRANCHES)
+            message = deepest["msg"].removeprefix("Value error, ")
+            if deepest["type"] == "extra_forbidden":
+                model = PolicyTable if "policies" in deepest["loc"] else cls
+                message = f"there is no such key; known: {', '.join(model.model_fields)}"
             raise ScenarioError(f"{where}: {key + ': ' if key else ''}{message}") from error
 
     @property
@@ -240,15 +240,15 @@ class Experiment(_FrozenModel):
         policies with one label.
         """
         source = self.scenario or self.trace
-        first = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
-        kind = deciders(first.scenario())
-        found: dict[str, Policy[Any, Any, Any]] = {}
+        origin = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
+        kind = deciders(origin.scenario())
+        policies: dict[str, Policy[Any, Any, Any]] = {}
         for table in self._tables:
             for label, policy in table.labelled(kind).items():
-                if label in found:
+                if label in policies:
                     raise ScenarioError(f"two policies are called {label!r}; give one a label")
-                found[label] = policy
-        return found
+                policies[label] = policy
+        return policies
 
     @property
     def _tables(self) -> list[PolicyTable]:
@@ -260,7 +260,7 @@ class Experiment(_FrozenModel):
         judges = [(name, None) for name in self.comparators]
         changes = {t.label or t.name: t.settings for t in self._tables if t.settings}
         seeds = self.seeds if isinstance(self.seeds, list) else range(self.seeds)
-        found = []
+        runs = []
         for cell in self.cells:
             settings = {**self.settings, **cell}
             source = NamedSource.of(self.scenario or self.trace, bool(self.trace), settings)
@@ -272,15 +272,15 @@ class Experiment(_FrozenModel):
                     "played in it; leave slots out of the experiment"
                 )
             how = self.optimum_slots, self.points
-            of = {label: source.changed(each) for label, each in changes.items()}
-            found += [
+            own = {label: source.changed(change) for label, change in changes.items()}
+            runs += [
                 RunSpec(
-                    of.get(label, source), cell, seed, slots, *how, label, policy, self.every_slot
+                    own.get(label, source), cell, seed, slots, *how, label, policy, self.every_slot
                 )
                 for seed in seeds
                 for label, policy in [*everyone.items(), *judges]
             ]
-        return found
+        return runs
 
 
 def require_drawn(scenario: Any, seeds: Sequence[int]) -> None:
@@ -327,14 +327,14 @@ def experiment_toml(experiment: Mapping[str, Any]) -> str:
         if isinstance(value, Mapping):
             tables.append(toml_text({key: value}))
         elif key in ("policies", "cases"):
-            given = [
+            entries = [
                 {k: v for k, v in entry.items() if v not in ("", {})}
                 if isinstance(entry, Mapping) and "name" in entry  # a policy's table
                 else entry
                 for entry in value
             ]
-            each = "".join(f"    {toml_value(entry)},\n" for entry in given)
-            plain.append(f"{key} = [\n{each}]")
+            lines = "".join(f"    {toml_value(entry)},\n" for entry in entries)
+            plain.append(f"{key} = [\n{lines}]")
         else:
             plain.append(f"{key} = {toml_value(value)}")
     return "\n\n".join(["\n".join(plain), *tables]) + "\n"
@@ -435,14 +435,14 @@ def sweep(
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.read(experiment)
-    asked = experiment.model_dump(mode="json")
+    content = experiment.model_dump(mode="json")
     specs, store = experiment.runs(), Store(out)
     scenario = specs[0].source.scenario()
     if isinstance(scenario, Replay) and not experiment.objective:
-        asked |= {"objective": scenario.objective, "minimise": scenario.minimise}
+        content |= {"objective": scenario.objective, "minimise": scenario.minimise}
     if experiment.comparators or experiment.metrics:
         check_names(specs[0], experiment.comparators, experiment.metrics)
-    return perform(asked, specs, store, Workers(jobs, backend, address), progress)
+    return perform(content, specs, store, Workers(jobs, backend, address), progress)
 
 
 def perform(
@@ -468,19 +468,20 @@ def perform(
     failed: dict[str, Failure] = {}
     with store.lock():
         store.write_plan(name, _plan(experiment, specs, keys))
-        left = {key: spec for key, spec in wanted.items() if not store.finished(key)}
-        for key in wanted.keys() - left.keys():
+        todo = {key: spec for key, spec in wanted.items() if not store.finished(key)}
+        for key in wanted.keys() - todo.keys():
             store.forget_checkpoint(key)  # a run that was killed between the two leaves it behind
 
-        _require_playable(left.values())
-        done, of = sum(size[key] for key in wanted.keys() - left.keys()), sum(size.values())
+        # Nothing is played before everything can be.
+        _require_playable(todo.values())
+        played, total = (sum(size[key] for key in wanted.keys() - todo.keys()), sum(size.values()))
 
         def report(slots: int = 0) -> None:
-            (progress or silent)(name, done + slots, of)
+            (progress or silent)(name, played + slots, total)
 
         def take(key: str, outcome: Rows | Failure) -> None:
-            nonlocal done
-            spec, done = left.pop(key), done + size[key]
+            nonlocal played
+            spec, played = todo.pop(key), played + size[key]
             if isinstance(outcome, Failure):
                 failed[key] = outcome
             else:
@@ -489,31 +490,32 @@ def perform(
 
         report()
         if workers.backend == "loky":
-            _in_threads([k for k in left if left[k].whole], left, store, workers.jobs, take)
-        if not workers.alone(len(left)):
-            _in_processes(left, store, workers, take)
-        for key, spec in list(left.items()):
+            _in_threads([k for k in todo if todo[k].whole], todo, store, workers.jobs, take)
+        if not workers.alone(len(todo)):
+            _in_processes(todo, store, workers, take)
+        for key, spec in list(todo.items()):
             take(key, _attempt(key, spec, store.checkpoint(key), report if slotwise else None)[1])
     if not failed:
         return Results.open(store, name)
-    key, first = next(iter(failed.items()))
-    many = f"{len(failed)} of {len(wanted)} runs failed"
-    same = len({type(failure.cause) for failure in failed.values()}) == 1
-    if isinstance(first.cause, GangwiseError) and same:
-        first.cause.add_note(f"in {wanted[key]}; {many}")
-        raise first.cause
-    error = GangwiseError(f"{many}, the others are stored; {wanted[key]}: {first.error}")
-    error.add_note(first.traceback)
-    raise error from first.cause
+    key, cause = next(iter(failed.items()))
+    # Failures are reported after everything else is stored.
+    text = f"{len(failed)} of {len(wanted)} runs failed"
+    alike = len({type(failure.cause) for failure in failed.values()}) == 1
+    if isinstance(cause.cause, GangwiseError) and alike:
+        cause.cause.add_note(f"in {wanted[key]}; {text}")
+        raise cause.cause
+    error = GangwiseError(f"{text}, the others are stored; {wanted[key]}: {cause.error}")
+    error.add_note(cause.traceback)
+    raise error from cause.cause
 
 
 def _require_playable(specs: Iterable[RunSpec]) -> None:
     """Refuse what cannot be played before anything is, rather than after what comes before it."""
-    first: dict[Any, dict[str, RunSpec]] = {}  # by source and label
+    first_runs: dict[Any, dict[str, RunSpec]] = {}  # by source and label
     for spec in specs:
         if spec.policy is not None:
-            first.setdefault(spec.source, {}).setdefault(spec.label, spec)
-    for source, by_label in first.items():
+            first_runs.setdefault(spec.source, {}).setdefault(spec.label, spec)
+    for source, by_label in first_runs.items():
         if (require := getattr(source.scenario(), "require_playable", None)) is not None:
             require(
                 [spec.policy for spec in by_label.values()], min(s.seed for s in by_label.values())
@@ -545,6 +547,7 @@ def _in_processes(
     take: Callable[[str, Rows | Failure], None],
 ) -> None:
     """Have workers play what can travel, starting them again when they die."""
+    # Policies that do not pickle stay here; all others may travel.
     away = {key for key, spec in left.items() if _can_travel(spec)}
     if not away:
         return
@@ -552,17 +555,17 @@ def _in_processes(
 
     attempts, local, total = 0, workers.backend == "loky", len(left)
     while away & left.keys():
-        before = len(left)
+        count = len(left)
         tasks = [
             (key, spec, store.checkpoint(key) if local else None, None, local, os.getpid())
             for key, spec in left.items()
             if key in away
         ]
         try:
-            where = workers.jobs, workers.backend, workers.address
-            parallel(_attempt, tasks, lambda done: take(*done), *where)
+            place = workers.jobs, workers.backend, workers.address
+            parallel(_attempt, tasks, lambda done: take(*done), *place)
         except WorkersLost as lost:
-            attempts = attempts + 1 if len(left) == before else 0
+            attempts = attempts + 1 if len(left) == count else 0
             if attempts == ATTEMPTS:
                 raise StoreError(
                     f"workers died {ATTEMPTS} times without finishing a run ({lost}); "
@@ -575,15 +578,15 @@ def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str
     if isinstance(spec.source.scenario(), Replay):
         return
     instance = spec.source.instance(spec.seed)
-    known = [*instance.comparators, *registered_comparators(instance.family)]
+    names = [*instance.comparators, *registered_comparators(instance.family)]
     for name in comparators:
-        if name not in known:
-            raise UnknownName("comparator", name, list(dict.fromkeys(known)))
+        if name not in names:
+            raise UnknownName("comparator", name, list(dict.fromkeys(names)))
     if metrics:
-        known = ["reward", *instance.environment().metrics]
+        names = ["reward", *instance.environment().metrics]
         for name in metrics:
-            if name not in known:
-                raise UnknownName("metric", name, known)
+            if name not in names:
+                raise UnknownName("metric", name, names)
 
 
 class Failure(NamedTuple):
@@ -641,8 +644,8 @@ def _plan(
     experiment: Mapping[str, Any], specs: Sequence[RunSpec], keys: Sequence[str]
 ) -> dict[str, object]:
     cells = {(str(spec.cell), spec.slots): spec for spec in specs}.values()
-    found = [(spec.cell, fidelity_of(spec.source.scenario(), spec.slots)) for spec in cells]
-    fidelity = [{"cell": dict(cell), **of} for cell, of in found if of is not None]
+    pairs = [(spec.cell, fidelity_of(spec.source.scenario(), spec.slots)) for spec in cells]
+    fidelity = [{"cell": dict(cell), **about} for cell, about in pairs if about is not None]
     runs = [
         {
             "key": key,

@@ -62,31 +62,31 @@ class ParameterRange:
         >>> ParameterRange.parse("estimator=decay|window").choices
         ('decay', 'window')
         """
-        name, equals, rest = (part.strip() for part in text.partition("="))
+        name, equals, values = (part.strip() for part in text.partition("="))
         how = ScenarioError(
             f"range {text!r}: write NAME=LOW:HIGH, with :int or :log after it if wanted, or "
             "NAME=ONE|OTHER"
         )
-        if not (name.replace(".", "_").replace("-", "_").isidentifier() and equals and rest):
+        if not (name.replace(".", "_").replace("-", "_").isidentifier() and equals and values):
             raise how
-        if "|" in rest:
-            choices = tuple(_literal(part.strip()) for part in rest.split("|"))
+        if "|" in values:
+            choices = tuple(_literal(part.strip()) for part in values.split("|"))
             if len(set(map(repr, choices))) < len(choices) or "" in choices:
                 raise ScenarioError(f"range {text!r}: choices must differ and not be empty")
             return cls(name, choices=choices)
-        low, *more = rest.split(":")
-        if not more or not set(more[1:]) <= {"int", "log"}:
+        low, *parts = values.split(":")
+        if not parts or not set(parts[1:]) <= {"int", "log"}:
             raise how
         try:
-            number = int if "int" in more[1:] else float
-            ends = (number(low), number(more[0]))
+            number = int if "int" in parts[1:] else float
+            ends = (number(low), number(parts[0]))
         except ValueError:
             raise how from None
         if not (math.isfinite(ends[0]) and math.isfinite(ends[1]) and ends[0] < ends[1]):
             raise ScenarioError(f"range {text!r}: the lower end must be below the upper one")
-        if "log" in more[1:] and ends[0] <= 0:
+        if "log" in parts[1:] and ends[0] <= 0:
             raise ScenarioError(f"range {text!r}: with :log both ends must be above 0")
-        return cls(name, ends, "log" in more[1:])
+        return cls(name, ends, "log" in parts[1:])
 
     @property
     def low(self) -> Any:
@@ -100,8 +100,8 @@ class ParameterRange:
         if self.ends is None:
             return any(value == choice and type(value) is type(choice) for choice in self.choices)
         kind = int if isinstance(self.ends[0], int) else int | float
-        known = isinstance(value, kind) and not isinstance(value, bool)
-        return known and self.ends[0] <= value <= self.ends[1]
+        typed = isinstance(value, kind) and not isinstance(value, bool)
+        return typed and self.ends[0] <= value <= self.ends[1]
 
     @property
     def distribution(self) -> Any:
@@ -205,8 +205,8 @@ class Tuning:
         on = f"tuned on {_seeds(self.seeds)}{' (parts of the log)' * (self.metric == EVERY)}"
         if self.row is None:
             return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
-        found = f"{arguments_text(self.best.arguments)}; on {_seeds(self.validation)}"
-        return f"{on}: {found}: {verdict(self.row)}"
+        best = f"{arguments_text(self.best.arguments)}; on {_seeds(self.validation)}"
+        return f"{on}: {best}: {verdict(self.row)}"
 
     def as_dict(self) -> dict[str, Any]:
         """What ``--json`` prints, and ``tuning.json``: see docs/results.schema.json."""
@@ -222,7 +222,7 @@ class Tuning:
             "policy": self.policy,
             "metric": self.metric,
             "minimise": self.minimise,
-            "fidelity": [dict(each) for each in self.fidelity],
+            "fidelity": [dict(row) for row in self.fidelity],
             "ranges": [vars(parameter) for parameter in self.ranges],
             "seeds": list(self.seeds),
             "validation_seeds": list(self.validation),
@@ -257,9 +257,9 @@ def read_tuning(folder: Path) -> Tuning | None:
         fields = {**stored, "validation": stored["validation_seeds"], "row": stored["validation"]}
         return TypeAdapter(Tuning).validate_python(fields)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        what = " ".join(str(error).split()[:15])  # those of pydantic are long
+        message = " ".join(str(error).split()[:15])  # those of pydantic are long
         raise StoreError(
-            f"cannot read {path}: {what}; start the same gangwise tune again to mend it, trials "
+            f"cannot read {path}: {message}; start the same gangwise tune again to mend it, trials "
             "that are stored are not played again"
         ) from error
 
@@ -294,12 +294,12 @@ def labels(tried: Sequence[Mapping[str, Any]], default: Mapping[str, Any]) -> li
     >>> labels([{"steps": 1}, {"steps": 5}, {"steps": 1}, {"steps": 5}], {"steps": 1})
     ['default', 'trial 1: steps = 5', 'default', 'trial 1: steps = 5']
     """
-    known = {json.dumps(dict(default), sort_keys=True): DEFAULT}
+    by_arguments = {json.dumps(dict(default), sort_keys=True): DEFAULT}
     return [
-        known.setdefault(
-            json.dumps(dict(each), sort_keys=True), f"trial {i}: {arguments_text(each)}"
+        by_arguments.setdefault(
+            json.dumps(dict(arguments), sort_keys=True), f"trial {i}: {arguments_text(arguments)}"
         )
-        for i, each in enumerate(tried)
+        for i, arguments in enumerate(tried)
     ]
 
 
@@ -329,20 +329,20 @@ class Study:
         if not (folder / STUDY).exists():
             return
         try:
-            found = unsealed(read_whole(folder / STUDY).strip())
-            if found is None:
+            content = unsealed(read_whole(folder / STUDY).strip())
+            if content is None:
                 return
-            before = TypeAdapter(Study).validate_python(found)
+            earlier = TypeAdapter(Study).validate_python(content)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
-        now = json.loads(json.dumps(self.definition, default=str))
-        if before.trials and before.definition != now:
-            key = next(k for k in now if before.definition.get(k) != now[k])
+        definition = json.loads(json.dumps(self.definition, default=str))
+        if earlier.trials and earlier.definition != definition:
+            key = next(k for k in definition if earlier.definition.get(k) != definition[k])
             raise StoreError(
-                f"{folder / STUDY} is a study with {key} = {before.definition.get(key)}, not "
-                f"{now[key]}; give another --out"
+                f"{folder / STUDY} is a study with {key} = {earlier.definition.get(key)}, not "
+                f"{definition[key]}; give another --out"
             )
-        self.trials = before.trials
+        self.trials = earlier.trials
 
     def experiment(
         self, name: str, choices: Mapping[str, Mapping[str, Any]], seeds: Sequence[int]
@@ -369,7 +369,7 @@ def _site(chosen: Mapping[str, Any]) -> dict[str, Any]:
     >>> _site({"pool.gpu.tier": 2, "depth": 100})
     {'change': 'pool.gpu.tier=2'}
     """
-    text = ",".join(f"{path}={toml_value(of)}" for path, of in chosen.items() if "." in path)
+    text = ",".join(f"{path}={toml_value(value)}" for path, value in chosen.items() if "." in path)
     return {"change": text} if text else {}
 
 
@@ -448,13 +448,13 @@ def tune(
     _check(kind, policy, parameters, trials, seeds, validation)
     require_drawn(played, [*seeds, *validation])
     own = configuration(create(kind, policy))
-    if site := [each for each in parameters if "." in each.name]:
+    if site := [p for p in parameters if "." in p.name]:
         own |= _of_site(played, site, seeds)
     definition: dict[str, Any] = {"scenario": scenario, "settings": dict(settings or {})}
     definition |= {"slots": slots, "policy": policy, "ranges": list(map(str, parameters))}
     definition |= {"seeds": list(seeds), "metric": metric or "reward.mean"}
     definition |= {"minimise": minimise, "version": gangwise.__version__}
-    study = Study(definition, {each.name: own[each.name] for each in parameters}, trials)
+    study = Study(definition, {p.name: own[p.name] for p in parameters}, trials)
     study.experiment(TUNING, {DEFAULT: study.default}, seeds).runs()[0].key()  # finds mistakes
     with (folder := Folder(out)).lock():
         study.resume(folder.path)
@@ -469,11 +469,11 @@ def _of_site(played: Any, ranges: Sequence[ParameterRange], seeds: Sequence[int]
     """Values of the site file that are tuned; ScenarioError where a range does not suit it."""
     if (rules := getattr(played, "site", None)) is None:
         raise ScenarioError(f"range {ranges[0]}: a setting of a site file, and none is given")
-    for which in (0, -1):
-        chosen = {each.name: (each.choices or each.ends or ())[which] for each in ranges}
+    for end in (0, -1):
+        chosen = {p.name: (p.choices or p.ends or ())[end] for p in ranges}
         played.changed(**_site(chosen)).draw(seeds[0])
     document = rules.document(whole=True)
-    return {each.name: setting(document, each.name) for each in ranges}
+    return {p.name: setting(document, p.name) for p in ranges}
 
 
 def _search(
@@ -486,23 +486,25 @@ def _search(
 ) -> None:
     direction = "minimize" if study.definition["minimise"] else "maximize"
     sampled = optuna.create_study(direction=direction)
-    asked = {parameter.name: parameter.distribution for parameter in parameters}
+    distributions = {parameter.name: parameter.distribution for parameter in parameters}
+    # The study is told again from its trials, in their order.
     for trial in study.trials:  # what the sampler learns from
         params = dict(trial.arguments)
         sampled.add_trial(
-            optuna.trial.create_trial(params=params, distributions=asked, value=trial.value)
+            optuna.trial.create_trial(params=params, distributions=distributions, value=trial.value)
         )
-    while (done := len(study.trials)) < study.wanted:
-        progress("tuning", done, study.wanted)
+    while (count := len(study.trials)) < study.wanted:
+        progress("tuning", count, study.wanted)
         folder.remove(FOUND)  # it is not true any more
-        sampled.sampler = optuna.samplers.TPESampler(seed=SEED + done)
-        if done == 0 and all(each.holds(study.default[each.name]) for each in parameters):
+        # A sampler of its own for each trial: a study that was stopped goes on with the same draws.
+        sampled.sampler = optuna.samplers.TPESampler(seed=SEED + count)
+        if count == 0 and all(spec.holds(study.default[spec.name]) for spec in parameters):
             sampled.enqueue_trial(study.default)
-        suggested = sampled.ask(asked)
-        chosen = {name: suggested.params[name] for name in asked}
+        suggested = sampled.ask(distributions)
+        chosen = {name: suggested.params[name] for name in distributions}
         label = labels([*(trial.arguments for trial in study.trials), chosen], study.default)[-1]
         values = _values(study, {label: chosen}, folder.path, jobs)[1][label]
-        trial = Trial(done, chosen, values)
+        trial = Trial(count, chosen, values)
         sampled.tell(suggested, trial.value)
         study.trials.append(trial)
         study.write(folder.path)
@@ -515,12 +517,12 @@ def _values(
     metric, seeds = study.definition["metric"], study.definition["seeds"]
     results = sweep(study.experiment(TUNING, choices, seeds), out, jobs)
     value = {(p, seed): v for p, seed, v in results.per_seed(metric).rows()}
-    found = {label: tuple(value[label, seed] for seed in seeds) for label in choices}
-    for label, values in found.items():
+    earned = {label: tuple(value[label, seed] for seed in seeds) for label in choices}
+    for label, values in earned.items():
         if not np.isfinite(values).all():
-            what = f"{metric} of {study.definition['policy']} with {arguments_text(choices[label])}"
-            raise GangwiseError(f"{what}: {values}")
-    return results, found
+            text = f"{metric} of {study.definition['policy']} with {arguments_text(choices[label])}"
+            raise GangwiseError(f"{text}: {values}")
+    return results, earned
 
 
 def _judge(
@@ -535,15 +537,15 @@ def _judge(
     metric, minimise = study.definition["metric"], study.definition["minimise"]
     sign = 1.0 if minimise else -1.0
     choices = {DEFAULT: study.default} | dict(zip(called, tried))
-    results, found = _values(study, choices, out, jobs)
+    results, values = _values(study, choices, out, jobs)
     number = called.index(DEFAULT) if DEFAULT in called else -1
-    default = Trial(number, study.default, found[DEFAULT])
-    every = [Trial(i, t.arguments, found[called[i]]) for i, t in enumerate(study.trials)]
+    default = Trial(number, study.default, values[DEFAULT])
+    every = [Trial(i, t.arguments, values[called[i]]) for i, t in enumerate(study.trials)]
     every.sort(key=lambda trial: (sign * trial.value, trial.number))
     best, row = every[0], None
     if sign * best.value < sign * default.value:
-        both = {DEFAULT: study.default, "tuned": best.arguments}
-        judged = sweep(study.experiment("validation", both, validation), out, jobs)
+        pair = {DEFAULT: study.default, "tuned": best.arguments}
+        judged = sweep(study.experiment("validation", pair, validation), out, jobs)
         row = judged.improvements(DEFAULT, metric).row(0, named=True)
         row = turned(row) if minimise else dict(row)
     about = study.definition["policy"], metric, minimise, tuple(parameters), default
@@ -573,16 +575,16 @@ def _check(
             "by what chose it"
         )
     kinds = {field.name: field.type for field in dataclasses.fields(create(kind, policy))}
-    ranges = [each for each in ranges if "." not in each.name]  # others are of a site
-    for each in ranges:
-        if kinds.get(each.name) in (int, "int") and each.ends and isinstance(each.low, float):
+    ranges = [spec for spec in ranges if "." not in spec.name]  # others are of a site
+    for spec in ranges:
+        if kinds.get(spec.name) in (int, "int") and spec.ends and isinstance(spec.low, float):
             raise ScenarioError(
-                f"range {each}: {each.name} of {policy} is a whole number; write "
-                f"{each.name}={each.low:.0f}:{each.high:.0f}:int"
+                f"range {spec}: {spec.name} of {policy} is a whole number; write "
+                f"{spec.name}={spec.low:.0f}:{spec.high:.0f}:int"
             )
-    values = {each.name: each.choices or each.ends or () for each in ranges}
+    values = {spec.name: spec.choices or spec.ends or () for spec in ranges}
     for i in range(max(map(len, values.values()), default=0)):
-        create(kind, policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
+        create(kind, policy, **{k: spec[min(i, len(spec) - 1)] for k, spec in values.items()})
 
 
 def _optuna() -> Any:

@@ -86,29 +86,29 @@ def what_if(
     for device in asked.prices or {}:
         if device not in (devices := played.draw(0).nodes.devices):
             raise ScenarioError(f"price {device}: the nodes have {', '.join(devices)}")
-    made = {label: create_scheduler(name) for label, name in names.items()}
+    schedulers = {label: create_scheduler(name) for label, name in names.items()}
     seeds = seeds_of(played, asked.seeds)
     about = {"rules": CONFIGURED, "changes": varied, "schedulers": names}
     about |= {"prices": dict(asked.prices)} if asked.prices else {}
-    return played_by(source, made, seeds, asked.out, asked.workers, progress, about)
+    return played_by(source, schedulers, seeds, asked.out, asked.workers, progress, about)
 
 
 def _changed_rules(
     played: ReplayScenario, scheduler: str, changes: Sequence[SettingChange]
 ) -> tuple[str, dict[str, Any]]:
-    now = {"scheduler": scheduler, "load": played.settings.load}
-    own = [change for change in changes if change.path in now]
-    if any(change.path == "load" and change.how != "=" for change in own) and not now["load"]:
+    current = {"scheduler": scheduler, "load": played.settings.load}
+    own = [change for change in changes if change.path in current]
+    if any(change.path == "load" and change.how != "=" for change in own) and not current["load"]:
         drawn = played.draw(0)
-        now["load"] = load_of(drawn.jobs, drawn.nodes)
-    then = changed(now, own)
-    settings: dict[str, Any] = {"load": then["load"]} if then["load"] != now["load"] else {}
+        current["load"] = load_of(drawn.jobs, drawn.nodes)
+    wanted = changed(current, own)
+    settings: dict[str, Any] = {"load": wanted["load"]} if wanted["load"] != current["load"] else {}
     if of_site := [str(change) for change in changes if change not in own]:
         settings["change"] = ",".join(filter(None, [played.settings.change, *of_site]))
-        if played.settings.site.startswith(SLURM) and scheduler == then["scheduler"]:
+        if played.settings.site.startswith(SLURM) and scheduler == wanted["scheduler"]:
             site = played.changed(**settings).site
-            then["scheduler"] = site.scheduler if site and site.edits else scheduler
-    return str(then["scheduler"]), settings
+            wanted["scheduler"] = site.scheduler if site and site.edits else scheduler
+    return str(wanted["scheduler"]), settings
 
 
 def lines_of(played: Replayed) -> dict[str, list[str]]:
@@ -124,7 +124,7 @@ def lines_of(played: Replayed) -> dict[str, list[str]]:
 
     if CONFIGURED not in played.schedulers:
         return {}
-    return {name: lines(of) for name, of in played.scenarios.items() if name != CONFIGURED}
+    return {name: lines(varied) for name, varied in played.scenarios.items() if name != CONFIGURED}
 
 
 GROUPS = 12
@@ -157,41 +157,43 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]
         return n.partition if len(runs) == 1 else np.array(run.jobs.pools)[run.jobs.pool]
 
     partition = None if n.partition is None else joined(partition_of)
-    held = joined(lambda o: (o.end - o.last_start) * o.demand[:, k])
+    device_seconds = joined(lambda o: (o.end - o.last_start) * o.demand[:, k])
     size = joined(lambda o: np.maximum(o.demand[:, k], 0.0))
-    groups = groups_of(size, held, joined(lambda o: o.jobs.user), partition)
+    groups = groups_of(size, device_seconds, joined(lambda o: o.jobs.user), partition)
     groups["account"] = joined(lambda o: o.jobs.charged), list(n.first.jobs.accounts)
     waiting = joined(lambda o: o.waiting)
-    found: dict[str, list[GroupImpact]] = {}
-    for what, (of, names) in groups.items():
-        hours = np.bincount(of, held, len(names)) / 3600
-        jobs = np.bincount(of, minlength=len(names))
+    impacts: dict[str, list[GroupImpact]] = {}
+    for kind, (codes, names) in groups.items():
+        hours = np.bincount(codes, device_seconds, len(names)) / 3600
+        jobs = np.bincount(codes, minlength=len(names))
         most = [int(g) for g in np.argsort(-hours, kind="stable") if jobs[g]][:GROUPS]
-        group, left = [np.full(len(run.jobs), -1) for run in runs], of
-        for each, run in zip(group, runs):
-            each[run.ended], left = np.split(left, [int(run.ended.sum())])
-        found[what] = []
-        for g in most if what == "account" else sorted(most):
+        group, open_codes = [np.full(len(run.jobs), -1) for run in runs], codes
+        for groups_of_run, run in zip(group, runs):
+            groups_of_run[run.ended], open_codes = np.split(open_codes, [int(run.ended.sum())])
+        impacts[kind] = []
+        for g in most if kind == "account" else sorted(most):
+            # Paired: the same jobs under the change and under the rules as configured.
             longer = {name: n.waits_more(name, group, g) for name in changes}
-            about = names[g], int(jobs[g]), float(hours[g]), float(waiting[of == g].mean())
-            found[what].append(GroupImpact(*about, longer))
-    return {what: rows for what, rows in found.items() if len(rows) > 1}
+            about = names[g], int(jobs[g]), float(hours[g]), float(waiting[codes == g].mean())
+            impacts[kind].append(GroupImpact(*about, longer))
+    return {kind: rows for kind, rows in impacts.items() if len(rows) > 1}
 
 
 def as_dict(played: Replayed) -> dict[str, Any]:
     """What ``--json`` adds to a replay for a what-if; empty for a plain replay."""
     if CONFIGURED not in played.schedulers:
         return {}
-    asked = played.results.experiment
+    plan = played.results.experiment
     groups = {
-        what: [
-            row._asdict() | {"longer": {name: numbers(of) for name, of in row.longer.items()}}
+        kind: [
+            row._asdict()
+            | {"longer": {name: numbers(estimate) for name, estimate in row.longer.items()}}
             for row in rows
         ]
-        for what, rows in who_pays(played.compared(), [*asked["changes"]]).items()
+        for kind, rows in who_pays(played.compared(), [*plan["changes"]]).items()
     }
-    answer = {"schedulers": asked["schedulers"], "changes": asked["changes"], "groups": groups}
-    answer |= {"prices": asked.get("prices", {}), "lines": lines_of(played)}
+    answer = {"schedulers": plan["schedulers"], "changes": plan["changes"], "groups": groups}
+    answer |= {"prices": plan.get("prices", {}), "lines": lines_of(played)}
     return {"what_if": answer}
 
 
@@ -222,13 +224,13 @@ class Gate(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Gate:
-        found = _GATE.fullmatch(text)
-        if found is None:
+        match = _GATE.fullmatch(text)
+        if match is None:
             raise ScenarioError(
                 f"condition {text!r}: write METRIC < NUMBER or METRIC > NUMBER, such as "
                 "'waiting.p95 > +2 %', 'waiting.p95 < 1h' or 'killed > 0'"
             )
-        metric, sign, signed, value, percent = found.groups()
+        metric, sign, signed, value, percent = match.groups()
         than = seconds_of(value, f"condition {text!r}:")
         than = -than if signed == "-" else than
         return cls(text, metric, sign[0] == ">", than, percent or "+" * bool(signed))
@@ -237,8 +239,8 @@ class Gate(NamedTuple):
         """The number that the condition speaks of: a metric, or its change."""
         if self.change == "%":
             return UNKNOWN if name == compared.base else compared.change(name, self.metric)
-        here, there = (compared.of(who, self.metric) for who in (name, compared.base))
-        return Estimate(here.mean - there.mean, None, None) if self.change else here
+        ours, base = (compared.of(label, self.metric) for label in (name, compared.base))
+        return Estimate(ours.mean - base.mean, None, None) if self.change else ours
 
     def holds(self, value: float) -> bool:
         return value > self.than if self.above else value < self.than
@@ -299,41 +301,44 @@ def capacity(
     base = what_if(asked, [], progress, [target])
     site = base.scenario.site or Site(Rules())
     nodes = base.scenario.site_nodes(site)
-    there = site.counts(nodes)
-    seen = {CONFIGURED: target.of_run(base.compared(), CONFIGURED).mean}
+    size = site.counts(nodes)
+    tried = {CONFIGURED: target.of_run(base.compared(), CONFIGURED).mean}
 
     def value(kind: str, n: int) -> float:
         """The number that the target speaks of; NaN where jobs are shut out."""
-        change = CONFIGURED if n == there[kind] else f"nodes.{toml_key(kind)}={n}"
-        if change not in seen:
-            of = what_if(asked, [change], progress).compared()
-            seen[change] = target.of_run(of, change).mean
-            seen[change] = math.nan if of.refused(change)[0] else seen[change]
-        return seen[change]
+        change = CONFIGURED if n == size[kind] else f"nodes.{toml_key(kind)}={n}"
+        if change not in tried:
+            compared = what_if(asked, [change], progress).compared()
+            tried[change] = target.of_run(compared, change).mean
+            tried[change] = math.nan if compared.refused(change)[0] else tried[change]
+        return tried[change]
 
-    found = []
+    needs = []
     for kind in kinds:
-        if kind not in there:
-            raise ScenarioError(f"--kinds {kind}: there are nodes of {', '.join(there)}")
-        most = MOST_TIMES * (there[kind] + 1)
-        low, high, step = 0, there[kind], 1
+        if kind not in size:
+            raise ScenarioError(f"--kinds {kind}: there are nodes of {', '.join(size)}")
+        most = MOST_TIMES * (size[kind] + 1)
+        low, high, step = 0, size[kind], 1
+        # Doubling steps upward until the target is reached,
         while not target.holds(value(kind, high)) and high < most:
             low, high, step = high, min(high + step, most), 2 * step
+        # then bisection between the last that failed and the first that holds.
         while high - low > 1 and target.holds(value(kind, high)):
             middle = (low + high) // 2
             low, high = (low, middle) if target.holds(value(kind, middle)) else (middle, high)
         enough = high if target.holds(value(kind, high)) else None
-        less = value(kind, high - 1) if enough and high > 1 else math.nan
-        found.append(Needed(kind, there[kind], enough, value(kind, high), less, math.nan, math.nan))
-    ones = [f"nodes.{toml_key(kind)}={there[kind] + 1}" for kind in kinds]
-    played = what_if(asked, list(dict.fromkeys([*seen, *ones]))[1:], progress)
+        below = value(kind, high - 1) if enough and high > 1 else math.nan
+        needs.append(Needed(kind, size[kind], enough, value(kind, high), below, math.nan, math.nan))
+    # One node more than now of each kind, to say what the next is worth.
+    grown = [f"nodes.{toml_key(kind)}={size[kind] + 1}" for kind in kinds]
+    played = what_if(asked, list(dict.fromkeys([*tried, *grown]))[1:], progress)
     worth = marginal_worth(played, site.of_processors(nodes), progress)
-    after = {name: np.mean([o.until_left for o in each]) for name, each in played.outcomes.items()}
+    means = {name: np.mean([o.until_left for o in row]) for name, row in played.outcomes.items()}
     return played, [
-        each._replace(
-            bound=worth.get(each.kind, math.nan), played=float(after[CONFIGURED] - after[one])
+        row._replace(
+            bound=worth.get(row.kind, math.nan), played=float(means[CONFIGURED] - means[added])
         )
-        for each, one in zip(found, ones)
+        for row, added in zip(needs, grown)
     ]
 
 
@@ -346,12 +351,13 @@ def marginal_worth(
     like it lowers L, at these prices, by its devices times Σ_t λ[n, t] Δ, over the jobs. Of the
     last node of each kind, which is the one that is copied; means over seeds.
     """
-    found: dict[str, list[float]] = {}
+    worth: dict[str, list[float]] = {}
     for seed, bound in zip(played.seeds, played.bounds(progress=progress)):
         drawn = played.scenario.draw(seed)
         jobs = bounded(drawn, played.scenario.options)
         for kind, on in kinds_of(drawn.nodes, processors).items() if bound.searched else ():
             devices = 1.0 if processors else float(jobs.capacity[on[-1]])
+            # Σ_t λ[n, t] Δ, of the last node of the kind.
             price = float(bound.prices[on[-1]].sum()) * bound.period
-            found.setdefault(kind, []).append(devices * price / jobs.submit.size)
-    return {kind: float(np.mean(each)) for kind, each in found.items()}
+            worth.setdefault(kind, []).append(devices * price / jobs.submit.size)
+    return {kind: float(np.mean(values)) for kind, values in worth.items()}

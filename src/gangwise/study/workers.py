@@ -69,8 +69,8 @@ def parallel(
                 for result in results:
                     take(result)
             except lost as error:
-                why = next(iter(str(error).splitlines()), "")
-                raise WorkersLost(f"{type(error).__name__}: {why}") from None
+                reason = next(iter(str(error).splitlines()), "")
+                raise WorkersLost(f"{type(error).__name__}: {reason}") from None
             finally:
                 with warnings.catch_warnings():  # joblib's advice to users who stop early
                     warnings.simplefilter("ignore", UserWarning)
