@@ -8,8 +8,7 @@ import pytest
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import Outcome
-from gangwise.report.headline import headline, tiles
-from gangwise.report.jobs import JobResults
+from gangwise.report.jobs import JobResults, headline, tiles
 from gangwise.report.page import short_name
 
 WEEK = 7 * 86400.0

@@ -141,7 +141,7 @@ def test_a_log_without_waiting_is_told_and_not_compared() -> None:
     )
     found = played(jobs, Nodes.pool(2))
     assert found.retold is None
-    assert words("captions")["no waiting"] in found.sheets[0].captions
+    assert words("texts")["no waiting"] in found.sheets[0].captions
     assert all("as it happened" not in dict(sheet.rows) for sheet in found.sheets)
 
 

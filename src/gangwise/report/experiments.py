@@ -17,35 +17,9 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import StoreError
+from gangwise.report import page
 from gangwise.report.curves import PANELS, figures, styles
-from gangwise.report.page import (
-    Bullets,
-    Chapter,
-    Dots,
-    Fold,
-    Part,
-    Plot,
-    Section,
-    Text,
-    Tile,
-    Tiles,
-    Values,
-    about_policy,
-    about_scenario,
-    about_scheduler,
-    cell_text,
-    documentation,
-    dots,
-    glossary,
-    in_words,
-    phrase,
-    pictured,
-    plain,
-    sentence_case,
-    terms,
-    title,
-    words,
-)
+from gangwise.report.page import title
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import (
     Cell,
@@ -107,11 +81,11 @@ def metrics_sheet(results: Results) -> Sheet | None:
         heading = f"{metric}, %" if share else metric.replace("_", "\n")
         cells = estimate_cells([means_of[a] for a in at], False, *((1, 100) if share else (0, 1)))
         columns.append((heading, cells))
-    meaning = words("metrics")
+    meaning = page.words("metrics")
     means = "; ".join(f"{metric}: {meaning[metric]}" for metric in shown if metric in meaning)
-    captions = [f"Means per slot. {sentence_case(means)}." if means else "Means per slot."]
+    captions = [f"Means per slot. {page.sentence_case(means)}." if means else "Means per slot."]
     if results.family != "approximation_jobs":
-        captions.append(phrase("slots"))
+        captions.append(page.phrase("slots"))
     return _policies_sheet("Beside the reward", results, at, columns, captions)
 
 
@@ -123,16 +97,16 @@ def result_sheet(results: Results) -> Sheet:
     """
     at, mean, names = results.ranked, results.of(results.objective), results.comparators
     single = len(results.places) == 1
-    columns: Columns = [(in_words(results.objective), estimate_cells([mean[a] for a in at]))]
+    columns: Columns = [(page.in_words(results.objective), estimate_cells([mean[a] for a in at]))]
     captions = [over_seeds(len(results.seeds))]
-    title = "Reward" if results.rewarded else in_words(results.objective)
+    title = "Reward" if results.rewarded else page.in_words(results.objective)
     title += f" of every {results.deciders[0]} in every cell"
     if single:
         slots = f"{results.slots:,} slots, " if results.slotwise else ""
         title = f"{results.scenario()[0]}: {slots}{count(len(results.seeds), 'seed')}"
         columns += _against_comparators(results, at)
         if names:
-            captions[0] += f" {phrase('below', comparator='comparator')}"
+            captions[0] += f" {page.phrase('below', comparator='comparator')}"
     else:
         captions[0] += f" Best {results.deciders[0]} of each cell first."
         if len(results.policies) > 1:
@@ -165,7 +139,7 @@ def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
             regrets[name] = results.versus(name)[0]
     shares = [results.share(spot, names[-1]) for spot in at]
     cells = estimate_cells(shares, least=1, factor=100)
-    columns = [(f"share of\n{plain(names[-1])}, %", cells)]
+    columns = [(f"share of\n{page.plain(names[-1])}, %", cells)]
     scale, unit = scale_for([regret[spot].mean for regret in regrets.values() for spot in at])
     for name, regret in regrets.items():
         heading = f"regret vs\n{name}" + (f"\nin {unit}" if unit else "")
@@ -218,10 +192,10 @@ def regret_sheet(results: Results, comparator: str) -> Sheet:
         decimals = [decimals_for([Estimate(spot, None, None)]) - 2 for spot in used]
         cells = [value_cell(spot, max(0, d)) for spot, d in zip(used, decimals)]
         columns.append((f"of bound\n{name}, %", cells))
-    below = phrase("below", comparator=plain(comparator))
+    below = page.phrase("below", comparator=page.plain(comparator))
     captions = [f"{below} {over_seeds(len(results.seeds))}"]
     if bounds:
-        captions.append(phrase("bounds", bounds=", ".join(bounds)))
+        captions.append(page.phrase("bounds", bounds=", ".join(bounds)))
     title = f"Regret against {comparator}"
     return _policies_sheet(title, results, at, columns, captions)
 
@@ -296,7 +270,7 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
     text += estimate_text(mean) + " per slot" * results.rewarded
     names = results.comparators
     if names and math.isfinite((share := results.share((cell, best), names[-1])).mean):
-        text += f", {number(100 * share.mean, 1)} % of the {plain(names[-1])}"
+        text += f", {number(100 * share.mean, 1)} % of the {page.plain(names[-1])}"
     ahead, way = [], "less" if results.minimise else "more"
     for rival in dict.fromkeys([*rivals[:1], *rivals[-1:]]):
         row = results.better(cell, best, rival)
@@ -313,7 +287,7 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
         text += f" ({seeds})."
     row = results.better(cell, best, rivals[0]) if rivals else None
     if row is not None and row["low"] is not None and row["low"] <= 0:
-        text += f" {phrase('may be chance', best=best, other=rivals[0])}"
+        text += f" {page.phrase('may be chance', best=best, other=rivals[0])}"
     return text
 
 
@@ -330,16 +304,18 @@ def verdict(results: Results) -> str:
     return f"{best} {_verb(results)}, {size}{'' if clear else ', which may be chance'}."
 
 
-def tiles(results: Results) -> list[Tile]:
+def tiles(results: Results) -> list[page.Tile]:
     """What the best policy of one cell earned, its share of the optimum, and its leads."""
     (cell,) = results.places
     best, *rivals = results.ranking(cell)
     earned = estimate_text(results.of(results.objective)[cell, best])
-    shown = [Tile(sentence_case(in_words(results.objective)), earned, best)]
+    shown = [page.Tile(page.sentence_case(page.in_words(results.objective)), earned, best)]
     for name in results.comparators[-1:]:
         if math.isfinite((share := results.share((cell, best), name)).mean):
             shown.append(
-                Tile(f"Share of the {plain(name)}", f"{number(100 * share.mean, 1)} %", best)
+                page.Tile(
+                    f"Share of the {page.plain(name)}", f"{number(100 * share.mean, 1)} %", best
+                )
             )
     for rival in dict.fromkeys([*rivals[:1], *rivals[-1:]]):
         row = results.better(cell, best, rival)
@@ -347,7 +323,9 @@ def tiles(results: Results) -> list[Tile]:
             lead = Estimate.of(row)
             tone = "good" if lead.low is not None and lead.low > 0 else ""
             size = estimate_text(lead, max(1, decimals_for([lead])), True)
-            shown.append(Tile(f"Lead over {rival}, %", size, "95 % interval, paired by seed", tone))
+            shown.append(
+                page.Tile(f"Lead over {rival}, %", size, "95 % interval, paired by seed", tone)
+            )
     return shown
 
 
@@ -370,7 +348,7 @@ def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> st
 def about_comparator(results: Results, comparator: str) -> str:
     """What a comparator is, how well its reward is proved; in one cell what it earns as well."""
     name, cells = comparator, results.places
-    entry = words("comparators").get(name)
+    entry = page.words("comparators").get(name)
     text = f"{name}: {entry['meaning']}; " if entry else f"{name}: "
     rewards = results.of("reward.mean")
     gap = results.proven_gap(name)
@@ -390,7 +368,7 @@ def about_comparator(results: Results, comparator: str) -> str:
     for bound, limits in results.bounds(name).items():
         ends = (f"{number(value)} ({policy})" for value, policy in (min(measured), max(measured)))
         says = {"bound": bound, "value": number(limits[at].mean), "measured": " to ".join(ends)}
-        text += f" {phrase('measured bound', **says)}"
+        text += f" {page.phrase('measured bound', **says)}"
     return text
 
 
@@ -403,7 +381,7 @@ class ShownExperiment:
 
     results: Results
     anchor: str  # begins the names of what can be linked to; different for each experiment
-    made: Section  # how to get the results again
+    made: page.Section  # how to get the results again
     scenario: Mapping[str, Any]  # its settings
 
     @cached_property
@@ -423,53 +401,53 @@ class ShownExperiment:
 
 def chapter(
     shown: ShownExperiment, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
-) -> Chapter:
+) -> page.Chapter:
     """What a page tells of an experiment; if policies are ``tied``, it does not say who leads."""
     results = shown.results
     scenario, settings = results.scenario()
-    parts: list[Part] = [Text(line, "note") for line in fidelity]
+    parts: list[page.Part] = [page.Text(line, "note") for line in fidelity]
     heading = title(results.family, scenario, results.policies, results.deciders[1], results.cells)
     shown_byline = byline(results)
     if not tied:
         single = len(results.places) == 1
-        parts = [Tiles(tiles(results)), *parts] if single else parts
+        parts = [page.Tiles(tiles(results)), *parts] if single else parts
         answer = verdict(results) if single and not name else ""
-        parts.append(Text(lead(results), "" if answer else "lead"))
+        parts.append(page.Text(lead(results), "" if answer else "lead"))
         if answer:
             heading, shown_byline = answer, f"{heading}: {shown_byline}"
     if lacking := len(results.missing):
         says = {"missing": lacking, "of": len(results.runs) + lacking}
         verb = "run is" if lacking == 1 else "runs are"
-        parts.append(Text(phrase("missing", **says, are=verb), "note"))
+        parts.append(page.Text(page.phrase("missing", **says, are=verb), "note"))
     verdicts = [] if tied else results.sentences()
     if len(verdicts) > MOST_SENTENCES:
         summary = f"The best policy of each cell against the next: {len(verdicts)} cells"
-        parts.append(Fold(summary, [Bullets(verdicts)]))
+        parts.append(page.Fold(summary, [page.Bullets(verdicts)]))
     elif len(verdicts) > 1:
-        parts.append(Bullets(verdicts))
+        parts.append(page.Bullets(verdicts))
     parts += [section for make in SECTIONS if (section := make(shown)) is not None]
-    parts.append(terms(glossary(results.family, settings, results.comparators)))
-    about = about_scenario(scenario)
-    return Chapter(heading, f"{about}: {shown_byline}" if about else shown_byline, parts, name)
+    parts.append(page.terms(page.glossary(results.family, settings, results.comparators)))
+    about = page.about_scenario(scenario)
+    return page.Chapter(heading, f"{about}: {shown_byline}" if about else shown_byline, parts, name)
 
 
-def results_section(shown: ShownExperiment) -> Section:
+def results_section(shown: ShownExperiment) -> page.Section:
     """Differences as dots, and what every policy earned."""
     results, single = shown.results, len(shown.results.places) == 1
-    result, times = result_sheet(results), phrase("times")
+    result, times = result_sheet(results), page.phrase("times")
     sheets = [replace(result, captions=(*result.captions, times)), metrics_sheet(results)]
     if single and 2 < len(results.policies) <= MATRIX:
         sheets.append(improvement_sheet(results))
     parts = [shown.linked(sheet) for sheet in sheets if sheet is not None]
-    return Section("Results", [*differences(shown), *parts])
+    return page.Section("Results", [*differences(shown), *parts])
 
 
-def differences(shown: ShownExperiment) -> list[Dots]:
+def differences(shown: ShownExperiment) -> list[page.Dots]:
     """Of one cell the lead of the best over each other; of many, each over the first policy."""
     results = shown.results
     if len(results.policies) < 2:
         return []
-    caption = phrase("dots" if len(results.seeds) > 1 else "one seed")
+    caption = page.phrase("dots" if len(results.seeds) > 1 else "one seed")
     if len(results.places) == 1:
         (cell,) = results.places
         best, *rivals = results.ranking(cell)
@@ -480,7 +458,7 @@ def differences(shown: ShownExperiment) -> list[Dots]:
         }
         unit = "%" if percent else results.unit or "reward"
         name = f"{'Change' if results.minimise else 'Lead'} of {best} over each other, {unit}"
-        return dots(name, leads, caption, shown.looks)
+        return page.dots(name, leads, caption, shown.looks)
     base, plots = results.policies[0], []
     for cell in results.places[:PANELS]:
         leads = {
@@ -488,52 +466,54 @@ def differences(shown: ShownExperiment) -> list[Dots]:
             for at, policy in results.over(base)
             if at == cell
         }
-        name = f"More or less than {base}, %: {cell_text(results.cells, cell)}"
-        plots += dots(name, leads, caption, shown.looks)
+        name = f"More or less than {base}, %: {page.cell_text(results.cells, cell)}"
+        plots += page.dots(name, leads, caption, shown.looks)
     return plots
 
 
-def figures_section(shown: ShownExperiment) -> Section | None:
+def figures_section(shown: ShownExperiment) -> page.Section | None:
     drawn = figures(shown.results)
-    return Section("Figures", drawn) if drawn else None
+    return page.Section("Figures", drawn) if drawn else None
 
 
-def regrets_section(shown: ShownExperiment) -> Section | None:
+def regrets_section(shown: ShownExperiment) -> page.Section | None:
     """Regret against each comparator beside the theorem's bound."""
     results = shown.results
-    parts: list[Part] = []
+    parts: list[page.Part] = []
     for name in results.comparators:
         try:
             sheet = shown.linked(regret_sheet(results, name))
-            parts += [sheet, Text(about_comparator(results, name))]
+            parts += [sheet, page.Text(about_comparator(results, name))]
         except StoreError as error:
-            parts.append(Text(str(error), "note"))
+            parts.append(page.Text(str(error), "note"))
     if not parts:
         return None
-    says = Text(phrase("regret"))
-    return Section("Regret and its bounds", [says, *parts])
+    says = page.Text(page.phrase("regret"))
+    return page.Section("Regret and its bounds", [says, *parts])
 
 
-def policies_section(shown: ShownExperiment) -> Section:
+def policies_section(shown: ShownExperiment) -> page.Section:
     results = shown.results
-    page, address = documentation(results.family)
-    says = Text(f"More about them in the documentation: `{page}`.", link=address)
-    describe = about_scheduler if results.family == "jobs" else about_policy
+    path, address = page.documentation(results.family)
+    says = page.Text(f"More about them in the documentation: `{path}`.", link=address)
+    describe = page.about_scheduler if results.family == "jobs" else page.about_policy
     folds = []
     for policy in results.policies:
         kind, arguments = results.configuration(policy)
-        parts: list[Part] = [Text(about)] if (about := describe(policy)) else []
-        parts.append(Values({"class": kind, **arguments}, "Configuration"))
-        folds.append(Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy)))
-    return Section(sentence_case(results.deciders[1]), [says, *folds])
+        parts: list[page.Part] = [page.Text(about)] if (about := describe(policy)) else []
+        parts.append(page.Values({"class": kind, **arguments}, "Configuration"))
+        folds.append(page.Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy)))
+    return page.Section(page.sentence_case(results.deciders[1]), [says, *folds])
 
 
-SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
+SECTIONS: list[Callable[[ShownExperiment], page.Section | None]] = [
     results_section,
     figures_section,
     regrets_section,
     policies_section,
-    lambda shown: Section("Scenario", [Values(shown.scenario)]) if shown.scenario else None,
+    lambda shown: (
+        page.Section("Scenario", [page.Values(shown.scenario)]) if shown.scenario else None
+    ),
     lambda shown: shown.made,
 ]
 """The sections of a page about an experiment, in their order."""
@@ -550,7 +530,7 @@ MARKS = {
 """How trials are drawn."""
 
 
-def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> Chapter:
+def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> page.Chapter:
     results = shown.results
     name, settings = results.scenario()
     played = [
@@ -562,21 +542,23 @@ def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> Chapter:
         f"gangwise {', '.join(results.run_versions)}",
     ]
     tuned = enumerated([arg.name for arg in tuning.ranges])
-    return Chapter(
+    return page.Chapter(
         f"Which {tuned} suit{'s' * (len(tuning.ranges) == 1)} {tuning.policy}",
         ", ".join(played),
         [
-            terms(glossary(results.family, settings, [])),
-            Section("Best arguments", [*map(Text, edges(tuning)), arguments_sheet(tuning)]),
-            Section("How the metric changes with each argument", [tuning_figure(tuning)]),
-            Section("Trials", [trials_sheet(tuning, results)]),
-            Section("Scenario", [Values(shown.scenario)]),
+            page.terms(page.glossary(results.family, settings, [])),
+            page.Section(
+                "Best arguments", [*map(page.Text, edges(tuning)), arguments_sheet(tuning)]
+            ),
+            page.Section("How the metric changes with each argument", [tuning_figure(tuning)]),
+            page.Section("Trials", [trials_sheet(tuning, results)]),
+            page.Section("Scenario", [page.Values(shown.scenario)]),
             shown.made,
         ],
     )
 
 
-def tuning_figure(tuning: Tuning) -> Plot:
+def tuning_figure(tuning: Tuning) -> page.Plot:
     gains = [_gain(tuning, trial) for trial in tuning.trials]
     percent = all(unit for _, unit in gains)
     kinds = {
@@ -606,8 +588,8 @@ def tuning_figure(tuning: Tuning) -> Plot:
     if len(tuning.ranges) > 1:
         caption += ". Trials differ in the other arguments too"
     caption += f". These {_each(tuning)}s chose the best trial, which looks better than it is."
-    title = f"Gain in {in_words(tuning.metric)} over the default, by {names}"
-    return pictured(title, rows, panels, caption, MARKS)
+    title = f"Gain in {page.in_words(tuning.metric)} over the default, by {names}"
+    return page.pictured(title, rows, panels, caption, MARKS)
 
 
 def _position(arg: ParameterRange, value: Any) -> float | None:
@@ -633,7 +615,7 @@ def edges(tuning: Tuning) -> list[str]:
         if end := _edge(arg, value):
             span = f"{_text(arg.low)} to {_text(arg.high)}"
             best = arguments_text({arg.name: value})
-            texts.append(phrase("at an end", best=best, end=end, span=span))
+            texts.append(page.phrase("at an end", best=best, end=end, span=span))
     if any(arg.ends for arg in tuning.ranges) and not texts:
         texts.append("No argument of the best trial is at an end of its range.")
     return texts
@@ -670,7 +652,7 @@ def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
     rows = [tuning.over_default(trial) for trial in shown]
     percent = any(row and row["percent"] for row in rows)
     changes = [Estimate.of(row) if row and row["percent"] == percent else UNKNOWN for row in rows]
-    metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
+    metric = page.in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
     times = [results.of("us_per_slot").get(((), called[trial.number]), UNKNOWN) for trial in shown]
     settings = [
         (a.name, [setting_cell(t.arguments[a.name], 3) for t in shown]) for a in tuning.ranges
@@ -686,7 +668,7 @@ def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
     default = tuning.default.number
     name[default] = "default" if default < 0 else f"{default}, the default"
     better = "Less" if tuning.minimise else "More"
-    caption = phrase("trials").replace("seed", _each(tuning))
+    caption = page.phrase("trials").replace("seed", _each(tuning))
     caption += f" {better} of the metric is better."
     title, names = f"{len(tuning.trials)} trials, best first", [name[t.number] for t in shown]
     return columns_sheet(title, names, columns, (caption,), "trial")

@@ -22,33 +22,8 @@ from gangwise.core.arrays import Ints
 from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.notation.units import roughly
-from gangwise.report.headline import headline, tiles
+from gangwise.report import page as web
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
-from gangwise.report.page import (
-    Bullets,
-    Chapter,
-    Chart,
-    Code,
-    Dots,
-    Page,
-    Part,
-    Plot,
-    Section,
-    Terms,
-    Text,
-    Tiles,
-    about_scheduler,
-    by_command,
-    dots,
-    how_to_repeat,
-    html,
-    in_words,
-    numbered,
-    phrase,
-    pictured,
-    sentence_case,
-    words,
-)
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import (
     Cell,
@@ -59,7 +34,14 @@ from gangwise.report.tables import (
     rich_tables,
     value_cell,
 )
-from gangwise.study.answer import CONFIGURED, Compared, ending_keys, source_in_words
+from gangwise.study.answer import (
+    CONFIGURED,
+    SMALL,
+    Compared,
+    ending_keys,
+    kills_more,
+    source_in_words,
+)
 from gangwise.study.changes import changes_of
 from gangwise.study.replay import Replayed
 from gangwise.study.statistics import (
@@ -113,30 +95,30 @@ class JobResults(Compared):
         return [sheet for make in SHEETS for sheet in make(self)]
 
     def page(self) -> str:
-        return html(self.document())
+        return web.html(self.document())
 
-    def document(self) -> Page:
+    def document(self) -> web.Page:
         rows: Mapping[str, object] = self.outcomes
         noun = ("scheduler", "schedulers")
         if self.edits:
             rows, noun = self.edits, ("change", "changes")
         jobs = f"{np.mean([len(run.jobs) for run in self.outcomes[self.base]]):,.0f} jobs"
-        title = f"{numbered(len(rows), *noun)} on {jobs} of {source_in_words(self.name)}"
+        title = f"{web.numbered(len(rows), *noun)} on {jobs} of {source_in_words(self.name)}"
         nodes, devices = len(self.first.nodes), self.first.nodes.devices
         total = self.first.capacity[devices.index(self.device)]
         byline = [
             title,
-            count(nodes, "node") if nodes > 1 else f"{total:,.0f} {in_words(self.device)}",
+            count(nodes, "node") if nodes > 1 else f"{total:,.0f} {web.in_words(self.device)}",
             *([count(self.seeds, "seed")] if self.drawn else []),
             f"gangwise {gangwise.__version__}",
         ]
-        parts: list[Part] = [Tiles(tiles(self)), *change_dots(self, ["completion"])]
-        for line in [*self.fidelity, *map(sentence_case, self.assumed)]:
+        parts: list[web.Part] = [web.Tiles(tiles(self)), *change_dots(self, ["completion"])]
+        for line in [*self.fidelity, *map(web.sentence_case, self.assumed)]:
             warns = line.startswith("warning: ")
-            text = sentence_case(line.removeprefix("warning: ")) if warns else line
-            parts.append(Text(f"{text}.", "warning" if warns else "fidelity"))
+            text = web.sentence_case(line.removeprefix("warning: ")) if warns else line
+            parts.append(web.Text(f"{text}.", "warning" if warns else "fidelity"))
         parts += [section for make in SECTIONS if (section := make(self)) is not None]
-        return Page(title, [Chapter(headline(self), ", ".join(byline), parts)])
+        return web.Page(title, [web.Chapter(headline(self), ", ".join(byline), parts)])
 
     def terminal(self) -> Group:
         notes = Line("\n".join([*self.fidelity, *self.assumed]))
@@ -153,7 +135,7 @@ def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "
     if len(edits) > SHOWN:
         verdicts = Counter(table.verdict(name) for name in edits).items()
         text = ", ".join(f"{n:,} {verdict}" for verdict, n in verdicts)
-        counts = [phrase("many changes", changes=f"{len(edits):,}", each=text, shown=SHOWN)]
+        counts = [web.phrase("many changes", changes=f"{len(edits):,}", each=text, shown=SHOWN)]
         edits = {name: edits[name] for name in table.others[:SHOWN]}
         table = replace(
             table, outcomes={name: table.outcomes[name] for name in (table.base, *edits)}
@@ -216,12 +198,12 @@ def _times_sheet(n: Compared) -> list[Sheet]:
     columns = _spread_columns(lambda key: [n.of(row, key) for row in n.outcomes])
     captions = [f"{n.over_seeds} Waiting: to the first start. Completion: from submission to end."]
     if n.happened is not None and not n.waited:
-        captions.append(phrase("no waiting"))
+        captions.append(web.phrase("no waiting"))
     finished = {row: n.of(row, "finished").mean for row in n.outcomes}
     if any(finished[row] < n.of(row, "jobs").mean for row in n.outcomes):
         text = "; ".join(f"{row} {number(jobs)}" for row, jobs in finished.items())
         jobs = number(n.of(n.base, "jobs").mean)
-        captions.append(phrase("not all done", jobs=jobs, each=text))
+        captions.append(web.phrase("not all done", jobs=jobs, each=text))
     for key, bounds in ("lower bound", n.bounds.values), ("of all", n.bounds.preemptive):
         if not bounds or (key == "of all" and not n.interrupt):
             continue
@@ -230,10 +212,10 @@ def _times_sheet(n: Compared) -> list[Sheet]:
         until = "; jobs that are killed count until then" * n.killed
         names = ", ".join(n.interrupt)
         about = {"bound": estimate_text(bound), "unit": unit, "until": until, "names": names}
-        captions.append(phrase(key, **about))
+        captions.append(web.phrase(key, **about))
         if not n.bounds.priced and key == "lower bound":
             jobs = f"{len(n.first.jobs):,}"
-            captions.append(phrase("no prices", jobs=jobs, most=f"{MOST_PRICED:,}"))
+            captions.append(web.phrase("no prices", jobs=jobs, most=f"{MOST_PRICED:,}"))
     return [_sheet(n, "Waiting and completion time", columns, *captions)]
 
 
@@ -250,15 +232,15 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
     beside = [Estimate(100 * share, None, None) for share in (idle.recorded, idle.simulated)]
     columns.append((f"idle {idle.device}-hours\nbeside waiting jobs, %", estimate_cells(beside)))
     shares = ("explained", "near", "by_job", "use")
-    says = phrase(
+    says = web.phrase(
         "retold",
         jobs=f"{retold.jobs:,}",
         order=number(retold.order, 2),
-        device=in_words(retold.device),
+        device=web.in_words(retold.device),
         waits=number(retold.waits, 2),
         **{name: number(100 * getattr(retold, name)) for name in shares},
     )
-    captions = (says, phrase("idle"))
+    captions = (says, web.phrase("idle"))
     rows = [HAPPENED, f"{n.base}, simulated"]
     return [columns_sheet("What happened, and what the model retells", rows, columns, captions, "")]
 
@@ -293,7 +275,7 @@ def _metric_sheets(n: Compared) -> list[Sheet]:
     cluster = [("makespan,\n", "makespan", "time")]
     for k in devices:
         shares = ("utilisation", "goodput")
-        cluster += [(f"{key}\n{in_words(k)}, ", f"{key}.{k}", "share") for key in shares]
+        cluster += [(f"{key}\n{web.in_words(k)}, ", f"{key}.{k}", "share") for key in shares]
     lost = [(f"{unit}\n{k}-hours", f"{key}.{k}") for k in devices for key, unit in LOSSES.items()]
     users = [(f"slowdown\n{stat}", f"slowdown.{stat}") for stat in SPREAD]
     if np.isfinite(n.first.jobs.deadline).any():
@@ -307,14 +289,14 @@ def _metric_sheets(n: Compared) -> list[Sheet]:
     if total < 20:
         worst = "the user who waits longest on average" if total > 1 else "there is one user"
     tables: list[tuple[str, list[Any], Columns, str]] = [
-        ("Work that was not done", not_done, [], phrase("endings")),
-        ("Cluster", cluster, [pace], phrase("cluster")),
-        ("Device-hours lost", lost, [], phrase("losses")),
+        ("Work that was not done", not_done, [], web.phrase("endings")),
+        ("Cluster", cluster, [pace], web.phrase("cluster")),
+        ("Device-hours lost", lost, [], web.phrase("losses")),
         (
             "Slowdown, deadlines, users",
             [*users, waits, ("unfairness", "unfairness")],
             [jobs],
-            phrase("users", worst=worst),
+            web.phrase("users", worst=worst),
         ),
     ]
     return [
@@ -351,7 +333,7 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
             changes = [row.longer[name] for row in rows]
             columns.append((name, estimate_cells(changes, True, 1, 1 / size)))
         says = {"unit": unit, "intervals": n.intervals, "most": GROUPS, "device": n.device}
-        caption = phrase("who pays", **says)
+        caption = web.phrase("who pays", **says)
         title = f"Who wins and who pays, by {GROUPED.get(kind, kind)}"
         sheets.append(columns_sheet(title, [row.name for row in rows], columns, (caption,), kind))
     return sheets
@@ -378,7 +360,7 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
         ("job-hours\nof waiting", estimate_cells(longer, True)),
     ]
     prices = ", ".join(f"{k} {price:g}" for k, price in n.prices.items())
-    caption = phrase("money", prices=prices, makespan=roughly(n.first.makespan))
+    caption = web.phrase("money", prices=prices, makespan=roughly(n.first.makespan))
     return [_sheet(n, "Money", columns, caption)]
 
 
@@ -403,7 +385,7 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
     device = n.device
     sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
-    groups = [(f"{in_words(device)} of a job", np.split(by_size, ends), size_names)]
+    groups = [(f"{web.in_words(device)} of a job", np.split(by_size, ends), size_names)]
     named = [o.jobs.users[user] for o in seeds for user in o.jobs.user.tolist()]
     jobs = Counter(named)
     if len(jobs) > 1:
@@ -452,14 +434,14 @@ def _group_sheets(n: Compared) -> list[Sheet]:
 Rows = list[tuple[Any, ...]]
 
 
-def change_dots(n: Compared, means: Sequence[str]) -> list[Dots]:
+def change_dots(n: Compared, means: Sequence[str]) -> list[web.Dots]:
     caption = f"Less is better. {n.intervals}"
     if n.seeds > 1 or n.blocks is not None:
-        caption += f" {phrase('hollow')}"
+        caption += f" {web.phrase('hollow')}"
     return [
         drawn
         for key in means
-        for drawn in dots(
+        for drawn in web.dots(
             f"Mean {key} against {n.base}, %",
             {row: n.change(row, f"{key}.mean") for row in n.outcomes if row != n.base},
             caption,
@@ -467,7 +449,7 @@ def change_dots(n: Compared, means: Sequence[str]) -> list[Dots]:
     ]
 
 
-def _group_figure(n: Compared) -> list[Plot]:
+def _group_figure(n: Compared) -> list[web.Plot]:
     rows: Rows = []
     panels = []
     for kind, group, names in _groups(n, DRAWN_USERS):
@@ -482,7 +464,7 @@ def _group_figure(n: Compared) -> list[Plot]:
                     rows.append((kind, row, label, mean, low and max(low, 0.0), high))
     if not any(row[3] > 0 for row in rows):
         return []  # nobody waits
-    return [pictured("Waiting by job size and user", rows, panels, n.over_seeds)]
+    return [web.pictured("Waiting by job size and user", rows, panels, n.over_seeds)]
 
 
 def _labels(names: Sequence[str]) -> list[str]:
@@ -505,7 +487,7 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
     size, unit = _unit([end - begin])
     at = ((edges[:-1] - begin) / size).tolist()
-    used, waits = f"{in_words(device)} held, %", "jobs waiting"
+    used, waits = f"{web.in_words(device)} held, %", "jobs waiting"
     rows: Rows = []
     for row, run in shown.items():
         total = run.capacity[run.nodes.devices.index(device)]
@@ -518,7 +500,7 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     return rows, panels, f"Means over {BINS} bins of {roughly((end - begin) / BINS)}{seed}."
 
 
-def _learned_figures(n: Compared) -> list[Plot]:
+def _learned_figures(n: Compared) -> list[web.Plot]:
     figures = []
     for name, learned in n.learned.items():
         if learned.true is None:
@@ -541,15 +523,146 @@ def _learned_figures(n: Compared) -> list[Plot]:
         # Coverage: 95 % of the intervals should hold the true rate.
         inside = np.abs(learned.mean - np.log(learned.true)) <= 1.96 * learned.sd
         share, total = number(100 * float(inside.mean())), f"{inside.size:,}"
-        caption = phrase("learned rates", share=share, of=total, most=DOTS)
-        figures.append(pictured(f"Learned and true rates, {name}", rows, panels, caption))
+        caption = web.phrase("learned rates", share=share, of=total, most=DOTS)
+        figures.append(web.pictured(f"Learned and true rates, {name}", rows, panels, caption))
     return figures
+
+
+# The verdict
+
+WHOLE = 0.995  # a share from here on is printed as 100 %
+
+
+def shown_name(n: Compared, name: str) -> str:
+    """A scheduler, or a change of a what-if, as a sentence has it."""
+    if name == CONFIGURED:
+        return "the rules as configured"
+    if n.base == CONFIGURED:
+        return " and ".join(change.words for change in changes_of(name))
+    return web.short_name(name)
+
+
+def headline(n: Compared) -> str:
+    """The verdict: which scheduler finishes jobs sooner, and whether the model may be trusted."""
+    return web.sentence_case(f"{_who_is_better(n)}{_how_far_to_trust(n)}.")
+
+
+def _who_is_better(n: Compared) -> str:
+    base = shown_name(n, n.base)
+    if not n.others:
+        return f"under {base}, jobs wait {roughly(n.of(n.base, 'waiting.mean').mean)} on average"
+    verdicts = {name: n.verdict(name) for name in n.others}
+    better = [name for name in n.others if verdicts[name] == "better"]
+    if better:
+        sooner = number(-n.change(better[0]).mean, int(n.change(better[0]).mean > -10))
+        return f"{shown_name(n, better[0])} would finish jobs {sooner} % sooner than {base}"
+    able = _without_victims(n)
+    change = n.change(able[0]).mean if able else math.nan
+    if able and verdicts[able[0]] == "no interval" and change < -SMALL:
+        sooner = number(-change, int(change > -10))
+        return (
+            f"{shown_name(n, able[0])} finishes these jobs {sooner} % sooner than {base}, which "
+            "may be chance"
+        )
+    costly = [name for name in n.others if verdicts[name] in ("kills more", "refuses")]
+    if costly:
+        price = "kills more jobs" if verdicts[costly[0]] == "kills more" else "never starts some"
+        return f"{shown_name(n, costly[0])} finishes jobs sooner than {base}, but {price}"
+    if all(verdict == "worse" for verdict in verdicts.values()):
+        return f"no scheduler finishes these jobs sooner than {base}"
+    return f"no scheduler is clearly better than {base}"
+
+
+def _without_victims(n: Compared) -> list[str]:
+    """The others under which no more is killed than under the base, and every job starts."""
+    base = n.outcomes[n.base]
+    return [
+        name
+        for name in n.others
+        if not n.refused(name)[0] and not kills_more(n.outcomes[name], base)
+    ]
+
+
+def _how_far_to_trust(n: Compared) -> str:
+    retold = n.retold
+    if retold is None:
+        logged = n.as_logged and not n.drawn
+        return "; how much of the log's own waiting the model explains is not known" * logged
+    explained = f"{number(100 * retold.explained)} % of this log's waiting"
+    if retold.doubtful:
+        judged, share = retold.weakest
+        if judged != "mean wait":
+            explained += f", and {number(100 * max(share, 0.0))} % of its {WEAKEST[judged]}"
+        return (
+            f"; but the model explains {explained}, so compare schedulers with one another, not "
+            "with the past"
+        )
+    clear = [name for name in n.others if n.verdict(name) == "better"]
+    if clear and not n.beyond(clear[0]):
+        off = number(abs(n.error().mean), 1)
+        return f"; the model itself is off by {off} %, perhaps more than that"
+    return f"; the model explains {explained}"
+
+
+WEAKEST = {
+    "job by job": "single waits",
+    "order of starts": "order of starts",
+    "busy devices while jobs wait": "use while jobs wait",
+}
+"""What a model must explain, see :data:`~gangwise.sites.retelling.JUDGED`, in a sentence."""
+
+
+def tiles(n: Compared) -> list[web.Tile]:
+    """Recorded and model wait, explained share, best change, and what is left by the bound."""
+    row, retold = [], n.retold
+    base = shown_name(n, n.base)
+    if retold is not None:
+        wait = f"{roughly(retold.recorded)} → {roughly(retold.simulated)}"
+        row.append(web.Tile("Mean wait, recorded → model", wait, f"model: {base}"))
+        part, share = retold.weakest
+        weakest = f"least: {part}, {number(100 * share)} %" * (share < WHOLE)
+        shown = f"{number(100 * retold.explained)} %"
+        tone = "bad" if retold.doubtful else "good"
+        row.append(web.Tile("Mean wait explained by the model", shown, weakest, tone))
+    else:
+        wait = roughly(n.of(n.base, "waiting.mean").mean)
+        row.append(web.Tile("Mean wait in the model", wait, base))
+        used = 100 * n.of(n.base, f"utilisation.{n.device}").mean
+        row.append(
+            web.Tile(f"{web.in_words(n.device)} in use", f"{number(used)} %", "of what there is")
+        )
+    if able := _without_victims(n):
+        best = able[0]
+        change = n.change(best)
+        tone = "good" if n.verdict(best) == "better" else ""
+        name = web.sentence_case(shown_name(n, best))
+        row.append(
+            web.Tile("Best change of completion", _percent(change), _ends(change, name), tone)
+        )
+    if (saving := n.possible_saving) is not None:
+        saved = f"at most {number(saving, int(saving < 10))} %"
+        proved = "certified: no schedule without preemption finishes sooner"
+        row.append(web.Tile("Left to gain", saved, proved))
+    return row
+
+
+def _percent(change: Estimate) -> str:
+    if not math.isfinite(change.mean):
+        return "not known"
+    return f"{number(change.mean, int(abs(change.mean) < 10), sign=True)} %"
+
+
+def _ends(change: Estimate, name: str) -> str:
+    if change.low is None or change.high is None:
+        return f"{name}; no interval"
+    low, high = (number(end, 1, sign=True) for end in (change.low, change.high))
+    return f"{name}; 95 %: {low} to {high}"
 
 
 # Sections of the page
 
 
-def retelling_section(n: JobResults) -> Section | None:
+def retelling_section(n: JobResults) -> web.Section | None:
     """What was recorded beside the base: over time, by partition, size, user class and period."""
     if (retold := n.retold) is None or n.happened is None:
         return None
@@ -561,7 +674,7 @@ def retelling_section(n: JobResults) -> Section | None:
         for line, seconds in ((HAPPENED, g.recorded), (n.base, g.simulated)):
             rows.append((waits, line, float(g.name), seconds / size, None, None))
     panels = [Panel(waits, f"{period} of submission", "", "steps"), *panels]
-    parts: list[Part] = [pictured("As it happened, and as retold", rows, panels, caption)]
+    parts: list[web.Part] = [web.pictured("As it happened, and as retold", rows, panels, caption)]
     for kind, groups in retold.groups.items():
         shown = groups
         if kind == period:
@@ -576,11 +689,11 @@ def retelling_section(n: JobResults) -> Section | None:
             (f"retold, {unit}", estimate_cells(model)),
             ("explained, %", [value_cell(100 * g.explained) for g in shown]),
         ]
-        texts = words("groups")[kind]
+        texts = web.words("groups")[kind]
         caption = f"{part}Explained group by group: {number(100 * retold.by(kind))} %."
-        noun, names = texts["rows"] or in_words(retold.device), [g.name for g in shown]
+        noun, names = texts["rows"] or web.in_words(retold.device), [g.name for g in shown]
         parts.append(columns_sheet(texts["title"], names, columns, (caption,), noun))
-    return Section(f"What the model retells under {n.base}", parts)
+    return web.Section(f"What the model retells under {n.base}", parts)
 
 
 TOWERING = 10.0  # times the base's mean wait: a scheduler of more would flatten all others' lines
@@ -600,81 +713,83 @@ def _drawable(n: Compared) -> tuple[Compared, str]:
     return replace(n, outcomes=drawn), text
 
 
-def who_pays_section(n: JobResults) -> Section:
+def who_pays_section(n: JobResults) -> web.Section:
     """Waiting by size of job and by user, under each scheduler."""
     drawable, left_out = _drawable(n)
     figures = [
         figure._replace(caption=figure.caption + left_out) for figure in _group_figure(drawable)
     ]
     tables = [*_groups_sheets(n), *_group_sheets(n)]
-    return Section("Who wins and who pays", [*figures, *tables])
+    return web.Section("Who wins and who pays", [*figures, *tables])
 
 
-def figures_section(n: JobResults) -> Section:
+def figures_section(n: JobResults) -> web.Section:
     drawable, left_out = _drawable(n)
     shown = {name: runs[0] for name, runs in drawable.outcomes.items()}
     rows, panels, caption = _lines_over_time(n, shown)
-    over_time = pictured("Utilisation and queue over time", rows, panels, caption + left_out)
-    return Section("Utilisation and queue over time", [over_time, *_learned_figures(n)])
+    over_time = web.pictured("Utilisation and queue over time", rows, panels, caption + left_out)
+    return web.Section("Utilisation and queue over time", [over_time, *_learned_figures(n)])
 
 
-def in_full_section(n: JobResults) -> Section:
-    return Section("The answer in full", [Bullets(n.sentences)])
+def in_full_section(n: JobResults) -> web.Section:
+    return web.Section("The answer in full", [web.Bullets(n.sentences)])
 
 
-def tables_section(n: JobResults) -> Section:
+def tables_section(n: JobResults) -> web.Section:
     sheets = [sheet for make in SHEETS if make is not _groups_sheets for sheet in make(n)]
-    return Section("Tables", [*change_dots(n, ["waiting"]), *sheets])
+    return web.Section("Tables", [*change_dots(n, ["waiting"]), *sheets])
 
 
-def glossary_section(n: JobResults) -> Section:
-    return Section("What the words mean", [Terms(words("jobs"))])
+def glossary_section(n: JobResults) -> web.Section:
+    return web.Section("What the words mean", [web.Terms(web.words("jobs"))])
 
 
-def nodes_section(n: JobResults) -> Section:
+def nodes_section(n: JobResults) -> web.Section:
     shown = {name: n.outcomes[name][0] for name in (n.best, n.base)}
     title, figure = "Nodes over time", partial(figure_of_nodes, shown, n.device)
-    return Section(title, [Chart(chart_of_nodes(shown, n.device), title, figure)])
+    return web.Section(title, [web.Chart(chart_of_nodes(shown, n.device), title, figure)])
 
 
-def schedulers_section(n: JobResults) -> Section | None:
+def schedulers_section(n: JobResults) -> web.Section | None:
     """Every scheduler in a sentence; or what changes do, and what stood there before."""
     if not n.edits:
-        return Section("Schedulers", [Terms({name: about_scheduler(name) for name in n.outcomes})])
+        return web.Section(
+            "Schedulers", [web.Terms({name: web.about_scheduler(name) for name in n.outcomes})]
+        )
     meanings = {}
     for name, lines in n.edits.items():
         parts = [
-            about_scheduler(change.given).rstrip(".")
+            web.about_scheduler(change.given).rstrip(".")
             if change.path == "scheduler"
             else change.words
             for change in changes_of(name)
         ]
         until = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
         meanings[name] = f"{'; '.join(parts)}{f' (until now {until})' * bool(until)}."
-    return Section("Changes", [Terms(meanings)])
+    return web.Section("Changes", [web.Terms(meanings)])
 
 
-def edits_section(n: JobResults) -> Section | None:
+def edits_section(n: JobResults) -> web.Section | None:
     """The lines of the site's files that would change: nobody applies them."""
-    parts: list[Part] = []
+    parts: list[web.Part] = []
     for name, lines in n.edits.items():
-        parts += [Text(name), Code("\n".join(lines) or "no line of a site's files")]
-    return Section("Lines of the site's files that would change", parts) if parts else None
+        parts += [web.Text(name), web.Code("\n".join(lines) or "no line of a site's files")]
+    return web.Section("Lines of the site's files that would change", parts) if parts else None
 
 
-def assumptions_section(n: JobResults) -> Section | None:
+def assumptions_section(n: JobResults) -> web.Section | None:
     lines = dict.fromkeys(runs[0].description for runs in n.outcomes.values())
     lines.pop("", None)
-    return Section("What was assumed", [Bullets([*lines])]) if lines else None
+    return web.Section("What was assumed", [web.Bullets([*lines])]) if lines else None
 
 
-def provenance_section(n: JobResults) -> Section:
-    how = by_command(n.command, "schedules", "These results were made from Python.")
+def provenance_section(n: JobResults) -> web.Section:
+    how = web.by_command(n.command, "schedules", "These results were made from Python.")
     digest = n.digest if isinstance(n.digest, str) else n.digest()
-    return how_to_repeat(how, versions(), digest=digest, of="the stored outcomes")
+    return web.how_to_repeat(how, versions(), digest=digest, of="the stored outcomes")
 
 
-SECTIONS: list[Callable[[JobResults], Section | None]] = [
+SECTIONS: list[Callable[[JobResults], web.Section | None]] = [
     in_full_section,
     who_pays_section,
     retelling_section,

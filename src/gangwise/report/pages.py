@@ -25,29 +25,9 @@ from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Folder, read_whole, write_whole
 from gangwise.core.settings import finite
 from gangwise.jobs.bounds import Certified, LowerBound
-from gangwise.report import experiments
+from gangwise.report import experiments, page
 from gangwise.report.curves import BANDS, figure_files
 from gangwise.report.jobs import results_of
-from gangwise.report.page import (
-    Bullets,
-    Chapter,
-    Choices,
-    Fold,
-    Format,
-    Page,
-    Part,
-    Plot,
-    Section,
-    Text,
-    by_command,
-    exported,
-    how_made,
-    how_to_repeat,
-    html,
-    phrase,
-    pictured,
-    sentence_case,
-)
 from gangwise.report.plotting import COLUMN_WIDTH, COLUMNS, Panel
 from gangwise.report.tables import Cell, Sheet, value_cell
 from gangwise.study.compare import COMPARISON, Comparison, is_comparison
@@ -80,7 +60,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     """
     folder = Path(folder)
     if out is not None:
-        write_whole(out, html(document(folder)))
+        write_whole(out, page.html(document(folder)))
         return Path(out)
     # A page of these is published with the numbers it shows: new numbers remove it.
     content = _opened(folder)
@@ -89,24 +69,26 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     elif isinstance(content, Replayed):
         write_replay(content, folder, _stored(folder, BOUNDS), command_of(folder, REPLAY))
     else:
-        page = html(document(folder))
+        text = page.html(document(folder))
         with Folder(folder).publish("report") as edition:
-            edition.write(PAGE, page)
+            edition.write(PAGE, text)
     return folder / PAGE
 
 
 def write_files(
-    folder: Path | str, wanted: Format, out: Path | str, width: float = COLUMN_WIDTH
+    folder: Path | str, wanted: page.Format, out: Path | str, width: float = COLUMN_WIDTH
 ) -> list[Path]:
     """Write the tables of a page as CSV, or its figures as SVG, PDF or PNG.
 
     Into the folder ``out``; figures are ``width`` inches wide, by default as a column of a paper.
     StoreError when the folder holds no results, or a file cannot be written.
     """
-    if wanted not in get_args(Format):
-        raise ScenarioError(f"a report has no format {wanted!r}: {', '.join(get_args(Format))}")
+    if wanted not in get_args(page.Format):
+        raise ScenarioError(
+            f"a report has no format {wanted!r}: {', '.join(get_args(page.Format))}"
+        )
     paths = []
-    for name, content in exported(document(Path(folder)), wanted, width).items():
+    for name, content in page.exported(document(Path(folder)), wanted, width).items():
         paths.append(Path(out, name))
         write_whole(paths[-1], content)
     return paths
@@ -124,7 +106,7 @@ def _opened(folder: Path) -> Comparison | Replayed | list[str]:
     return Replayed.open(folder) if names == [REPLAY] else names
 
 
-def document(folder: Path) -> Page:
+def document(folder: Path) -> page.Page:
     """The parts of the page about a folder; StoreError when it holds no results."""
     content = _opened(folder)
     if isinstance(content, Comparison):
@@ -145,7 +127,7 @@ def document(folder: Path) -> Page:
 # Experiments: sweeps and tunings
 
 
-def _experiments(folder: Path, names: Sequence[str]) -> Page:
+def _experiments(folder: Path, names: Sequence[str]) -> page.Page:
     tuned = read_tuning(folder) if TUNING in names else None
     every = [Results.open(folder, name) for name in names]
     if not any(results.runs for results in every):
@@ -153,19 +135,19 @@ def _experiments(folder: Path, names: Sequence[str]) -> Page:
     title, lead = names[0] if len(names) == 1 else folder.resolve().name, ""
     if tuned is not None:
         # What gangwise tune concluded; its trials alone would say more than they know.
-        title, lead = f"Tuning {tuned.policy}", f"{sentence_case(tuned.sentence)}."
+        title, lead = f"Tuning {tuned.policy}", f"{page.sentence_case(tuned.sentence)}."
     chapters = [_experiment(shown, f"e{i}", tuned) for i, shown in enumerate(every)]
     byline = f"{len(names)} experiments, gangwise {gangwise.__version__}"
-    return Page(f"{title}: results", chapters, title, byline, lead)
+    return page.Page(f"{title}: results", chapters, title, byline, lead)
 
 
-def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
+def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> page.Chapter:
     name = str(results.experiment["name"])
     if not results.runs or not results.policies:
         runs = "No run of a policy is" if results.runs else "None of its runs is"
-        return Chapter(name, "", [Text(f"{runs} finished.")], name)
+        return page.Chapter(name, "", [page.Text(f"{runs} finished.")], name)
     scenario, settings = results.scenario()
-    recipe = how_made(
+    recipe = page.how_made(
         results.store.folder,
         name,
         [f"runs/{run['key']}.parquet" for run in results.runs],
@@ -174,7 +156,7 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
         _keys(results),
     )
     shown = experiments.ShownExperiment(results, anchor, recipe, {"scenario": scenario, **settings})
-    notes: list[Part] = [Text(line, "note") for line in results.notes]
+    notes: list[page.Part] = [page.Text(line, "note") for line in results.notes]
     if tuned is not None and name == TUNING:
         chapter = experiments.tuning_chapter(tuned, shown)
         return chapter._replace(name=name, parts=[*notes, *chapter.parts])
@@ -208,27 +190,27 @@ def write_comparison(
             out.write(about, provenance_text(command))
         for name, content in figure_files(comparison.results).items():
             out.write(name, content)
-        out.write(PAGE, html(comparison_page(comparison, command, digests["rewards.parquet"])))
+        out.write(PAGE, page.html(comparison_page(comparison, command, digests["rewards.parquet"])))
         names = list(out.staged)
     return [folder.place(name) for name in names]
 
 
-def comparison_page(comparison: Comparison, command: str = "", digest: str = "") -> Page:
+def comparison_page(comparison: Comparison, command: str = "", digest: str = "") -> page.Page:
     """The page of a comparison: the command that made it, and the digest of ``rewards.parquet``."""
     played = {"slots": comparison.slots, "seeds": ", ".join(map(str, comparison.seeds))}
-    how = by_command(
+    how = page.by_command(
         command,
         "rewards",
         "This comparison was made from Python; scenario, slots, seeds and the policies' arguments, "
         "as given on this page, define every reward in it.",
     )
     caption, keys = "Slots, seeds and versions", _keys(comparison.results)
-    recipe = how_to_repeat(how, played | versions(), caption, keys, digest, "rewards.parquet")
+    recipe = page.how_to_repeat(how, played | versions(), caption, keys, digest, "rewards.parquet")
     shown = experiments.ShownExperiment(
         comparison.results, "e0", recipe, comparison.scenario.describe()
     )
     chapter = experiments.chapter(shown, comparison.notes, bool(comparison.tied))
-    return Page(chapter.title, [chapter])
+    return page.Page(chapter.title, [chapter])
 
 
 # A replay
@@ -410,7 +392,7 @@ def read_reproduction(folder: Path) -> Reproduced:
         raise _torn(path, error) from error
 
 
-def read_picture(folder: Path, artefact: ArtefactEntry) -> Plot | None:
+def read_picture(folder: Path, artefact: ArtefactEntry) -> page.Plot | None:
     """The picture of an artefact, drawn from its numbers; None without, StoreError when torn."""
     caption = f"The numbers are in {artefact.stem}.csv and {artefact.stem}.parquet."
     path = Folder(folder).place(f"{artefact.stem}.parquet")
@@ -422,7 +404,7 @@ def read_picture(folder: Path, artefact: ArtefactEntry) -> Plot | None:
             crowded = numbers["line"].n_unique() > BANDS
             caption += " Bands and bars are 95 % confidence intervals"
             caption += "; point at a name for the band of its line." if crowded else "."
-        return pictured(sentence_case(artefact.title), numbers, artefact.panels, caption)
+        return page.pictured(page.sentence_case(artefact.title), numbers, artefact.panels, caption)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _torn(path, error) from error
 
@@ -480,7 +462,7 @@ def overview_sheet(found: Reproduced) -> Sheet:
         rows.append((a.called, (Cell(a.title, words=True), *map(value_cell, words.values()))))
     headings = ("what it shows", *(verdict_text(verdict, found.quick) for verdict in VERDICTS))
     stems = [artefact.stem for artefact in found.artefacts]
-    says = (phrase("artefacts"),)
+    says = (page.phrase("artefacts"),)
     return Sheet("Artefacts", headings, tuple(rows), says, "artefact", links=stems)
 
 
@@ -491,17 +473,17 @@ def claims_sheet(found: Reproduced) -> Sheet:
         rows.append((row.says, (place, *_cells(row, found.quick))))
         data.append({"paper": row.paper, "verdict": verdict_text(row.verdict, found.quick)})
     headings, links = ("where", *BESIDE), [row.stem for row in found.rows]
-    says = (phrase("claims"),)
+    says = (page.phrase("claims"),)
     return Sheet("Every claim", headings, tuple(rows), says, "claim", links=links, data=data)
 
 
 BESIDE = ("the paper", "version", "ours", "verdict")
 
 
-def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -> Section:
+def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -> page.Section:
     rows = [row for row in found.rows if row.stem == artefact.stem]
     picture = read_picture(folder, artefact)
-    parts: list[Part] = [] if picture is None else [picture]
+    parts: list[page.Part] = [] if picture is None else [picture]
     if rows:
         cells = tuple((row.says, _cells(row, found.quick)) for row in rows)
         title = "What the paper says, and what we found"
@@ -514,38 +496,43 @@ def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -
         texts = [
             f"{'; '.join(dict.fromkeys(claims))}: {reason}." for reason, claims in reasons.items()
         ]
-        parts += [Text("Where ours differs, or may, and why:"), Bullets(texts)]
+        parts += [page.Text("Where ours differs, or may, and why:"), page.Bullets(texts)]
     title = artefact.called if picture is not None else f"{artefact.called}: {artefact.title}"
-    return Section(title, parts, artefact.stem)
+    return page.Section(title, parts, artefact.stem)
 
 
-def reproduction_page(folder: Path) -> Page:
+def reproduction_page(folder: Path) -> page.Page:
     content = read_reproduction(folder)
     papers = list(dict.fromkeys(a.paper for a in content.artefacts))
     named = ", ".join(PAPERS.get(paper, paper) for paper in papers)
     scale = "quick: fewer slots, seeds and cells than the papers" if content.quick else "full scale"
     claims = counts(content.rows, content.quick) if content.rows else "without a claim"
     shown = count(len(content.artefacts), "artefact")
-    parts: list[Part] = [Text(f"{shown}, {claims}.", "lead")]
+    parts: list[page.Part] = [page.Text(f"{shown}, {claims}.", "lead")]
     if content.left_out:
-        parts.append(Text("Left out:", "note"))
-        parts.append(Bullets([f"{stem}: {reason}" for stem, reason in content.left_out.items()]))
+        parts.append(page.Text("Left out:", "note"))
+        parts.append(
+            page.Bullets([f"{stem}: {reason}" for stem, reason in content.left_out.items()])
+        )
     if len(content.artefacts) > 1:
-        parts.append(Section("What was reproduced", [overview_sheet(content)]))
+        parts.append(page.Section("What was reproduced", [overview_sheet(content)]))
     if content.rows:
         n = len(content.rows)
         by = "by verdict and paper" if len(papers) > 1 else "by verdict"
         verdicts = [verdict_text(verdict, content.quick) for verdict in VERDICTS]
-        every: list[Part] = [Choices({"verdict": verdicts, "paper": papers}), claims_sheet(content)]
-        fold = Fold(f"{n} comparisons, {by}", every, opened=n <= 20)
-        parts.append(Section("Side by side", [fold]))
+        every: list[page.Part] = [
+            page.Choices({"verdict": verdicts, "paper": papers}),
+            claims_sheet(content),
+        ]
+        fold = page.Fold(f"{n} comparisons, {by}", every, opened=n <= 20)
+        parts.append(page.Section("Side by side", [fold]))
     parts += [artefact_section(folder, a, content) for a in content.artefacts]
     files = [f"{a.stem}.{ending}" for a in content.artefacts for ending in ("parquet", "svg")]
     files += ["reproduction.json", "side-by-side.json"]
-    parts.append(how_made(folder, "reproduction", files))
+    parts.append(page.how_made(folder, "reproduction", files))
     title = "The papers' numbers beside ours"
     byline = "; ".join([named, scale, f"gangwise {gangwise.__version__}"])
-    return Page(title, [Chapter(title, byline, parts)])
+    return page.Page(title, [page.Chapter(title, byline, parts)])
 
 
 _MARKS = {"reproduced": "agrees", "not reproduced": "differs"}

@@ -398,8 +398,8 @@ def _cap(
     if below <= most + 1e-9 or (back := _released(record, use, explained, patience)) < FREED:
         return None
     counts = {"explained": explained.size, "times": times, "prompt": int(prompt.sum())}
-    counts |= {"refused": int((refused & ~by_it).sum()), "back": 100 * back}
-    evidence = phrase("cap", most=most, device=of, **counts)
+    counts["refused"] = int((refused & ~by_it).sum())
+    evidence = phrase("cap", most=most, device=of, back=100 * back, **counts)
     return most, below, explained, jobs, evidence
 
 

@@ -188,8 +188,8 @@ class _Following(JobSimulation):
             slowest = min(rate_on[n] for n in chosen)
             second = max(free, key=lambda n: rate_on[n])
             rates = {"slowest": slowest, "name": names[second], "rate": rate_on[second]}
-            room = int(fits[second])
-            self.sentences.append(phrase("by rate", at=_seconds(now), **rates, room=room))
+            rates |= {"room": int(fits[second])}
+            self.sentences.append(phrase("by rate", at=_seconds(now), **rates))
         elif free:
             room = ", ".join(f"{names[n]} (for {int(fits[n])})" for n in free[:MOST_LISTED])
             room += f" and {len(free) - MOST_LISTED} more" if len(free) > MOST_LISTED else ""
