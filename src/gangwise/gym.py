@@ -41,8 +41,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Streams
 from gangwise.jobs.books import Books, Place, Queue
-from gangwise.jobs.compiled import _nothing_believed as nothing_believed
-from gangwise.jobs.compiled import built_in, initial_state, inputs
+from gangwise.jobs.compiled import built_in, initial_state, inputs, nothing_believed
 from gangwise.jobs.kernels import BY_RATE, CUT, PIECE
 from gangwise.jobs.model import Job
 from gangwise.jobs.schedule import Schedule, Tables

@@ -16,7 +16,7 @@ from numba.extending import overload
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import Reference, inlined_kernel, lean_kernel, referenced
 from gangwise.jobs.event_kernels import DONE, advance
-from gangwise.jobs.kernels import Given, State, following, int64, opens, smallest
+from gangwise.jobs.kernels import Inputs, State, following, int64, opens, smallest
 from gangwise.jobs.queue_kernels import capped
 from gangwise.jobs.rate_kernels import Beliefs
 from gangwise.jobs.start_kernels import find, start
@@ -68,61 +68,63 @@ def _written(of: Any, name: str, made: dict[str, Any]) -> str:
 
 
 @inlined_kernel
-def may_start(g: Given, x: State, b: Beliefs, j: int) -> int:
+def may_start(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> int:
     """Pieces on which job j can start now, 0 where it cannot."""
-    if capped(g, x, j) or opens(g, j, x.at.now) > x.at.now:
+    if capped(inputs, state, j) or opens(inputs, j, state.at.now) > state.at.now:
         return 0
-    return int(find(g, x, b, j))
+    return int(find(inputs, state, beliefs, j))
 
 
 @inlined_kernel
-def go_on(g: Given, x: State, b: Beliefs) -> tuple[float, bool]:
+def go_on(inputs: Inputs, state: State, beliefs: Beliefs) -> tuple[float, bool]:
     """Go to the next instant at which a job waits: job-seconds that passed, whether all is over."""
     passed = 0.0
     while True:
-        before = x.at.now
-        present = x.at.waiting + x.at.running
-        status = advance(g, x, b)
-        x.at.fresh = 0
+        before = state.at.now
+        present = state.at.waiting + state.at.running
+        status = advance(inputs, state, beliefs)
+        state.at.fresh = 0
         if before >= 0.0:
-            passed += present * (x.at.now - before)
-        if status == DONE or x.at.waiting > 0:
+            passed += present * (state.at.now - before)
+        if status == DONE or state.at.waiting > 0:
             return passed, status == DONE
 
 
 @inlined_kernel
-def look(g: Given, x: State, b: Beliefs, shown: Ints, seen: Any, mask: Bools) -> None:
+def look(
+    inputs: Inputs, state: State, beliefs: Beliefs, shown: Ints, seen: Any, mask: Bools
+) -> None:
     """Fill in what is seen, which actions are possible, and the jobs that they start."""
-    at, window = x.at, shown.size
+    at, window = state.at, shown.size
     seen[:] = 0.0
     mask[:] = False
     shown[:] = -1
-    rank = smallest(x.words, x.summary, at)
+    rank = smallest(state.words, state.summary, at)
     for i in range(min(window, at.waiting)):
-        j = g.by_rank[rank]
-        shape = g.cluster.shapes[g.jobs[j].shape]
-        tasks = g.jobs[j].tasks
-        demand = g.cluster.demand[g.jobs[j].shape, shape.dominant]
+        j = inputs.by_rank[rank]
+        shape = inputs.cluster.shapes[inputs.jobs[j].shape]
+        tasks = inputs.jobs[j].tasks
+        demand = inputs.cluster.demand[inputs.jobs[j].shape, shape.dominant]
         shown[i] = j
-        mask[i] = may_start(g, x, b, j) > 0
+        mask[i] = may_start(inputs, state, beliefs, j) > 0
         seen[6 * i] = 1.0
-        seen[6 * i + 1] = min(math.log1p(at.now - g.jobs[j].submit) / LOG_SECONDS, 1.0)
-        seen[6 * i + 2] = min(math.log1p(g.jobs[j].limit) / LOG_SECONDS, 1.0)
-        seen[6 * i + 3] = min(tasks / x.up.size, 1.0)
+        seen[6 * i + 1] = min(math.log1p(at.now - inputs.jobs[j].submit) / LOG_SECONDS, 1.0)
+        seen[6 * i + 2] = min(math.log1p(inputs.jobs[j].limit) / LOG_SECONDS, 1.0)
+        seen[6 * i + 3] = min(tasks / state.up.size, 1.0)
         seen[6 * i + 4] = min(tasks * demand / shape.total, 1.0)
         seen[6 * i + 5] = mask[i]
-        rank = following(x.words, x.summary, at, rank + 1)
+        rank = following(state.words, state.summary, at, rank + 1)
     # Whoever waits while nothing runs and nobody comes would wait for ever.
-    mask[window] = at.running > 0 or at.next_job < g.jobs.size or not mask.any()
+    mask[window] = at.running > 0 or at.next_job < inputs.jobs.size or not mask.any()
     free, end = 1.0, 0.0
-    for k in range(x.total.size):
+    for k in range(state.total.size):
         total = 0
-        for n in range(x.up.size):
-            total += g.cluster.capacity[n, k]
-        free = min(free, x.total[k] / max(total, 1))
+        for n in range(state.up.size):
+            total += inputs.cluster.capacity[n, k]
+        free = min(free, state.total[k] / max(total, 1))
     for m in range(at.running):
-        j = x.running[m]
-        left = max(x.jobs[j].begun + g.jobs[j].limit - at.now, 0.0)
+        j = state.running[m]
+        left = max(state.jobs[j].begun + inputs.jobs[j].limit - at.now, 0.0)
         end = left if m == 0 else min(end, left)
     seen[6 * window] = free
     seen[6 * window + 1] = min(math.log1p(at.waiting) / LOG_JOBS, 1.0)
@@ -132,9 +134,9 @@ def look(g: Given, x: State, b: Beliefs, shown: Ints, seen: Any, mask: Bools) ->
 
 @lean_kernel
 def step(
-    bank: Given,
+    bank: Inputs,
     states: State,
-    b: Beliefs,
+    beliefs: Beliefs,
     rows: Ints,
     episode: Ints,
     actions: Ints,
@@ -155,15 +157,15 @@ def step(
         g = row(bank, episode[i])
         x = row(states, i)
         job = int64(shown[i, actions[i]]) if 0 <= actions[i] < shown.shape[1] else int64(-1)
-        pieces = may_start(g, x, b, job) if job >= 0 else 0
+        pieces = may_start(g, x, beliefs, job) if job >= 0 else 0
         if pieces == 0 and actions[i] >= 0 and not mask[i, shown.shape[1]]:
             job = int64(shown[i, mask[i].argmax()])
-            pieces = may_start(g, x, b, job)
+            pieces = may_start(g, x, beliefs, job)
         reward[i] = 0.0
         over[i] = False
         if pieces > 0:
             start(g, x, job, pieces)
         if pieces == 0:
-            passed, over[i] = go_on(g, x, b)
+            passed, over[i] = go_on(g, x, beliefs)
             reward[i] = -passed / 3600.0 / g.jobs.size
-        look(g, x, b, shown[i], seen[i], mask[i])
+        look(g, x, beliefs, shown[i], seen[i], mask[i])

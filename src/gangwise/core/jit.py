@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import io
 import pickle
 from collections.abc import Callable, Iterator
@@ -26,13 +27,15 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
-from numba.core import types
+from numba.core import ir, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.datamodel.models import PrimitiveModel
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import intrinsic
+from numba.core.ir_utils import get_definition, guard
+from numba.core.rewrites import Rewrite, register_rewrite
 from numba.core.runtime.nrt import rtsys
 from numba.core.typing.typeof import typeof_impl
 
@@ -52,7 +55,11 @@ def _stamp(dispatcher: Any, source: bytes) -> bytes:
     # Code that checks bounds (NUMBA_BOUNDSCHECK=1) is not taken for code that does not.
     options = numbas.config.BOUNDSCHECK, sorted(dispatcher.targetoptions.items())
     called = {source, _source(__file__), repr(options).encode()}
-    for other in dispatcher.py_func.__globals__.values():
+    named = list(dispatcher.py_func.__globals__.values())
+    for module in filter(inspect.ismodule, tuple(named)):
+        if module.__name__.partition(".")[0] == __name__.partition(".")[0]:
+            named += vars(module).values()
+    for other in named:
         if isinstance(other, Dispatcher):
             files = getattr(vars(other)["_cache"], "_cache_file", None)
             called.add(
@@ -410,6 +417,44 @@ def _field(context: Any, builder: Any, of: Any, there: Any, name: str) -> Any:
     if isinstance(member, Reference):
         return field
     return numbas.imputils.impl_ret_borrowed(context, builder, member, builder.load(field))
+
+
+@register_rewrite("before-inference")
+class _AbsentFields(Rewrite):  # type: ignore[misc]  # likewise
+    """Fields that are None, as constants: numba prunes branches on ``x.field is None``.
+
+    It does so before it infers types, for arguments alone; what is pruned is not compiled.
+    """
+
+    def __init__(self, state: Any):
+        self.arguments = state.args
+
+    def match(self, func_ir: Any, block: Any, typemap: Any, calltypes: Any) -> bool:
+        self.func_ir, self.block = func_ir, block
+        self.absent = [
+            statement
+            for statement in block.find_insts(ir.Assign)
+            if isinstance(statement.value, ir.Expr)
+            and isinstance(self._type_of(statement.target), types.NoneType)
+        ]
+        return bool(self.absent)
+
+    def apply(self) -> Any:
+        for statement in self.absent:
+            statement.value = ir.Const(None, statement.loc)
+            self.func_ir._definitions[statement.target.name] = [statement.value]
+        return self.block
+
+    def _type_of(self, variable: Any) -> Any:
+        """Type of an argument, or of a field of one; None of all else."""
+        made = guard(get_definition, self.func_ir, variable)
+        if isinstance(made, ir.Arg):
+            return self.arguments[made.index]
+        if isinstance(made, ir.Expr) and made.op == "getattr":
+            of = self._type_of(made.value)
+            if isinstance(of, Reference) and made.attr in of.fields.fields:
+                return of.member(made.attr)[1]
+        return None
 
 
 def _reference_to(typing_context: Any, made: Any) -> Any:

@@ -473,7 +473,7 @@ class FGD:
         shapes = list(dict.fromkeys([*self._seen, shape]))
         memo = np.zeros(len(shapes), dtype=kernels.MEMO)
         memo["seen"][: len(self._seen)] = list(self._seen.values())
-        room = kernels.Room(books.free, books.device, np.zeros_like(books.free))
+        room = kernels.FreeDevices(books.free, books.device, np.zeros_like(books.free))
         steps = np.full(able.size, np.iinfo(np.int64).max)
         mask = np.zeros(able.size, dtype=np.int64)
         cluster = cluster_of(books.nodes, shapes, 1)

@@ -94,7 +94,8 @@ def play_compiled(
         beliefs = scheduler.choice.state
         given = given._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
     else:
-        beliefs = _nothing_believed()
+        beliefs = nothing_believed()
+    given, state, beliefs = only_used(given, state, beliefs)
     round_kernels.play(given, state, beliefs, 0)  # compiles, or loads
     began = time.perf_counter()
     while True:
@@ -112,49 +113,76 @@ def play_compiled(
     return outcome(t, piece_from, state, described, seconds)
 
 
-def _nothing_believed() -> rate_kernels.Beliefs:
+def only_used(
+    given: kernels.Inputs, state: kernels.State, beliefs: rate_kernels.Beliefs | None = None
+) -> tuple[kernels.Inputs, kernels.State, rate_kernels.Beliefs | None]:
+    """The same, but None for what this play does not use, so that it need not be compiled.
+
+    Two groups of parts are there whole or not at all, so that at most four plays are compiled: what
+    learns (beliefs about rates, expected run times), and what few logs have (a plan, priorities by
+    use, caps, closed hours, parts of a device, groups of unlike tasks).
+    """
+    rules, cluster = given.rules, given.cluster
+    learns = rules.choice == kernels.BY_RATE or rules.limits_of_work or state.times.expected.size
+    if beliefs is None or not learns:
+        beliefs, state = None, state._replace(times=None, kept=None)
+    ordered = rules.queue in (kernels.FAIR_SHARE, kernels.MULTIFACTOR)
+    sized = given.caps.most, given.hours.since, cluster.groups, state.plans
+    if not (ordered or any(rows.size for rows in sized) or cluster.shared >= 0):
+        given = given._replace(
+            caps=None, hours=None, cluster=cluster._replace(groups=None, devices=None)
+        )
+        state = state._replace(standing=None, users=None, plans=None)
+    return given, state, beliefs
+
+
+def nothing_believed() -> rate_kernels.Beliefs:
     """Beliefs of a scheduler that asks for no rates."""
     labels, generation, none = np.zeros((1, 1)), np.zeros(1, dtype=np.int64), np.zeros(1)
     given = rate_kernels.LABELS, labels, generation, 1, rate_kernels.Constants(), none
     return rate_kernels.no_beliefs(*given)._replace(ratio=np.zeros(0))
 
 
-def outcome(t: Tables, piece_from: Ints, x: kernels.State, text: str, seconds: float) -> Schedule:
-    """What has happened; ``x.start`` and its like become those of the schedule."""
-    at, runs = x.at, x.jobs
+def outcome(
+    t: Tables, piece_from: Ints, state: kernels.State, text: str, seconds: float
+) -> Schedule:
+    """What has happened; ``state.start`` and its like become those of the schedule."""
+    at, runs = state.at, state.jobs
     # Expected ends are no promise; what is kept if requests are true is one.
-    promises = x.promised.size and not x.times.expected.size
-    promised = x.promised if promises else np.broadcast_to(np.inf, (len(t.jobs),))
-    if x.kept.size and t.cluster.meets.sum() == len(t.cluster.meets):  # no pools share nodes
-        promised = x.kept
-    cuts, cut_pieces = x.cuts[: at.cuts], x.cut_pieces[: at.cut_pieces]
+    promises = state.promised.size and not (state.times and state.times.expected.size)
+    promised = state.promised if promises else np.broadcast_to(np.inf, (len(t.jobs),))
+    if (
+        state.kept is not None and state.kept.size and t.cluster.meets.sum() == len(t.cluster.meets)
+    ):  # no pools share nodes
+        promised = state.kept
+    cuts, cut_pieces = state.cuts[: at.cuts], state.cut_pieces[: at.cut_pieces]
     # What was kept by itself stays where it is; the rest is copied out of the rows.
-    x.start[x.start == np.inf] = np.nan
+    state.start[state.start == np.inf] = np.nan
     phase = runs["phase"].astype(np.int8)
     attempts = runs["attempts"].astype(np.int64)
     held = begun = np.where(attempts > 0, runs["begun"], np.nan)
     if late := t.options.latency:  # what is kept are decisions; a job may be gone before it starts
-        begun = np.fmin(begun + late, np.where(attempts > 0, x.end, np.nan))
-        x.start[:] = np.where(attempts == 1, begun, x.start + late)
+        begun = np.fmin(begun + late, np.where(attempts > 0, state.end, np.nan))
+        state.start[:] = np.where(attempts == 1, begun, state.start + late)
     on_nodes = np.isin(phase, (RUNNING, FINISHED, KILLED))
-    on_nodes |= (phase == CANCELLED) & np.isfinite(x.end)
+    on_nodes |= (phase == CANCELLED) & np.isfinite(state.end)
     return Schedule(
         t.jobs,
         t.nodes,
-        x.start,
-        x.end,
+        state.start,
+        state.end,
         begun,
         phase,
         attempts,
-        x.lost,
+        state.lost,
         promised,
         piece_from,
         np.where(on_nodes, runs["pieces"], 0).astype(np.int64),
-        x.out["node"].astype(np.int64),
-        x.out["tasks"].astype(np.int64),
+        state.out["node"].astype(np.int64),
+        state.out["tasks"].astype(np.int64),
         {name: cuts[name].copy() for name in ("job", "end", "why")}
         | {"begun": np.minimum(cuts["begun"] + late, cuts["end"]), "held": cuts["begun"].copy()}
-        | {"from": x.cuts["first"][: at.cuts + 1].copy()}
+        | {"from": state.cuts["first"][: at.cuts + 1].copy()}
         | {name: cut_pieces[name].astype(np.int64) for name in ("node", "tasks")},
         {name: int(at[name]) for name in COUNTED},
         seconds,
@@ -164,7 +192,7 @@ def outcome(t: Tables, piece_from: Ints, x: kernels.State, text: str, seconds: f
     )
 
 
-def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Given, int]:
+def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Inputs, int]:
     """What the kernels read, and the number of pieces that all jobs may have."""
     jobs, J, N = t.jobs, len(t.jobs), len(t.nodes)
     by_rank = np.arange(J)
@@ -179,7 +207,7 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Given, int]:
     for s in np.flatnonzero(t.cluster.shapes["groups"]):
         bounded[s] = _pieces_of_groups(t, int(s))
     pieces = kernels.fill_work(rows, columns, bounded, sizes, by_rank, 2**31 - 1)
-    given = kernels.Given(
+    given = kernels.Inputs(
         rules,
         t.cluster,
         _least(t),
@@ -260,7 +288,7 @@ def initial_state(
     reports = 6 * J + t.events.size + 8
     return kernels.State(
         at=counters,
-        room=kernels.Room(books.free, books.device, top),
+        room=kernels.FreeDevices(books.free, books.device, top),
         total=books.free.sum(axis=0),
         up=np.ones(N, dtype=bool),
         factor=np.ones(N),
@@ -327,13 +355,13 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     N = len(t.nodes)
     gang = int(t.jobs.tasks[~t.aside].max(initial=1))
     tried = max(gang if t.cluster.shapes["fraction"].any() else min(gang, N), N) + 1
-    grouped = np.flatnonzero(t.cluster.shapes["groups"]).tolist()
-    beside = max((_pieces_of_groups(t, s) for s in grouped), default=0)
-    tried = max(tried, beside)
+    with_groups = np.flatnonzero(t.cluster.shapes["groups"]).tolist()
+    grouped = max((_pieces_of_groups(t, s) for s in with_groups), default=0)
+    tried = max(tried, grouped)
     free, device = books.free, books.device
 
-    def room(*several: int) -> kernels.Room:
-        return kernels.Room(
+    def room(*several: int) -> kernels.FreeDevices:
+        return kernels.FreeDevices(
             np.zeros((*several, *free.shape), dtype=np.int64),
             np.zeros((*several, *device.shape), dtype=np.int64),
             above,
@@ -341,7 +369,7 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
 
     return {
         "tried": np.zeros(tried, dtype=kernels.PIECE),
-        "beside": np.zeros(beside, dtype=kernels.PIECE),
+        "grouped": np.zeros(grouped, dtype=kernels.PIECE),
         "cands": np.zeros(tried, dtype=kernels.CANDIDATE),
         "heap": np.zeros(N, dtype=kernels.DUE),
         "memo": np.zeros(len(t.cluster.shapes), dtype=kernels.MEMO),
@@ -355,10 +383,10 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     }
 
 
-def more_room(x: kernels.State) -> kernels.State:
+def more_room(state: kernels.State) -> kernels.State:
     """Twice the room for attempts cut short, or what running jobs may need."""
-    cuts = np.zeros(2 * x.cuts.size + int(x.at.running), dtype=kernels.CUT)
-    cuts[: x.cuts.size] = x.cuts
-    pieces = np.zeros(2 * x.cut_pieces.size + int(x.at.pieces), dtype=kernels.PIECE)
-    pieces[: x.cut_pieces.size] = x.cut_pieces
-    return x._replace(cuts=cuts, cut_pieces=pieces)
+    cuts = np.zeros(2 * state.cuts.size + int(state.at.running), dtype=kernels.CUT)
+    cuts[: state.cuts.size] = state.cuts
+    pieces = np.zeros(2 * state.cut_pieces.size + int(state.at.pieces), dtype=kernels.PIECE)
+    pieces[: state.cut_pieces.size] = state.cut_pieces
+    return state._replace(cuts=cuts, cut_pieces=pieces)

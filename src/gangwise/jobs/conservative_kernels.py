@@ -3,217 +3,208 @@
 from __future__ import annotations
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, referenced
+from gangwise.jobs import kernels
 from gangwise.jobs.fit_kernels import copy_room, take_piece, tasks_in
-from gangwise.jobs.kernels import (
-    GIVE_BACK,
-    NEVER,
-    TAKE,
-    TAKEN,
-    Given,
-    Room,
-    State,
-    enter_row,
-    int64,
-    merge_sort,
-    opens,
-    put,
-    put_piece,
-    room_of,
-)
+from gangwise.jobs.kernels import FreeDevices, Inputs, State, int64
 from gangwise.jobs.queue_kernels import capped, keys, nobody_waits
 from gangwise.jobs.rate_kernels import Beliefs
-from gangwise.jobs.start_kernels import arrange_on, expected_ends, start
+from gangwise.jobs.start_kernels import arrange, expected_ends, start
 
 
 @inlined_kernel
-def drop_changes(x: State, size: int, j: int) -> int:
+def drop_changes(state: State, size: int, j: int) -> int:
     """Forget what is noted of job j."""
     kept = 0
     for i in range(size):
-        if (x.changes[i].item & (TAKEN - 1)) != j:
+        if (state.changes[i].item & (kernels.PLAN_TAKES - 1)) != j:
             if kept < i:
-                put(x.changes, kept, x.changes[i].time, x.changes[i].item)
+                kernels.put(state.changes, kept, state.changes[i].time, state.changes[i].item)
             kept += 1
     return kept
 
 
 @inner_kernel
-def shift(g: Given, x: State, room: Room, item: int) -> None:
+def shift(inputs: Inputs, state: State, room: FreeDevices, item: int) -> None:
     """Note one change of what is free."""
-    j = item & (TAKEN - 1)
-    sign = GIVE_BACK if item < TAKEN else TAKE
-    p = g.jobs[j].piece_from
-    for m in range(p, p + x.jobs[j].pieces):
-        take_piece(g.cluster, room, int64(g.jobs[j].shape), x.out, p, m, sign)
+    j = item & (kernels.PLAN_TAKES - 1)
+    sign = kernels.GIVE_BACK if item < kernels.PLAN_TAKES else kernels.TAKE
+    p = inputs.jobs[j].piece_from
+    for m in range(p, p + state.jobs[j].pieces):
+        take_piece(inputs.cluster, room, int64(inputs.jobs[j].shape), state.out, p, m, sign)
 
 
 @inlined_kernel
-def lower(g: Given, x: State, j: int) -> None:
-    """Where job j takes devices, let what is free throughout be no more than `x.trial`."""
-    p = g.jobs[j].piece_from
-    for m in range(p, p + x.jobs[j].pieces):
-        n = x.out[m].node
-        for k in range(x.trial.free.shape[1]):
-            x.ahead.free[n, k] = min(x.ahead.free[n, k], x.trial.free[n, k])
-        for i in range(x.trial.device.shape[1]):
-            x.ahead.device[n, i] = min(x.ahead.device[n, i], x.trial.device[n, i])
+def lower(inputs: Inputs, state: State, j: int) -> None:
+    """Where job j takes devices, let what is free throughout be no more than `state.trial`."""
+    p = inputs.jobs[j].piece_from
+    for m in range(p, p + state.jobs[j].pieces):
+        n = state.out[m].node
+        for k in range(state.trial.free.shape[1]):
+            state.ahead.free[n, k] = min(state.ahead.free[n, k], state.trial.free[n, k])
+        for i in range(state.trial.device.shape[1]):
+            state.ahead.device[n, i] = min(state.ahead.device[n, i], state.trial.device[n, i])
 
 
 @inlined_kernel
-def shift_profile(g: Given, x: State, j: int, tasks: int) -> None:
+def shift_profile(inputs: Inputs, state: State, j: int, tasks: int) -> None:
     """So many more tasks of job j are free now, as planned."""
-    for k in range(x.total.size):
-        x.profile[0, k] += tasks * g.cluster.demand[g.jobs[j].shape, k]
+    for k in range(state.total.size):
+        state.profile[0, k] += tasks * inputs.cluster.demand[inputs.jobs[j].shape, k]
 
 
 @inner_kernel
-def add_up(g: Given, x: State, size: int) -> None:
-    """`x.profile`: free in all after each change; its first row is given."""
+def add_up(inputs: Inputs, state: State, size: int) -> None:
+    """`state.profile`: free in all after each change; its first row is given."""
     for i in range(size):
-        item = x.changes[i].item
-        j = item & (TAKEN - 1)
-        amount = g.jobs[j].tasks if item < TAKEN else -g.jobs[j].tasks
-        s = int64(g.jobs[j].shape)
-        for k in range(x.profile.shape[1]):
-            x.profile[i + 1, k] = x.profile[i, k] + amount * g.cluster.demand[s, k]
+        item = state.changes[i].item
+        j = item & (kernels.PLAN_TAKES - 1)
+        amount = inputs.jobs[j].tasks if item < kernels.PLAN_TAKES else -inputs.jobs[j].tasks
+        s = int64(inputs.jobs[j].shape)
+        for k in range(state.profile.shape[1]):
+            state.profile[i + 1, k] = state.profile[i, k] + amount * inputs.cluster.demand[s, k]
 
 
 @inlined_kernel
-def enough(g: Given, x: State, j: int, i: int) -> bool:
+def enough(inputs: Inputs, state: State, j: int, i: int) -> bool:
     """There are devices enough for job j in all after change i − 1, wherever they are.
 
     A sum over all nodes says so only while none is less than nothing. With limits of work, a job
     may be expected to end later than it was when its nodes were planned for: not asked there.
     """
-    job = g.jobs[j]
-    if g.rules.limits_of_work:
+    job = inputs.jobs[j]
+    if inputs.rules.limits_of_work:
         return True
     s = int64(job.shape)
-    for k in range(x.profile.shape[1]):
-        if job.tasks * g.cluster.demand[s, k] > x.profile[i, k]:
+    for k in range(state.profile.shape[1]):
+        if job.tasks * inputs.cluster.demand[s, k] > state.profile[i, k]:
             return False
     return True
 
 
 @inlined_kernel
-def truly_free(g: Given, x: State, j: int, pieces: int) -> bool:
+def truly_free(inputs: Inputs, state: State, j: int, pieces: int) -> bool:
     """Whether the devices tried for job j are free now, and not only expected to be."""
-    s = int64(g.jobs[j].shape)
+    s = int64(inputs.jobs[j].shape)
     able = True
     for m in range(pieces):
-        n = x.tried[m].node
-        take_piece(g.cluster, x.room, s, x.tried, 0, m, TAKE)
-        for k in range(x.room.free.shape[1]):
-            able = able and x.room.free[n, k] >= 0
-        for i in range(x.room.device.shape[1]):
-            able = able and x.room.device[n, i] >= 0
+        n = state.tried[m].node
+        take_piece(inputs.cluster, state.room, s, state.tried, 0, m, kernels.TAKE)
+        for k in range(state.room.free.shape[1]):
+            able = able and state.room.free[n, k] >= 0
+        for i in range(state.room.device.shape[1]):
+            able = able and state.room.device[n, i] >= 0
     for m in range(pieces):
-        take_piece(g.cluster, x.room, s, x.tried, 0, m, GIVE_BACK)
+        take_piece(inputs.cluster, state.room, s, state.tried, 0, m, kernels.GIVE_BACK)
     return able
 
 
 @inner_kernel
-def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -> int:
+def earliest(
+    inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, size: int, before: float
+) -> int:
     """First instant before ``before`` from which job j fits for its whole limit, in `planned`.
 
-    Gives the pieces it would have, in `x.tried`; 0 for none. Its own reservation counts as free.
+    Gives the pieces it would have, in `state.tried`; 0 for none. Its own reservation counts as
+    free.
     """
-    job = g.jobs[j]
+    job = inputs.jobs[j]
     limit = job.limit
-    then = referenced(room_of(x.shadow, 1))
-    own = x.plans[j].start
-    walked = -1  # changes that are in `x.then`
+    then = referenced(kernels.room_of(state.shadow, 1))
+    own = state.plans[j].start
+    walked = -1  # changes that are in `state.then`
     i = 0  # changes up to the instant looked at
-    time = x.at.now
+    time = state.at.now
     while True:
-        time = opens(g, j, time)
+        time = kernels.opens(inputs, j, time)
         if time >= before:
             return 0
-        while i < size and x.changes[i].time <= time:
+        while i < size and state.changes[i].time <= time:
             i += 1
         # Devices in all first: the first moment at which they are too few, until its own begin.
         m = i
-        able = enough(g, x, j, i) if time < own else True
+        able = enough(inputs, state, j, i) if time < own else True
         while able and m < size:
-            moment = x.changes[m].time
+            moment = state.changes[m].time
             if moment >= time + limit or moment >= own:
                 break
-            while m < size and x.changes[m].time == moment:
+            while m < size and state.changes[m].time == moment:
                 m += 1
-            able = enough(g, x, j, m)
+            able = enough(inputs, state, j, m)
         if able:
             if walked < 0:
-                copy_room(referenced(room_of(x.shadow, 0)), then)
+                copy_room(referenced(kernels.room_of(state.shadow, 0)), then)
                 walked = 0
             while walked < i:
-                if (x.changes[walked].item & (TAKEN - 1)) != j:
-                    shift(g, x, then, x.changes[walked].item)
+                if (state.changes[walked].item & (kernels.PLAN_TAKES - 1)) != j:
+                    shift(inputs, state, then, state.changes[walked].item)
                 walked += 1
-            if tasks_in(g, x, then, j) >= job.tasks:
-                lowest(g, x, j, i, size, time + limit)
-                pieces = arrange_on(g, x, b, x.ahead, j)
+            if tasks_in(inputs, state, then, j) >= job.tasks:
+                lowest(inputs, state, j, i, size, time + limit)
+                pieces = arrange(inputs, state, beliefs, state.ahead, j)
                 if pieces > 0:
-                    x.at.planned = time
+                    state.at.planned = time
                     return pieces
             m = i
         # Until devices in all are enough again, nothing need be looked at.
         while True:
             if m >= size:
                 return 0
-            time = x.changes[m].time
-            while m < size and x.changes[m].time == time:
+            time = state.changes[m].time
+            while m < size and state.changes[m].time == time:
                 m += 1
-            if time >= own or enough(g, x, j, m):
+            if time >= own or enough(inputs, state, j, m):
                 break
 
 
 @inlined_kernel
-def lowest(g: Given, x: State, j: int, low: int, size: int, until: float) -> None:
-    """Put in `x.ahead` what stays free from `x.then` on, through the changes before ``until``."""
-    copy_room(referenced(room_of(x.shadow, 1)), x.ahead)
-    copy_room(referenced(room_of(x.shadow, 1)), x.trial)
+def lowest(inputs: Inputs, state: State, j: int, low: int, size: int, until: float) -> None:
+    """Fill `state.ahead` with what stays free from shadow 1 on, until ``until``."""
+    copy_room(referenced(kernels.room_of(state.shadow, 1)), state.ahead)
+    copy_room(referenced(kernels.room_of(state.shadow, 1)), state.trial)
     m = low
-    while m < size and x.changes[m].time < until:
-        item = x.changes[m].item
-        if (item & (TAKEN - 1)) != j:
-            shift(g, x, x.trial, item)
-            if item >= TAKEN:
-                lower(g, x, item - TAKEN)
+    while m < size and state.changes[m].time < until:
+        item = state.changes[m].item
+        if (item & (kernels.PLAN_TAKES - 1)) != j:
+            shift(inputs, state, state.trial, item)
+            if item >= kernels.PLAN_TAKES:
+                lower(inputs, state, item - kernels.PLAN_TAKES)
         m += 1
 
 
 @inlined_kernel
-def same_pieces(g: Given, x: State, j: int, pieces: int) -> bool:
+def same_pieces(inputs: Inputs, state: State, j: int, pieces: int) -> bool:
     """Whether the pieces that were tried are those that job j has reserved."""
-    if x.jobs[j].pieces != pieces:
+    if state.jobs[j].pieces != pieces:
         return False
-    p = g.jobs[j].piece_from
+    p = inputs.jobs[j].piece_from
     for m in range(pieces):
         if (
-            x.out[p + m].node != x.tried[m].node
-            or x.out[p + m].tasks != x.tried[m].tasks
-            or x.out[p + m].mask != x.tried[m].mask
+            state.out[p + m].node != state.tried[m].node
+            or state.out[p + m].tasks != state.tried[m].tasks
+            or state.out[p + m].mask != state.tried[m].mask
         ):
             return False
     return True
 
 
 @inlined_kernel
-def kamelot_ends(g: Given, x: State) -> None:
-    """Ends of running jobs as Kamelot reads them, in `x.changes`: see :func:`.queues.kamelot_ends`.
+def kamelot_ends(inputs: Inputs, state: State) -> None:
+    """Ends of running jobs as Kamelot reads them, in `state.changes`.
+
+    See :func:`.queues.kamelot_ends`.
 
     Rows are in the order of submission, so that ties of starts are taken in that order.
     """
-    for i in range(x.at.running):
-        put(x.changes, i, x.jobs[x.running[i]].begun, x.running[i])
-    merge_sort(x.changes, x.spare_rows, 0, x.at.running)
-    soonest = latest = x.at.now
+    for i in range(state.at.running):
+        kernels.put(state.changes, i, state.jobs[state.running[i]].begun, state.running[i])
+    kernels.merge_sort(state.changes, state.spare_rows, 0, state.at.running)
+    soonest = latest = state.at.now
     moved = False
-    for i in range(x.at.running):
-        j = x.changes[i].item
-        end = x.jobs[j].expect
-        if end > x.at.now:
-            if soonest <= x.at.now:
+    for i in range(state.at.running):
+        j = state.changes[i].item
+        end = state.jobs[j].expect
+        if end > state.at.now:
+            if soonest <= state.at.now:
                 soonest = latest = end
             elif end >= latest:
                 latest, moved = end, True
@@ -221,46 +212,50 @@ def kamelot_ends(g: Given, x: State) -> None:
                 soonest = end = min(end, soonest)
                 if not moved:
                     latest = end
-        put(x.changes, i, end, j)
+        kernels.put(state.changes, i, end, j)
 
 
 @inner_kernel
-def lay_out(g: Given, x: State, count: int) -> int:
+def lay_out(inputs: Inputs, state: State, count: int) -> int:
     """All changes of what is free that are planned for, in order; their number."""
-    at = x.at
-    if g.rules.anew:
-        kamelot_ends(g, x)
+    at = state.at
+    if inputs.rules.anew:
+        kamelot_ends(inputs, state)
     else:
         for i in range(at.running):
-            put(x.changes, i, x.jobs[x.running[i]].expect, x.running[i])
-    shadow = referenced(room_of(x.shadow, 0))
-    copy_room(x.room, shadow)
-    for k in range(x.total.size):
-        x.profile[0, k] = x.total[k]
+            kernels.put(state.changes, i, state.jobs[state.running[i]].expect, state.running[i])
+    shadow = referenced(kernels.room_of(state.shadow, 0))
+    copy_room(state.room, shadow)
+    for k in range(state.total.size):
+        state.profile[0, k] = state.total[k]
     size = 0
     for i in range(at.running):
-        time, j = x.changes[i].time, x.changes[i].item
+        time, j = state.changes[i].time, state.changes[i].item
         if time <= at.now:  # past its request: expected to end now
-            shift(g, x, shadow, j)
-            shift_profile(g, x, j, int64(g.jobs[j].tasks))
+            shift(inputs, state, shadow, j)
+            shift_profile(inputs, state, j, int64(inputs.jobs[j].tasks))
         else:
-            put(x.changes, size, time, j)
+            kernels.put(state.changes, size, time, j)
             size += 1
     for i in range(count):
-        j = x.sequence[i].item
-        slot = x.plans[j].start
-        if slot == NEVER or g.jobs[j].limit <= 0.0 or slot + g.jobs[j].limit <= at.now:
+        j = state.sequence[i].item
+        slot = state.plans[j].start
+        if (
+            slot == kernels.NEVER
+            or inputs.jobs[j].limit <= 0.0
+            or slot + inputs.jobs[j].limit <= at.now
+        ):
             continue
-        put(x.changes, size, max(slot, at.now), TAKEN + j)
-        put(x.changes, size + 1, slot + g.jobs[j].limit, j)
+        kernels.put(state.changes, size, max(slot, at.now), kernels.PLAN_TAKES + j)
+        kernels.put(state.changes, size + 1, slot + inputs.jobs[j].limit, j)
         size += 2
-    merge_sort(x.changes, x.spare_rows, 0, size)
-    add_up(g, x, size)
+    kernels.merge_sort(state.changes, state.spare_rows, 0, size)
+    add_up(inputs, state, size)
     return size
 
 
 @inner_kernel
-def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
+def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: int) -> None:
     """Every waiting job holds a reservation, and keeps it unless it can start earlier.
 
     In the order of the queue, while all others keep theirs, so that nobody's is ever moved back.
@@ -273,92 +268,97 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
     Reservations that are due may stand in each other's way, where jobs outlived their requests.
     If nothing runs then and nothing starts, no end would bring another round: all are void.
     """
-    at = x.at
+    at = state.at
     now = at.now
     stuck = False
     if at.void:
         for i in range(count):
-            x.plans[x.sequence[i].item].start = NEVER
+            state.plans[state.sequence[i].item].start = kernels.NEVER
         at.void = 0
         at.holes += 1
     size = -1
-    for i in range(min(count, g.rules.depth)):
-        j = x.sequence[i].item
-        slot = x.plans[j].start
-        if capped(g, x, j):  # it holds no reservation
-            if slot < NEVER:
-                x.plans[j].start = NEVER
+    for i in range(min(count, inputs.rules.depth)):
+        j = state.sequence[i].item
+        slot = state.plans[j].start
+        if capped(inputs, state, j):  # it holds no reservation
+            if slot < kernels.NEVER:
+                state.plans[j].start = kernels.NEVER
                 at.holes += 1
                 if size >= 0:
-                    size = drop_changes(x, size, j)
-                    add_up(g, x, size)
-            x.plans[j].planned = -1
+                    size = drop_changes(state, size, j)
+                    add_up(inputs, state, size)
+            state.plans[j].planned = -1
             continue
         due = slot <= now
-        groups = g.cluster.shapes[g.jobs[j].shape].groups
-        if not due and x.plans[j].planned == at.holes and groups == 0:
+        groups = inputs.cluster.shapes[inputs.jobs[j].shape].groups
+        if not due and state.plans[j].planned == at.holes and groups == 0:
             continue
         if size < 0:
-            size = lay_out(g, x, count)
+            size = lay_out(inputs, state, count)
         at.tests += 1
-        pieces = earliest(g, x, b, j, size, NEVER if due else slot)
+        pieces = earliest(inputs, state, beliefs, j, size, kernels.NEVER if due else slot)
         stuck = stuck or due
         if pieces == 0:
             if due:
-                x.plans[j].start = NEVER
-                size = drop_changes(x, size, j)
-                add_up(g, x, size)
+                state.plans[j].start = kernels.NEVER
+                size = drop_changes(state, size, j)
+                add_up(inputs, state, size)
                 at.holes += 1
-            x.plans[j].planned = at.holes
+            state.plans[j].planned = at.holes
             continue
-        if slot < NEVER:
-            if not (due and at.planned <= now and same_pieces(g, x, j, pieces)):
+        if slot < kernels.NEVER:
+            if not (due and at.planned <= now and same_pieces(inputs, state, j, pieces)):
                 at.holes += 1
-            size = drop_changes(x, size, j)
-        x.plans[j].planned = at.holes
-        x.plans[j].start = NEVER
-        if at.planned <= now and truly_free(g, x, j, pieces):
-            start(g, x, j, pieces)
-            if x.jobs[j].expect > now:  # else a limit of nothing
-                shift(g, x, referenced(room_of(x.shadow, 0)), TAKEN + j)
-                shift_profile(g, x, j, -int64(g.jobs[j].tasks))
-                enter_row(x.changes, int64(0), size, x.jobs[j].expect, j)
+            size = drop_changes(state, size, j)
+        state.plans[j].planned = at.holes
+        state.plans[j].start = kernels.NEVER
+        if at.planned <= now and truly_free(inputs, state, j, pieces):
+            start(inputs, state, j, pieces)
+            if state.jobs[j].expect > now:  # else a limit of nothing
+                shift(
+                    inputs,
+                    state,
+                    referenced(kernels.room_of(state.shadow, 0)),
+                    kernels.PLAN_TAKES + j,
+                )
+                shift_profile(inputs, state, j, -int64(inputs.jobs[j].tasks))
+                kernels.enter_row(state.changes, int64(0), size, state.jobs[j].expect, j)
                 size += 1
         else:
-            size = plan(g, x, j, pieces, size)
-        add_up(g, x, size)
+            size = plan(inputs, state, j, pieces, size)
+        add_up(inputs, state, size)
     at.void = int64(stuck and at.running == 0)
 
 
 @inlined_kernel
-def plan(g: Given, x: State, j: int, pieces: int, size: int) -> int:
+def plan(inputs: Inputs, state: State, j: int, pieces: int, size: int) -> int:
     """Job j holds the pieces tried from `planned` on; gives the number of changes."""
-    job = g.jobs[j]
-    time = x.at.planned
-    x.plans[j].start = time
-    x.promised[j] = min(x.promised[j], time)
-    x.jobs[j].pieces = pieces
+    job = inputs.jobs[j]
+    time = state.at.planned
+    state.plans[j].start = time
+    state.promised[j] = min(state.promised[j], time)
+    state.jobs[j].pieces = pieces
     p = job.piece_from
     for i in range(pieces):
-        n, tasks = int64(x.tried[i].node), int64(x.tried[i].tasks)
-        put_piece(x.out, p + i, n, tasks, x.tried[i].mask)
+        n, tasks = int64(state.tried[i].node), int64(state.tried[i].tasks)
+        kernels.put_piece(state.out, p + i, n, tasks, state.tried[i].mask)
     if job.limit > 0.0:
-        enter_row(x.changes, int64(0), size, time, TAKEN + j)
-        enter_row(x.changes, int64(0), size + 1, time + job.limit, j)
+        kernels.enter_row(state.changes, int64(0), size, time, kernels.PLAN_TAKES + j)
+        kernels.enter_row(state.changes, int64(0), size + 1, time + job.limit, j)
         size += 2
     return size
 
 
 @inlined_kernel
-def plan_round(g: Given, x: State, b: Beliefs) -> None:
+def plan_round(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
     """One round of conservative backfilling; another one where the first leaves its plan void."""
-    if x.at.waiting > 0:
-        if g.rules.limits_of_work:
-            expected_ends(g, x, b)
-        count = keys(g, x)
-        if g.rules.anew:
-            x.at.void = 1
-        conservative(g, x, b, count)
-        if x.at.void:
-            conservative(g, x, b, count)
-    nobody_waits(x)
+    if state.at.waiting > 0:
+        if beliefs is not None and inputs.rules.limits_of_work:
+            expected_ends(inputs, state, beliefs)
+        count = keys(inputs, state)
+        if inputs.rules.anew:
+            state.at.void = 1
+        conservative(inputs, state, beliefs, count)
+        if state.at.void:
+            conservative(inputs, state, beliefs, count)
+    nobody_waits(state)

@@ -4,38 +4,20 @@ from __future__ import annotations
 
 from gangwise.core.arrays import Bools, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.kernels import (
-    BLOCK,
-    BY_RATE,
-    FGD,
-    FIRST_FIT,
-    FRAGMENT_STEP,
-    GIVE_BACK,
-    TAKE,
-    WORST_FIT,
-    ClusterArrays,
-    Given,
-    Room,
-    Rows,
-    State,
-    int64,
-    pop,
-    push,
-    put_piece,
-    trailing_zeros,
-)
+from gangwise.jobs import kernels
+from gangwise.jobs.kernels import ClusterArrays, FreeDevices, Inputs, Rows, State, int64
 
 # --------------------------------------------------------------------------------- free devices
 
 
 @inlined_kernel
-def fits(cluster: ClusterArrays, room: Room, s: int, n: int) -> int:
+def fits(cluster: ClusterArrays, room: FreeDevices, s: int, n: int) -> int:
     """How many tasks of shape s node n takes with what is free there."""
     return fits_of(cluster, room, s, n, int64(cluster.shapes[s].per_node))
 
 
 @inlined_kernel
-def fits_of(cluster: ClusterArrays, room: Room, s: int, n: int, most: int) -> int:
+def fits_of(cluster: ClusterArrays, room: FreeDevices, s: int, n: int, most: int) -> int:
     """The same, of so many: a node that takes them all is not divided by what one asks for."""
     f = most
     for k in range(room.free.shape[1]):
@@ -46,7 +28,7 @@ def fits_of(cluster: ClusterArrays, room: Room, s: int, n: int, most: int) -> in
                 return 0
             if c < f * d:
                 f = c // d
-    if cluster.shared >= 0:
+    if cluster.devices is not None:
         d = cluster.shapes[s].fraction
         if d > 0:
             c = 0
@@ -65,24 +47,26 @@ def fits_of(cluster: ClusterArrays, room: Room, s: int, n: int, most: int) -> in
 
 @inlined_kernel
 def take(
-    cluster: ClusterArrays, room: Room, s: int, n: int, tasks: int, mask: int, sign: int
+    cluster: ClusterArrays, room: FreeDevices, s: int, n: int, tasks: int, mask: int, sign: int
 ) -> None:
     """Take the devices of tasks of shape s on node n, or give them back."""
     for k in range(room.free.shape[1]):
         room.free[n, k] += sign * tasks * cluster.demand[s, k]
-    if mask != 0:
+    if cluster.devices is not None and mask != 0:
         fraction = cluster.shapes[s].fraction
         amount = fraction * tasks if fraction > 0 else 1000
         rest = mask
         while rest != 0:
-            room.device[n, trailing_zeros(rest)] += sign * amount
+            room.device[n, kernels.trailing_zeros(rest)] += sign * amount
             rest &= rest - 1
 
 
 @inlined_kernel
 def piece_shape(cluster: ClusterArrays, s: int, pieces: Rows, first: int, i: int) -> int:
     """Shape of the tasks of piece i of a job of shape s, whose pieces begin at ``first``."""
-    return s if cluster.shapes[s].groups == 0 else group_shape(cluster, s, pieces, first, i)
+    if cluster.groups is None or cluster.shapes[s].groups == 0:
+        return s
+    return group_shape(cluster, s, pieces, first, i)
 
 
 @inner_kernel
@@ -98,9 +82,9 @@ def group_shape(cluster: ClusterArrays, s: int, pieces: Rows, first: int, i: int
     return int(cluster.groups[m].shape)
 
 
-@inlined_kernel
+@inner_kernel
 def take_piece(
-    cluster: ClusterArrays, room: Room, s: int, pieces: Rows, first: int, i: int, sign: int
+    cluster: ClusterArrays, room: FreeDevices, s: int, pieces: Rows, first: int, i: int, sign: int
 ) -> None:
     """Take the devices of piece i of a job of shape s, or give them back.
 
@@ -111,62 +95,62 @@ def take_piece(
     take(cluster, room, part, n, tasks, pieces[i].mask, sign)
 
 
-@inlined_kernel
-def occupy(g: Given, x: State, j: int, count: int) -> None:
+@inner_kernel
+def occupy(inputs: Inputs, state: State, j: int, count: int) -> None:
     """Take the ``count`` pieces tried; they become the pieces of job j."""
-    job = g.jobs[j]
+    job = inputs.jobs[j]
     s = int64(job.shape)
     p = job.piece_from
-    free = x.room.free
+    free = state.room.free
     for i in range(count):
-        n = int64(x.tried[i].node)
-        b = n // BLOCK
+        n = int64(state.tried[i].node)
+        b = n // kernels.BLOCK
         again = False
-        part = piece_shape(g.cluster, s, x.tried, 0, i)
+        part = piece_shape(inputs.cluster, s, state.tried, 0, i)
         for k in range(free.shape[1]):
-            d = x.tried[i].tasks * g.cluster.demand[part, k]
+            d = state.tried[i].tasks * inputs.cluster.demand[part, k]
             if d > 0:
-                again = again or free[n, k] == x.room.top[b, k]
-                x.total[k] -= d
-        take_piece(g.cluster, x.room, s, x.tried, 0, i, TAKE)
+                again = again or free[n, k] == state.room.top[b, k]
+                state.total[k] -= d
+        take_piece(inputs.cluster, state.room, s, state.tried, 0, i, kernels.TAKE)
         if again:
-            block_top(x.room, b)
-        put_piece(x.out, p + i, n, int64(x.tried[i].tasks), x.tried[i].mask)
-    x.jobs[j].pieces = count
-    x.at.pieces += count
-    x.at.change += 1
-
-
-@inlined_kernel
-def vacate(g: Given, x: State, j: int) -> None:
-    job, run = g.jobs[j], x.jobs[j]
-    s = int64(job.shape)
-    p = job.piece_from
-    for i in range(p, p + run.pieces):
-        n = int64(x.out[i].node)
-        take_piece(g.cluster, x.room, s, x.out, p, i, GIVE_BACK)
-        b = n // BLOCK
-        part = piece_shape(g.cluster, s, x.out, p, i)
-        for k in range(x.total.size):
-            x.total[k] += x.out[i].tasks * g.cluster.demand[part, k]
-            x.room.top[b, k] = max(x.room.top[b, k], x.room.free[n, k])
-    x.at.pieces -= run.pieces
-    x.at.epoch += 1
-    x.at.change += 1
+            block_top(state.room, b)
+        kernels.put_piece(state.out, p + i, n, int64(state.tried[i].tasks), state.tried[i].mask)
+    state.jobs[j].pieces = count
+    state.at.pieces += count
+    state.at.change += 1
 
 
 @inner_kernel
-def block_top(room: Room, b: int) -> None:
+def vacate(inputs: Inputs, state: State, j: int) -> None:
+    job, run = inputs.jobs[j], state.jobs[j]
+    s = int64(job.shape)
+    p = job.piece_from
+    for i in range(p, p + run.pieces):
+        n = int64(state.out[i].node)
+        take_piece(inputs.cluster, state.room, s, state.out, p, i, kernels.GIVE_BACK)
+        b = n // kernels.BLOCK
+        part = piece_shape(inputs.cluster, s, state.out, p, i)
+        for k in range(state.total.size):
+            state.total[k] += state.out[i].tasks * inputs.cluster.demand[part, k]
+            state.room.top[b, k] = max(state.room.top[b, k], state.room.free[n, k])
+    state.at.pieces -= run.pieces
+    state.at.epoch += 1
+    state.at.change += 1
+
+
+@inner_kernel
+def block_top(room: FreeDevices, b: int) -> None:
     """Largest free amounts of a block of nodes, anew."""
     for k in range(room.free.shape[1]):
         most = int64(0)
-        for n in range(b * BLOCK, min((b + 1) * BLOCK, room.free.shape[0])):
+        for n in range(b * kernels.BLOCK, min((b + 1) * kernels.BLOCK, room.free.shape[0])):
             most = max(most, room.free[n, k])
         room.top[b, k] = most
 
 
 @inlined_kernel
-def copy_node(room: Room, to: Room, n: int) -> None:
+def copy_node(room: FreeDevices, to: FreeDevices, n: int) -> None:
     """Copy what is free on node n, to try things on."""
     for k in range(room.free.shape[1]):
         to.free[n, k] = room.free[n, k]
@@ -175,7 +159,7 @@ def copy_node(room: Room, to: Room, n: int) -> None:
 
 
 @inner_kernel
-def copy_room(room: Room, to: Room) -> None:
+def copy_room(room: FreeDevices, to: FreeDevices) -> None:
     """Copy what is free on all nodes."""
     for n in range(room.free.shape[0]):
         for k in range(room.free.shape[1]):
@@ -186,7 +170,7 @@ def copy_room(room: Room, to: Room) -> None:
 
 
 @inlined_kernel
-def unused_devices(room: Room, n: int, count: int) -> int:
+def unused_devices(room: FreeDevices, n: int, count: int) -> int:
     """The first ``count`` unused devices of node n, which has that many, as a mask."""
     mask = int64(0)
     i = 0
@@ -199,13 +183,13 @@ def unused_devices(room: Room, n: int, count: int) -> int:
 
 
 @inner_kernel
-def groups_fit(cluster: ClusterArrays, x: State, room: Room, s: int) -> bool:
+def groups_fit(cluster: ClusterArrays, state: State, room: FreeDevices, s: int) -> bool:
     """All groups of a shape fit in a room, one after another, each on the first nodes that take it.
 
     A search of all ways could find one where this finds none: it is the rule of
     :meth:`gangwise.jobs.books.Books.has_room`.
     """
-    copy_room(room, x.trial)
+    copy_room(room, state.trial)
     low = cluster.shapes[s].groups_from
     for m in range(low, low + cluster.shapes[s].groups):
         of, left = int64(cluster.groups[m].shape), int64(cluster.groups[m].tasks)
@@ -215,24 +199,24 @@ def groups_fit(cluster: ClusterArrays, x: State, room: Room, s: int) -> bool:
                 break
             if not cluster.allowed[allowed, n]:
                 continue
-            f = fits_of(cluster, x.trial, of, n, min(cluster.shapes[of].per_node, left))
+            f = fits_of(cluster, state.trial, of, n, min(cluster.shapes[of].per_node, left))
             left -= f
             if fraction == 0:
                 mask = int64(0)
                 if f > 0 and cluster.shapes[of].whole > 0:
-                    mask = int64(unused_devices(x.trial, n, f * cluster.shapes[of].whole))
-                take(cluster, x.trial, of, n, f, mask, TAKE)
+                    mask = int64(unused_devices(state.trial, n, f * cluster.shapes[of].whole))
+                take(cluster, state.trial, of, n, f, mask, kernels.TAKE)
                 continue
             for _ in range(f):
-                best = fullest(cluster, x.trial, n, fraction)
-                take(cluster, x.trial, of, n, int64(1), int64(1) << best, TAKE)
+                best = fullest(cluster, state.trial, n, fraction)
+                take(cluster, state.trial, of, n, int64(1), int64(1) << best, kernels.TAKE)
         if left > 0:
             return False
     return True
 
 
 @inlined_kernel
-def fullest(cluster: ClusterArrays, room: Room, n: int, fraction: int) -> int:
+def fullest(cluster: ClusterArrays, room: FreeDevices, n: int, fraction: int) -> int:
     """The shared device of node n with least free that takes a fraction; −1 for none."""
     best = -1
     for k in range(cluster.devices[n]):
@@ -241,32 +225,32 @@ def fullest(cluster: ClusterArrays, room: Room, n: int, fraction: int) -> int:
     return best
 
 
-@inlined_kernel
-def tasks_in(g: Given, x: State, room: Room, j: int) -> int:
+@inner_kernel
+def tasks_in(inputs: Inputs, state: State, room: FreeDevices, j: int) -> int:
     """How many tasks of the shape of job j fit in a room; of a job of groups, one if all do."""
-    s = int64(g.jobs[j].shape)
-    if g.cluster.shapes[s].groups > 0:
-        return int(groups_fit(g.cluster, x, room, s))
-    allowed = g.cluster.allowed[g.cluster.shapes[s].constraint]
+    s = int64(inputs.jobs[j].shape)
+    if inputs.cluster.groups is not None and inputs.cluster.shapes[s].groups > 0:
+        return int(groups_fit(inputs.cluster, state, room, s))
+    allowed = inputs.cluster.allowed[inputs.cluster.shapes[s].constraint]
     have = 0
     for n in range(room.free.shape[0]):
         if allowed[n]:
-            have += fits(g.cluster, room, s, n)
+            have += fits(inputs.cluster, room, s, n)
     return have
 
 
 @inlined_kernel
-def opened(g: Given, x: State, room: Room, j: int) -> int:
+def opened(inputs: Inputs, state: State, room: FreeDevices, j: int) -> int:
     """Let a room be what is free now; how many tasks of job j fit there."""
-    copy_room(x.room, room)
-    return tasks_in(g, x, room, j)
+    copy_room(state.room, room)
+    return tasks_in(inputs, state, room, j)
 
 
 # ------------------------------------------------------------------------------ gangs onto nodes
 
 
 @inlined_kernel
-def block_misses(cluster: ClusterArrays, room: Room, s: int, b: int) -> bool:
+def block_misses(cluster: ClusterArrays, room: FreeDevices, s: int, b: int) -> bool:
     """No node of a block takes a task."""
     for k in range(room.top.shape[1]):  # noqa: SIM110 - generators do not compile
         if room.top[b, k] < cluster.demand[s, k]:
@@ -274,9 +258,11 @@ def block_misses(cluster: ClusterArrays, room: Room, s: int, b: int) -> bool:
     return False
 
 
-@inlined_kernel
-def gather(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, choice: int) -> int:
-    """Nodes that take a task, in `x.cands`; their number, 0 if all of them have no room.
+@inner_kernel
+def gather(
+    cluster: ClusterArrays, state: State, room: FreeDevices, s: int, tasks: int, choice: int
+) -> int:
+    """Nodes that take a task, in `state.cands`; their number, 0 if all of them have no room.
 
     First-fit needs no more of them than have room together.
     """
@@ -288,32 +274,34 @@ def gather(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, cho
     for b in range(room.top.shape[0]):
         if block_misses(cluster, room, s, b):
             continue
-        for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
+        for n in range(b * kernels.BLOCK, min((b + 1) * kernels.BLOCK, N)):
             if not cluster.allowed[allowed, n]:
                 continue
             f = fits_of(cluster, room, s, n, most)
             if f > 0:
-                x.cands[count].node = n
-                x.cands[count].fit = f
+                state.cands[count].node = n
+                state.cands[count].fit = f
                 count += 1
                 total += f
-                if choice == FIRST_FIT and total >= tasks:
+                if choice == kernels.FIRST_FIT and total >= tasks:
                     return count
     return count if total >= tasks else 0
 
 
 @inlined_kernel
-def place_first(x: State, tasks: int, count: int) -> int:
+def place_first(state: State, tasks: int, count: int) -> int:
     """First-fit on the nodes gathered: each is filled before the next. Gives pieces."""
     for i in range(count):
-        step = min(x.cands[i].fit, tasks)
-        put_piece(x.tried, i, x.cands[i].node, step, int64(0))
+        step = min(state.cands[i].fit, tasks)
+        kernels.put_piece(state.tried, i, state.cands[i].node, step, int64(0))
         tasks -= step
     return count
 
 
 @inlined_kernel
-def left_over(cluster: ClusterArrays, room: Room, s: int, n: int, tasks: int, sign: int) -> float:
+def left_over(
+    cluster: ClusterArrays, room: FreeDevices, s: int, n: int, tasks: int, sign: int
+) -> float:
     """Score of node n in best-fit (sign −1) and worst-fit (+1) after so many tasks of shape s.
 
     sign × Σ over device types of free ÷ the largest node's, less K for each type of which the task
@@ -332,70 +320,74 @@ def left_over(cluster: ClusterArrays, room: Room, s: int, n: int, tasks: int, si
 
 
 @inlined_kernel
-def rank_nodes(cluster: ClusterArrays, x: State, room: Room, s: int, M: int, choice: int) -> int:
+def rank_nodes(
+    cluster: ClusterArrays, state: State, room: FreeDevices, s: int, M: int, choice: int
+) -> int:
     """Give the M nodes gathered their scores; the place of the first with the best."""
-    if choice == BY_RATE:
+    if choice == kernels.BY_RATE:
         for i in range(M):
-            x.cands[i].score = x.worth[x.cands[i].node]
+            state.cands[i].score = state.worth[state.cands[i].node]
     else:
         for i in range(M):
-            x.cands[i].score = left_over(cluster, room, s, x.cands[i].node, 0, 1)
+            state.cands[i].score = left_over(cluster, room, s, state.cands[i].node, 0, 1)
     best = 0
-    most = x.cands[0].score
+    most = state.cands[0].score
     for i in range(1, M):
-        if x.cands[i].score > most:
-            most = x.cands[i].score
+        if state.cands[i].score > most:
+            most = state.cands[i].score
             best = i
     return best
 
 
 @inlined_kernel
-def add_task(x: State, i: int, n: int, tasks: int, count: int) -> int:
+def add_task(state: State, i: int, n: int, tasks: int, count: int) -> int:
     """Put tasks on node n, candidate i, beside those it has. Gives the number of pieces."""
-    slot = x.cands[i].slot
+    slot = state.cands[i].slot
     if slot < 0:
         slot = count
-        x.cands[i].slot = slot
-        put_piece(x.tried, slot, n, int64(0), int64(0))
+        state.cands[i].slot = slot
+        kernels.put_piece(state.tried, slot, n, int64(0), int64(0))
         count += 1
-    x.tried[slot].tasks += tasks
+    state.tried[slot].tasks += tasks
     return count
 
 
-@inlined_kernel
+@inner_kernel
 def place_best(
-    cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, M: int, choice: int
+    cluster: ClusterArrays, state: State, room: FreeDevices, s: int, tasks: int, M: int, choice: int
 ) -> int:
     """Best of the M nodes gathered first: emptiest, or of largest worth. Gives pieces.
 
     Tasks are placed one after another, each by the rule on what is then free. A node of largest
     worth stays so while it fills; the emptiest does not.
     """
-    best = rank_nodes(cluster, x, room, s, M, choice)
-    if x.cands[best].fit >= tasks and (tasks == 1 or choice != WORST_FIT):
-        put_piece(x.tried, int64(0), x.cands[best].node, tasks, int64(0))
+    best = rank_nodes(cluster, state, room, s, M, choice)
+    if state.cands[best].fit >= tasks and (tasks == 1 or choice != kernels.WORST_FIT):
+        kernels.put_piece(state.tried, int64(0), state.cands[best].node, tasks, int64(0))
         return 1
     size = int64(0)
     for i in range(M):
-        size = push(x.heap, size, -x.cands[i].score, i)
-        x.cands[i].slot = -1
+        size = kernels.push(state.heap, size, -state.cands[i].score, i)
+        state.cands[i].slot = -1
     count = int64(0)
     while tasks > 0:
-        i = x.heap[0].item
-        n = x.cands[i].node
-        size = pop(x.heap, size)
-        step = 1 if choice == WORST_FIT else min(x.cands[i].fit, tasks)
-        count = add_task(x, i, n, int64(step), count)
+        i = state.heap[0].item
+        n = state.cands[i].node
+        size = kernels.pop(state.heap, size)
+        step = 1 if choice == kernels.WORST_FIT else min(state.cands[i].fit, tasks)
+        count = add_task(state, i, n, int64(step), count)
         tasks -= step
-        x.cands[i].fit -= step
-        if choice == WORST_FIT and x.cands[i].fit > 0:
-            on_node = x.tried[x.cands[i].slot].tasks
-            size = push(x.heap, size, -left_over(cluster, room, s, n, on_node, 1), i)
+        state.cands[i].fit -= step
+        if choice == kernels.WORST_FIT and state.cands[i].fit > 0:
+            on_node = state.tried[state.cands[i].slot].tasks
+            size = kernels.push(state.heap, size, -left_over(cluster, room, s, n, on_node, 1), i)
     return int(count)
 
 
-@inlined_kernel
-def place_tightest(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int) -> int:
+@inner_kernel
+def place_tightest(
+    cluster: ClusterArrays, state: State, room: FreeDevices, s: int, tasks: int
+) -> int:
     """Best-fit: the tightest nodes, ties by number, that take all tasks. Gives pieces, 0 for none.
 
     A node that is tightest stays so while it fills, so each is filled before the next. One pass
@@ -412,34 +404,36 @@ def place_tightest(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: 
     for b in range(room.top.shape[0]):
         if block_misses(cluster, room, s, b) or loosest <= d:
             continue
-        for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
+        for n in range(b * kernels.BLOCK, min((b + 1) * kernels.BLOCK, N)):
             if (one and room.free[n, 0] >= loosest) or not cluster.allowed[allowed, n]:
                 continue
             f = fits_of(cluster, room, s, n, most)
             if f == 0:
                 continue
             score = -float(room.free[n, 0]) if one else left_over(cluster, room, s, n, 0, -1)
-            if total >= tasks and score <= x.heap[0].time:
+            if total >= tasks and score <= state.heap[0].time:
                 continue
-            size = push(x.heap, size, score, -n)
+            size = kernels.push(state.heap, size, score, -n)
             total += f
             while total >= tasks:
-                f = fits_of(cluster, room, s, -x.heap[0].item, most)
+                f = fits_of(cluster, room, s, -state.heap[0].item, most)
                 if total - f < tasks:
                     break
                 total -= f
-                size = pop(x.heap, size)
+                size = kernels.pop(state.heap, size)
             if one and total >= tasks:
-                loosest = room.free[-x.heap[0].item, 0]
+                loosest = room.free[-state.heap[0].item, 0]
     if total < tasks:
         return 0
     count = size
     while size > 0:
-        put_piece(x.tried, size - 1, -x.heap[0].item, int64(0), int64(0))
-        size = pop(x.heap, size)
+        kernels.put_piece(state.tried, size - 1, -state.heap[0].item, int64(0), int64(0))
+        size = kernels.pop(state.heap, size)
     for i in range(count):
-        x.tried[i].tasks = min(fits_of(cluster, room, s, int64(x.tried[i].node), most), tasks)
-        tasks -= x.tried[i].tasks
+        state.tried[i].tasks = min(
+            fits_of(cluster, room, s, int64(state.tried[i].node), most), tasks
+        )
+        tasks -= state.tried[i].tasks
     return int(count)
 
 
@@ -447,7 +441,7 @@ def place_tightest(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: 
 
 
 @inner_kernel
-def fragments(cluster: ClusterArrays, memo: Rows, room: Room, n: int) -> int:
+def fragments(cluster: ClusterArrays, memo: Rows, room: FreeDevices, n: int) -> int:
     """Σ over the tasks counted in ``memo`` of the free shared devices on node n they cannot use.
 
     F_n(m) of Weng et al., *Beware of Fragmentation* (ATC 2023): all that is free where a task of
@@ -484,7 +478,9 @@ def seen_before(device: Ints, n: int, i: int) -> bool:
 
 
 @inner_kernel
-def growth(cluster: ClusterArrays, memo: Rows, room: Room, s: int, n: int) -> tuple[int, int]:
+def growth(
+    cluster: ClusterArrays, memo: Rows, room: FreeDevices, s: int, n: int
+) -> tuple[int, int]:
     """By how much fragments on node n grow with one task of shape s, and its shared devices.
 
     In steps of `FRAGMENT_STEP` for the mean task counted, rounded up; a fraction goes to the device
@@ -493,7 +489,7 @@ def growth(cluster: ClusterArrays, memo: Rows, room: Room, s: int, n: int) -> tu
     counted = int64(0)
     for m in range(cluster.demand.shape[0]):
         counted += memo[m].seen
-    step = max(FRAGMENT_STEP * counted, 1)
+    step = max(kernels.FRAGMENT_STEP * counted, 1)
     before = fragments(cluster, memo, room, n)
     d = cluster.shapes[s].fraction
     best = int64(0)
@@ -506,9 +502,9 @@ def growth(cluster: ClusterArrays, memo: Rows, room: Room, s: int, n: int) -> tu
         elif room.device[n, i] < d or seen_before(room.device, n, i):
             continue
         has = room.device[n, i] if d > 0 else int64(0)
-        take(cluster, room, s, n, int64(1), one, TAKE)
+        take(cluster, room, s, n, int64(1), one, kernels.TAKE)
         level = -((before - fragments(cluster, memo, room, n)) // step)
-        take(cluster, room, s, n, int64(1), one, GIVE_BACK)
+        take(cluster, room, s, n, int64(1), one, kernels.GIVE_BACK)
         if had == 0 or level < best or (level == best and has < had):
             best = level
             mask = one
@@ -517,41 +513,44 @@ def growth(cluster: ClusterArrays, memo: Rows, room: Room, s: int, n: int) -> tu
 
 
 @inner_kernel
-def place_fgd(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int) -> int:
+def place_fgd(cluster: ClusterArrays, state: State, room: FreeDevices, s: int, tasks: int) -> int:
     """Fragmentation gradient descent: the node whose fragments grow least, for each task anew."""
     N = room.free.shape[0]
     count = int64(0)
     allowed = cluster.shapes[s].constraint
-    copy_room(room, x.trial)
+    copy_room(room, state.trial)
     for n in range(N):
-        x.cands[n].slot = -1
+        state.cands[n].slot = -1
     for _ in range(tasks):
         best = -1
         least = int64(0)
         mask = int64(0)
         for n in range(N):
-            if block_misses(cluster, room, s, n // BLOCK) or not cluster.allowed[allowed, n]:
+            if (
+                block_misses(cluster, room, s, n // kernels.BLOCK)
+                or not cluster.allowed[allowed, n]
+            ):
                 continue
-            slot = x.cands[n].slot
-            if slot >= 0 and x.tried[slot].tasks >= cluster.shapes[s].per_node:
+            slot = state.cands[n].slot
+            if slot >= 0 and state.tried[slot].tasks >= cluster.shapes[s].per_node:
                 continue
-            if fits(cluster, x.trial, s, n) == 0:
+            if fits(cluster, state.trial, s, n) == 0:
                 continue
-            level, one = growth(cluster, x.memo, x.trial, s, n)
+            level, one = growth(cluster, state.memo, state.trial, s, n)
             if best < 0 or level < least:
                 best = n
                 least = level
                 mask = one
         if best < 0:
             return 0
-        take(cluster, x.trial, s, int64(best), int64(1), mask, TAKE)
-        count = add_task(x, int64(best), int64(best), int64(1), count)
+        take(cluster, state.trial, s, int64(best), int64(1), mask, kernels.TAKE)
+        count = add_task(state, int64(best), int64(best), int64(1), count)
     return int(count)
 
 
 @inner_kernel
 def tell_apart(
-    cluster: ClusterArrays, x: State, room: Room, s: int, count: int, choice: int
+    cluster: ClusterArrays, state: State, room: FreeDevices, s: int, count: int, choice: int
 ) -> int:
     """Give each piece its devices: fractions the fullest that fits, wholes the first unused.
 
@@ -561,41 +560,49 @@ def tell_apart(
     d = cluster.shapes[s].fraction
     if d == 0:
         for i in range(count):
-            need = cluster.shapes[s].whole * x.tried[i].tasks
-            x.tried[i].mask = unused_devices(room, x.tried[i].node, need)
+            need = cluster.shapes[s].whole * state.tried[i].tasks
+            state.tried[i].mask = unused_devices(room, state.tried[i].node, need)
         return count
     for i in range(count):  # the nodes first, for the pieces below overwrite them
-        x.cands[i].node = x.tried[i].node
-        x.cands[i].fit = x.tried[i].tasks
+        state.cands[i].node = state.tried[i].node
+        state.cands[i].fit = state.tried[i].tasks
     device = room.device
     pieces = 0
     for i in range(count):
-        n = x.cands[i].node
+        n = state.cands[i].node
         start = pieces
-        if choice == FGD:
-            copy_node(room, x.trial, n)
-        for _ in range(x.cands[i].fit):
+        if choice == kernels.FGD:
+            copy_node(room, state.trial, n)
+        for _ in range(state.cands[i].fit):
             best = -1
-            if choice == FGD:
-                _, mask = growth(cluster, x.memo, x.trial, s, n)
-                best = trailing_zeros(mask)
-                take(cluster, x.trial, s, n, int64(1), mask, TAKE)
+            if choice == kernels.FGD:
+                _, mask = growth(cluster, state.memo, state.trial, s, n)
+                best = kernels.trailing_zeros(mask)
+                take(cluster, state.trial, s, n, int64(1), mask, kernels.TAKE)
             else:
                 best = fullest(cluster, room, n, d)
             device[n, best] -= d
-            if pieces > start and x.tried[pieces - 1].mask == int64(1) << best:
-                x.tried[pieces - 1].tasks += 1
+            if pieces > start and state.tried[pieces - 1].mask == int64(1) << best:
+                state.tried[pieces - 1].tasks += 1
             else:
-                put_piece(x.tried, pieces, n, int64(1), int64(1) << best)
+                kernels.put_piece(state.tried, pieces, n, int64(1), int64(1) << best)
                 pieces += 1
     for i in range(pieces):  # tried only
-        device[x.tried[i].node, trailing_zeros(x.tried[i].mask)] += d * x.tried[i].tasks
+        device[state.tried[i].node, kernels.trailing_zeros(state.tried[i].mask)] += (
+            d * state.tried[i].tasks
+        )
     return pieces
 
 
 @lean_kernel
 def growths(
-    cluster: ClusterArrays, memo: Rows, room: Room, s: int, able: Bools, steps: Ints, mask: Ints
+    cluster: ClusterArrays,
+    memo: Rows,
+    room: FreeDevices,
+    s: int,
+    able: Bools,
+    steps: Ints,
+    mask: Ints,
 ) -> None:
     """:func:`growth` on each node that is able [N]; others keep their steps and mask."""
     for n in range(able.size):

@@ -18,7 +18,6 @@ from numba.cpython.unsafe import numbers
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.run_times import RunTimes
 
 Rows = npt.NDArray[np.void]
 
@@ -51,9 +50,9 @@ IN_LINE, ASIDE, DROPPED = range(3)
 
 TAKE, GIVE_BACK = int64(-1), int64(1)
 """Devices are taken, or given back."""
-TAKEN_UP, GIVEN_UP = int64(1), int64(-1)
+USE_CAP, FREE_CAP = int64(1), int64(-1)
 """A part of a cap is taken, or given back."""
-TAKEN = 1 << 40
+PLAN_TAKES = 1 << 40
 """Added to a job's number where a change of the plan takes devices."""
 FRAGMENT_STEP = 40
 """Thousandths of a device: growths of fragments are told apart in such steps."""
@@ -88,11 +87,11 @@ SHAPE = record(
     fraction=np.int64,  # thousandths of one shared device, or 0
     whole=np.int64,  # whole shared devices, or 0
     per_node=np.int64,  # most tasks on one node
-    constraint=np.int64,  # row of `Cluster.allowed`
+    constraint=np.int64,  # row of `ClusterArrays.allowed`
     dominant=np.int64,  # device type of the largest share
     total=np.float64,  # of it in the cluster, thousandths
-    pool=np.int64,  # whose nodes alone its tasks may use: row of `Cluster.meets`
-    groups=np.int64,  # of unlike tasks, or 0: those of `Cluster.groups` from groups_from on
+    pool=np.int64,  # whose nodes alone its tasks may use: row of `ClusterArrays.meets`
+    groups=np.int64,  # of unlike tasks, or 0: those of `ClusterArrays.groups` from groups_from on
     groups_from=np.int64,
 )
 GROUP = record(shape=np.int64, tasks=np.int64)
@@ -156,7 +155,7 @@ COUNTERS = record(
     planned=np.float64,  # conservative: the start that was just found
     kept=np.float64,  # EASY: the same, if requests are true
     outlived=np.float64,  # the first expected end that a running job may outlive from now on
-    ordered=np.float64,  # multifactor: `Standing.clock` as `State.sequence` was put in order
+    ordered=np.float64,  # multifactor: `FairShareState.clock` as `State.sequence` was put in order
     # sizes
     ends=np.int64,  # of the heap `State.ends`
     timers=np.int64,
@@ -263,14 +262,14 @@ class Hours(NamedTuple):
 
 
 @by_reference
-class Given(NamedTuple):
+class Inputs(NamedTuple):
     """All that does not change: jobs, nodes, what happens to them, and rules."""
 
     rules: PlayRules
     cluster: ClusterArrays
     least: Ints  # [K] what the smallest task of all jobs asks
-    caps: Caps
-    hours: Hours
+    caps: Any  # Caps
+    hours: Any  # Hours
     jobs: Rows  # WORK [J]
     by_rank: Ints
     next: Ints  # jobs that come after others: those after job j from next_from[j] on
@@ -283,7 +282,7 @@ class Given(NamedTuple):
 
 
 @by_reference
-class Room(NamedTuple):
+class FreeDevices(NamedTuple):
     """Free devices: those of now, or what is planned."""
 
     free: Ints  # [N, K]
@@ -292,7 +291,7 @@ class Room(NamedTuple):
 
 
 @by_reference
-class Standing(NamedTuple):
+class FairShareState(NamedTuple):
     """Multifactor priority: weights, what jobs add, and a tree of A nodes with L leaves."""
 
     age: float  # weight
@@ -327,7 +326,7 @@ class State(NamedTuple):
 
     at: Any  # COUNTERS
     # nodes
-    room: Room  # free now
+    room: FreeDevices  # free now
     total: Ints  # [K] free in all
     up: Bools
     factor: Floats  # [N] of the rates now
@@ -342,8 +341,8 @@ class State(NamedTuple):
     wants: Ints  # [J] or [0]: how many jobs it still comes after
     looks: Rows  # LOOK [J] where rates are learned or limits are of work
     plans: Rows  # RESERVATION [J] where every job holds one
-    times: RunTimes  # what is expected of run times; of no jobs where requests are believed
-    out: Rows  # PIECE, those of job j from Given.jobs[j].piece_from on
+    times: Any  # RunTimes: what is expected of run times; of no jobs where requests are believed
+    out: Rows  # PIECE, those of job j from Inputs.jobs[j].piece_from on
     # order
     words: Ints
     summary: Ints
@@ -367,7 +366,7 @@ class State(NamedTuple):
     behind: Rows  # BEHIND [J] or [0] without caps
     # what is tried
     tried: Rows  # PIECE
-    beside: Rows  # PIECE, of the groups of a job placed so far
+    grouped: Rows  # PIECE, of the groups of a job placed so far
     cands: Rows  # CANDIDATE
     heap: Rows  # DUE [N]
     memo: Rows  # MEMO [S]
@@ -378,17 +377,19 @@ class State(NamedTuple):
     worth: Floats
     # EASY: what is free at the time of each promise. Conservative: as planned, 0 now, 1 at the
     # instant looked at.
-    shadow: Room
-    ahead: Room  # throughout the limit of a job from then on
-    trial: Room
-    changes: Rows  # DUE: when devices are given back (item j) or taken (TAKEN + j), as requested
+    shadow: FreeDevices
+    ahead: FreeDevices  # throughout the limit of a job from then on
+    trial: FreeDevices
+    changes: (
+        Rows  # DUE: when devices are given back (item j) or taken (PLAN_TAKES + j), as requested
+    )
     profile: Ints  # [changes + 1, K] free in all after each change
     rated: Ints
     log_rates: Floats
     # attempts that were cut short
     cuts: Rows  # CUT
     cut_pieces: Rows  # PIECE
-    standing: Standing  # multifactor priorities
+    standing: Any  # FairShareState: multifactor priorities
     # what is reported outside of the last call; [0] where compiled code decides
     feed: Rows  # FEED
     fed_rates: Floats
@@ -434,67 +435,69 @@ def fill_work(
 
 
 @inlined_kernel
-def devices_of(g: Given, j: int) -> int:
+def devices_of(inputs: Inputs, j: int) -> int:
     """Thousandths of devices of its dominant type that all tasks of job j ask for."""
-    s = int64(g.jobs[j].shape)
-    return int(g.jobs[j].tasks * g.cluster.demand[s, g.cluster.shapes[s].dominant])
+    s = int64(inputs.jobs[j].shape)
+    return int(inputs.jobs[j].tasks * inputs.cluster.demand[s, inputs.cluster.shapes[s].dominant])
 
 
 @inlined_kernel
-def length(g: Given, x: State, j: int) -> float:
+def length(inputs: Inputs, state: State, j: int) -> float:
     """Seconds that job j takes, as far as the scheduler believes: as expected, or as requested."""
-    return float(x.times.expected[j] if x.times.expected.size > 0 else g.jobs[j].limit)
+    if state.times is not None and state.times.expected.size > 0:
+        return float(state.times.expected[j])
+    return float(inputs.jobs[j].limit)
 
 
 @inlined_kernel
-def opens(g: Given, j: int, time: float) -> float:
+def opens(inputs: Inputs, j: int, time: float) -> float:
     """The first time from then on at which job j may start, as far as closed hours go."""
-    if g.hours.since.size == 0:
+    if inputs.hours is None or inputs.hours.since.size == 0:
         return time
-    c = g.jobs[j].hours
-    low, high = g.hours.starts[c], g.hours.starts[c + 1]
+    c = inputs.jobs[j].hours
+    low, high = inputs.hours.starts[c], inputs.hours.starts[c + 1]
     while low < high:  # the first that begins later
         middle = (low + high) >> 1
-        if g.hours.since[middle] <= time:
+        if inputs.hours.since[middle] <= time:
             low = middle + 1
         else:
             high = middle
-    if low > g.hours.starts[c] and time < g.hours.to[low - 1]:
-        return float(g.hours.to[low - 1])
+    if low > inputs.hours.starts[c] and time < inputs.hours.to[low - 1]:
+        return float(inputs.hours.to[low - 1])
     return time
 
 
 @inlined_kernel
-def count_caps(g: Given, x: State, j: int, sign: int) -> None:
+def count_caps(inputs: Inputs, state: State, j: int, sign: int) -> None:
     """Job j takes its part of its caps, or gives it back."""
-    if g.caps.most.size == 0:
+    if inputs.caps is None or inputs.caps.most.size == 0:
         return
-    c = g.jobs[j].claim
-    for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
-        x.used[g.caps.counter[i]] += sign * g.caps.amount[i]
+    c = inputs.jobs[j].claim
+    for i in range(inputs.caps.starts[c], inputs.caps.starts[c + 1]):
+        state.used[inputs.caps.counter[i]] += sign * inputs.caps.amount[i]
 
 
 @inlined_kernel
-def pool_of(g: Given, j: int) -> int:
+def pool_of(inputs: Inputs, j: int) -> int:
     """The pool of job j, among those of all shapes."""
-    if g.cluster.meets.size == 1:
+    if inputs.cluster.meets.size == 1:
         return 0
-    return int(g.cluster.shapes[g.jobs[j].shape].pool)
+    return int(inputs.cluster.shapes[inputs.jobs[j].shape].pool)
 
 
 @inlined_kernel
-def room_of(rooms: Room, i: int) -> Room:
-    """Room i of several."""
-    return Room(rooms.free[i], rooms.device[i], rooms.top)
+def room_of(rooms: FreeDevices, i: int) -> FreeDevices:
+    """Free devices i of several."""
+    return FreeDevices(rooms.free[i], rooms.device[i], rooms.top)
 
 
 @inlined_kernel
-def report(x: State, what: int, item: int) -> None:
+def report(state: State, what: int, item: int) -> None:
     """Count what happened to a job or a node, and enter it into the feed, where there is one."""
-    if x.feed.size > 0:
-        x.feed[x.at.fed].what = what
-        x.feed[x.at.fed].item = item
-    x.at.fed += 1
+    if state.feed.size > 0:
+        state.feed[state.at.fed].what = what
+        state.feed[state.at.fed].item = item
+    state.at.fed += 1
 
 
 @inlined_kernel

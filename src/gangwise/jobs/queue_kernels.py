@@ -2,9 +2,9 @@
 
 Compiled schedulers and those that decide in Python call the same functions.
 
-*Multifactor priority* is a named tuple of arrays, :class:`~gangwise.jobs.kernels.Standing`, that
-is changed in place: the account tree with its decaying use. Its nodes are numbered from the root,
-0, so that each comes behind its parent; *leaves* are users within accounts.
+*Multifactor priority* is a named tuple of arrays, :class:`~gangwise.jobs.kernels.FairShareState`,
+that is changed in place: the account tree with its decaying use. Its nodes are numbered from the
+root, 0, so that each comes behind its parent; *leaves* are users within accounts.
 
 *Caps*: a job at its cap is passed over. What is in use of a cap grows while jobs start, and shrinks
 only where a job leaves its nodes (:func:`wake`). Until then the jobs that it holds need not be
@@ -26,36 +26,8 @@ from __future__ import annotations
 import math
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.kernels import (
-    ASIDE,
-    DROPPED,
-    F1,
-    F2,
-    F3,
-    F4,
-    FAIR_SHARE,
-    IN_LINE,
-    MULTIFACTOR,
-    SAF,
-    SJF,
-    UNICEP,
-    WAITING,
-    WFP3,
-    Given,
-    Rows,
-    Standing,
-    State,
-    devices_of,
-    enter_row,
-    following,
-    insert,
-    int64,
-    length,
-    merge_sort,
-    put,
-    remove,
-    smallest,
-)
+from gangwise.jobs import kernels
+from gangwise.jobs.kernels import FairShareState, Inputs, Rows, State, int64
 
 
 @lean_kernel
@@ -71,22 +43,22 @@ def formula_key(
     −(wait / r)³·n of Tang et al. (2009). AGED is r − weight·wait.
     """
     r, s = max(length, 1.0), max(submitted, 1.0)
-    if order == SJF:
+    if order == kernels.SJF:
         return length
-    if order == WFP3:
+    if order == kernels.WFP3:
         stretch = wait / r
         return -(stretch * stretch * stretch) * size
-    if order == SAF:
+    if order == kernels.SAF:
         return length * size
-    if order == F1:
+    if order == kernels.F1:
         return math.log10(r) * size + 870.0 * math.log10(s)
-    if order == F2:
+    if order == kernels.F2:
         return math.sqrt(r) * size + 25_600.0 * math.log10(s)
-    if order == F3:
+    if order == kernels.F3:
         return r * size + 6_860_000.0 * math.log10(s)
-    if order == F4:
+    if order == kernels.F4:
         return r * math.sqrt(size) + 530_000.0 * math.log10(s)
-    if order == UNICEP:
+    if order == kernels.UNICEP:
         return -wait / (max(math.log2(max(size, 1.0)), 1e-9) * r)
     return length - weight * wait
 
@@ -98,10 +70,10 @@ TIER = 2.0**33
 """Priorities are whole numbers of 32 bits, at least 1, as in Slurm."""
 
 
-def copy_of(s: Standing) -> Standing:
+def copy_of(shares: FairShareState) -> FairShareState:
     """A deep copy of the mutable arrays."""
     own = "eligible", "clock", "use", "rate", "since", "total", "level", "factor", "order"
-    return s._replace(**{name: getattr(s, name).copy() for name in own})
+    return shares._replace(**{name: getattr(shares, name).copy() for name in own})
 
 
 @lean_kernel
@@ -114,138 +86,142 @@ def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
 
 
 @lean_kernel
-def use_at(s: Standing, a: int, now: float) -> float:
+def use_at(shares: FairShareState, a: int, now: float) -> float:
     """Use of a leaf: it halves every half-life."""
-    gone = now - s.since[a]
-    if gone <= 0.0 or (s.use[a] == 0.0 and s.rate[a] == 0.0):
-        return float(s.use[a])
-    return float(decayed(s.use[a], s.rate[a], gone, s.decay))
+    gone = now - shares.since[a]
+    if gone <= 0.0 or (shares.use[a] == 0.0 and shares.rate[a] == 0.0):
+        return float(shares.use[a])
+    return float(decayed(shares.use[a], shares.rate[a], gone, shares.decay))
 
 
 @lean_kernel
-def hold(s: Standing, j: int, sign: float, now: float) -> None:
+def hold(shares: FairShareState, j: int, sign: float, now: float) -> None:
     """Job j holds its devices from now on (sign 1), or no longer (−1)."""
-    a = s.leaf[j]
-    s.use[a] = use_at(s, a, now)
-    s.since[a] = now
-    s.rate[a] += sign * s.bill[j]
+    a = shares.leaf[j]
+    shares.use[a] = use_at(shares, a, now)
+    shares.since[a] = now
+    shares.rate[a] += sign * shares.bill[j]
 
 
 @lean_kernel
-def tick(s: Standing, now: float) -> bool:
+def tick(shares: FairShareState, now: float) -> bool:
     """Compute fair shares as of the last multiple of the period; False where that is done."""
-    due = math.floor(now / s.period) * s.period
-    if due <= s.clock[0]:
+    due = math.floor(now / shares.period) * shares.period
+    if due <= shares.clock[0]:
         return False
-    s.clock[0] = due
-    if s.fair_share == 0.0:
+    shares.clock[0] = due
+    if shares.fair_share == 0.0:
         return True
-    for a in range(s.total.size):
-        s.total[a] = 0.0
-    for i in range(s.order.size):
-        s.total[s.order[i]] = use_at(s, s.order[i], due)
-    for a in range(s.total.size - 1, 0, -1):
-        s.total[s.parent[a]] += s.total[a]
-    if s.classic:
-        effective_use(s)
+    for a in range(shares.total.size):
+        shares.total[a] = 0.0
+    for i in range(shares.order.size):
+        shares.total[shares.order[i]] = use_at(shares, shares.order[i], due)
+    for a in range(shares.total.size - 1, 0, -1):
+        shares.total[shares.parent[a]] += shares.total[a]
+    if shares.classic:
+        effective_use(shares)
     else:
-        fair_tree(s)
+        fair_tree(shares)
     return True
 
 
 @lean_kernel
-def effective_use(s: Standing) -> None:
+def effective_use(shares: FairShareState) -> None:
     """Classic fair share: 2^(−use / shares / damping).
 
     Use is of all use. An account's weighs on those below it: they count with what they have not
     used of it, by their shares. Shares are of the whole.
     """
-    s.factor[0] = 1.0  # shares of the whole, until leaves get theirs
-    for a in range(1, s.total.size):
-        p = s.parent[a]
-        whole = s.factor[p] * s.share[a]
-        s.factor[a] = whole
-        norm = s.total[a] / s.total[0] if s.total[0] > 0.0 else 0.0
-        s.level[a] = norm if p == 0 else norm + (s.level[p] - norm) * s.share[a]
-    for i in range(s.order.size):
-        a = s.order[i]
-        if s.factor[a] > 0.0:
-            s.factor[a] = 2.0 ** (-s.level[a] / s.factor[a] / s.damping)
+    shares.factor[0] = 1.0  # shares of the whole, until leaves get theirs
+    for a in range(1, shares.total.size):
+        p = shares.parent[a]
+        whole = shares.factor[p] * shares.share[a]
+        shares.factor[a] = whole
+        norm = shares.total[a] / shares.total[0] if shares.total[0] > 0.0 else 0.0
+        shares.level[a] = norm if p == 0 else norm + (shares.level[p] - norm) * shares.share[a]
+    for i in range(shares.order.size):
+        a = shares.order[i]
+        if shares.factor[a] > 0.0:
+            shares.factor[a] = 2.0 ** (-shares.level[a] / shares.factor[a] / shares.damping)
 
 
 @lean_kernel
-def fair_tree(s: Standing) -> None:
+def fair_tree(shares: FairShareState) -> None:
     """Fair tree: leaves in the order of share / use among siblings, level by level.
 
     Siblings that are level are one, so that those below them compare with one another; the rank is
     the same where all levels are, and of a user who is level with an account and its first.
     """
-    for a in range(1, s.total.size):
-        of = s.total[s.parent[a]]
-        part = s.total[a] / of if of > 0.0 else 0.0
-        s.level[a] = 0.0
-        if s.share[a] > 0.0:
-            s.level[a] = s.share[a] / part if part > 0.0 else math.inf
-    L = s.order.size
+    for a in range(1, shares.total.size):
+        of = shares.total[shares.parent[a]]
+        part = shares.total[a] / of if of > 0.0 else 0.0
+        shares.level[a] = 0.0
+        if shares.share[a] > 0.0:
+            shares.level[a] = shares.share[a] / part if part > 0.0 else math.inf
+    L = shares.order.size
     for i in range(1, L):
-        a = s.order[i]
+        a = shares.order[i]
         m = i
-        while m > 0 and compare(s, s.order[m - 1], a) > 0:
-            s.order[m] = s.order[m - 1]
+        while m > 0 and compare(shares, shares.order[m - 1], a) > 0:
+            shares.order[m] = shares.order[m - 1]
             m -= 1
-        s.order[m] = a
+        shares.order[m] = a
     rank = L
     for i in range(L):
-        if i == 0 or abs(compare(s, s.order[i - 1], s.order[i])) == 2:
+        if i == 0 or abs(compare(shares, shares.order[i - 1], shares.order[i])) == 2:
             rank = L - i
-        s.factor[s.order[i]] = rank / L
+        shares.factor[shares.order[i]] = rank / L
 
 
 @lean_kernel
-def compare(s: Standing, a: int, b: int) -> int:
+def compare(shares: FairShareState, a: int, b: int) -> int:
     """Which of two leaves comes first: −2 a, 2 b, 0 neither; −1 and 1 where one is nearer the root.
 
     The latter are level as far as both go.
     """
-    for d in range(s.path.shape[1]):
-        p, q = s.path[a, d], s.path[b, d]
+    for d in range(shares.path.shape[1]):
+        p, q = shares.path[a, d], shares.path[b, d]
         if p < 0 or q < 0:
             return int(p >= 0) - int(q >= 0)
-        if s.level[p] != s.level[q]:
-            return -2 if s.level[p] > s.level[q] else 2
+        if shares.level[p] != shares.level[q]:
+            return -2 if shares.level[p] > shares.level[q] else 2
     return 0
 
 
 @lean_kernel
-def priority_key(s: Standing, j: int) -> float:
+def priority_key(shares: FairShareState, j: int) -> float:
     """Key of a job that waits; the smallest is first: the tier, then the priority."""
-    age = min(max(s.clock[0] - s.eligible[j], 0.0) / s.max_age, 1.0)
-    priority = s.age * age + s.fair_share * s.factor[s.leaf[j]] + s.score[j]
-    return float(-(s.tier[j] * TIER + min(max(math.floor(priority), 1.0), HIGHEST)))
+    age = min(max(shares.clock[0] - shares.eligible[j], 0.0) / shares.max_age, 1.0)
+    priority = (
+        shares.age * age + shares.fair_share * shares.factor[shares.leaf[j]] + shares.score[j]
+    )
+    return float(-(shares.tier[j] * TIER + min(max(math.floor(priority), 1.0), HIGHEST)))
 
 
 # ------------------------------------------------------------------------------------------- caps
 
 
 @inlined_kernel
-def line_stays(g: Given) -> bool:
+def line_stays(inputs: Inputs) -> bool:
     """The order is multifactor and `x.sequence` keeps it: keys change at ticks alone."""
-    return bool(g.rules.queue == MULTIFACTOR and not g.rules.shortest)
+    return bool(inputs.rules.queue == kernels.MULTIFACTOR and not inputs.rules.shortest)
 
 
 @inlined_kernel
-def full_claim(g: Given, x: State, c: int) -> int:
+def full_claim(inputs: Inputs, state: State, c: int) -> int:
     """The first counter of which jobs of claim c would take too much, −1 for none."""
-    for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
-        if x.used[g.caps.counter[i]] + g.caps.amount[i] > g.caps.most[i]:
-            return int(g.caps.counter[i])
+    for i in range(inputs.caps.starts[c], inputs.caps.starts[c + 1]):
+        if state.used[inputs.caps.counter[i]] + inputs.caps.amount[i] > inputs.caps.most[i]:
+            return int(inputs.caps.counter[i])
     return -1
 
 
 @inlined_kernel
-def capped(g: Given, x: State, j: int) -> bool:
+def capped(inputs: Inputs, state: State, j: int) -> bool:
     """Job j would be more than one of its caps allows at once."""
-    return bool(g.caps.most.size > 0 and full_claim(g, x, int64(g.jobs[j].claim)) >= 0)
+    if inputs.caps is None or inputs.caps.most.size == 0:
+        return False
+    return bool(full_claim(inputs, state, int64(inputs.jobs[j].claim)) >= 0)
 
 
 @inner_kernel
@@ -268,82 +244,82 @@ def meld(rows: Rows, a: int, b: int) -> int:
 
 
 @inlined_kernel
-def shut(x: State, c: int, counter: int) -> None:
+def shut(state: State, c: int, counter: int) -> None:
     """List claim c with a counter of which its jobs would take too much."""
-    watched = x.watched[counter]
-    if watched.line != x.at.line:
-        watched.line, watched.first = x.at.line, -1
-    x.claims[c].next, x.claims[c].shut = watched.first, 1
+    watched = state.watched[counter]
+    if watched.line != state.at.line:
+        watched.line, watched.first = state.at.line, -1
+    state.claims[c].next, state.claims[c].shut = watched.first, 1
     watched.first = c
 
 
 @inner_kernel
-def put_aside(g: Given, x: State, j: int) -> None:
+def put_aside(inputs: Inputs, state: State, j: int) -> None:
     """Job j, which a cap holds, leaves the line."""
-    job = g.jobs[j]
-    c, at = int64(job.claim), x.at
-    claim = x.claims[c]
+    job = inputs.jobs[j]
+    c, at = int64(job.claim), state.at
+    claim = state.claims[c]
     if claim.line != at.line:
         claim.line, claim.top, claim.shut = at.line, -1, 0
-    x.jobs[j].place = ASIDE
-    x.behind[j].left = x.behind[j].right = -1
-    if line_stays(g):
-        x.behind[j].key = priority_key(x.standing, j)
+    state.jobs[j].place = kernels.ASIDE
+    state.behind[j].left = state.behind[j].right = -1
+    if line_stays(inputs):
+        state.behind[j].key = priority_key(state.standing, j)
     else:
-        x.behind[j].key = job.rank
-        remove(x.words, x.summary, job.rank)
-    claim.top = meld(x.behind, int64(claim.top), j)
+        state.behind[j].key = job.rank
+        kernels.remove(state.words, state.summary, job.rank)
+    claim.top = meld(state.behind, int64(claim.top), j)
     at.aside += 1
     if claim.shut == 0:
-        shut(x, c, full_claim(g, x, c))
+        shut(state, c, full_claim(inputs, state, c))
 
 
 @inner_kernel
-def bring_back(g: Given, x: State, c: int) -> None:
+def bring_back(inputs: Inputs, state: State, c: int) -> None:
     """The first of claim c that are aside stands in line again; all, where keys do not stay."""
-    stays, at, claim = line_stays(g), x.at, x.claims[c]
+    stays, at, claim = line_stays(inputs), state.at, state.claims[c]
     while claim.top >= 0:
         j = int64(claim.top)
-        claim.top = meld(x.behind, int64(x.behind[j].left), int64(x.behind[j].right))
+        claim.top = meld(state.behind, int64(state.behind[j].left), int64(state.behind[j].right))
         at.aside -= 1
-        if x.jobs[j].phase != WAITING:  # withdrawn
+        if state.jobs[j].phase != kernels.WAITING:  # withdrawn
             continue
         if not stays:
-            insert(x.words, x.summary, at, g.jobs[j].rank)
-        elif x.jobs[j].place == DROPPED and at.anew == 0:
-            enter_row(x.sequence, int64(0), at.lined, x.behind[j].key, j)
+            kernels.insert(state.words, state.summary, at, inputs.jobs[j].rank)
+        elif state.jobs[j].place == kernels.DROPPED and at.anew == 0:
+            kernels.enter_row(state.sequence, int64(0), at.lined, state.behind[j].key, j)
             at.lined += 1
-        x.jobs[j].place = IN_LINE
-        if stays or not g.rules.keyed:
+        state.jobs[j].place = kernels.IN_LINE
+        if stays or not inputs.rules.keyed:
             return
 
 
-@inlined_kernel
-def follow(g: Given, x: State, c: int) -> None:
+@inner_kernel
+def follow(inputs: Inputs, state: State, c: int) -> None:
     """A job of claim c was looked at, or has left the line: next is the first that is aside."""
-    claim = x.claims[c]
-    if claim.line == x.at.line and claim.top >= 0 and claim.shut == 0:
-        counter = full_claim(g, x, c)
+    claim = state.claims[c]
+    if claim.line == state.at.line and claim.top >= 0 and claim.shut == 0:
+        counter = full_claim(inputs, state, c)
         if counter >= 0:
-            shut(x, c, counter)
+            shut(state, c, counter)
         else:
-            bring_back(g, x, c)
+            bring_back(inputs, state, c)
 
 
 @inner_kernel
-def wake(g: Given, x: State, j: int) -> None:
+def wake(inputs: Inputs, state: State, j: int) -> None:
     """Job j gave back its part of its caps: claims that these shut may be open now."""
-    own = g.jobs[j].claim
-    for i in range(g.caps.starts[own], g.caps.starts[own + 1]):
-        watched = x.watched[g.caps.counter[i]]
-        if watched.line != x.at.line:
+    own = inputs.jobs[j].claim
+    for i in range(inputs.caps.starts[own], inputs.caps.starts[own + 1]):
+        watched = state.watched[inputs.caps.counter[i]]
+        if watched.line != state.at.line:
             continue
         c = int64(watched.first)
         watched.first = -1
         while c >= 0:
-            following = int64(x.claims[c].next)
-            x.claims[c].shut = 0
-            follow(g, x, c)
+            following = int64(state.claims[c].next)
+            state.claims[c].shut = 0
+            follow(inputs, state, c)
             c = following
 
 
@@ -360,104 +336,104 @@ def charge(users: Rows, half_life: float, now: float, u: int) -> None:
 
 
 @inner_kernel
-def keys(g: Given, x: State) -> int:
-    """Those waiting in `x.sequence`, in the order of the queue; their number."""
-    now = x.at.now
+def keys(inputs: Inputs, state: State) -> int:
+    """Those waiting in `state.sequence`, in the order of the queue; their number."""
+    now = state.at.now
     count = 0
-    if g.rules.queue == FAIR_SHARE:
-        for u in range(x.users.size):
-            charge(x.users, g.rules.half_life, now, u)
-    rank = smallest(x.words, x.summary, x.at)
+    if state.users is not None and inputs.rules.queue == kernels.FAIR_SHARE:
+        for u in range(state.users.size):
+            charge(state.users, inputs.rules.half_life, now, u)
+    rank = kernels.smallest(state.words, state.summary, state.at)
     while rank >= 0:
-        j = g.by_rank[rank]
-        x.sequence[count].item = j
-        if g.rules.queue == FAIR_SHARE:
-            x.sequence[count].time = x.users[g.jobs[j].user].use
-        elif g.rules.queue == MULTIFACTOR:
-            x.sequence[count].time = priority_key(x.standing, j)
-        elif g.rules.keyed:
-            submitted = g.jobs[j].submit
-            x.sequence[count].time = formula_key(
-                g.rules.queue,
-                length(g, x, j),
-                devices_of(g, j) / 1000.0,
-                submitted - x.at.origin,
+        j = inputs.by_rank[rank]
+        state.sequence[count].item = j
+        if state.users is not None and inputs.rules.queue == kernels.FAIR_SHARE:
+            state.sequence[count].time = state.users[inputs.jobs[j].user].use
+        elif state.standing is not None and inputs.rules.queue == kernels.MULTIFACTOR:
+            state.sequence[count].time = priority_key(state.standing, j)
+        elif inputs.rules.keyed:
+            submitted = inputs.jobs[j].submit
+            state.sequence[count].time = formula_key(
+                inputs.rules.queue,
+                kernels.length(inputs, state, j),
+                kernels.devices_of(inputs, j) / 1000.0,
+                submitted - state.at.origin,
                 now - submitted,
-                g.rules.weight,
+                inputs.rules.weight,
             )
         count += 1
-        rank = following(x.words, x.summary, x.at, rank + 1)
-    if g.rules.keyed:
-        merge_sort(x.sequence, x.spare_rows, 0, count)
+        rank = kernels.following(state.words, state.summary, state.at, rank + 1)
+    if inputs.rules.keyed:
+        kernels.merge_sort(state.sequence, state.spare_rows, 0, count)
     return count
 
 
 @inner_kernel
-def stand_in_line(g: Given, x: State, fresh: int) -> None:
-    """Multifactor: let `x.sequence` hold all in line by their keys, and those that joined too.
+def stand_in_line(inputs: Inputs, state: State, fresh: int) -> None:
+    """Multifactor: let `state.sequence` hold all in line by their keys, and those that joined too.
 
     Some that have left the line are still in it. Where keys have changed, nobody is aside any more.
     """
-    at, s = x.at, x.standing
+    at, s = state.at, state.standing
     ticked = at.ordered != s.clock[0]
-    if at.anew or fresh > x.fresh.size or (ticked and at.aside > 0):
-        at.lined = keys(g, x)
+    if at.anew or fresh > state.fresh.size or (ticked and at.aside > 0):
+        at.lined = keys(inputs, state)
         at.line += 1
         at.aside = 0
         for i in range(at.lined):
-            x.jobs[x.sequence[i].item].place = IN_LINE
+            state.jobs[state.sequence[i].item].place = kernels.IN_LINE
     else:
         if ticked or at.lined > 2 * (at.waiting - at.aside) + 64:
             count = 0
             for i in range(at.lined):
-                j = x.sequence[i].item
-                if x.jobs[j].phase != WAITING:
+                j = state.sequence[i].item
+                if state.jobs[j].phase != kernels.WAITING:
                     continue
-                if x.jobs[j].place == IN_LINE:
-                    put(x.sequence, count, priority_key(s, j), j)
+                if state.jobs[j].place == kernels.IN_LINE:
+                    kernels.put(state.sequence, count, priority_key(s, j), j)
                     count += 1
                 else:
-                    x.jobs[j].place = DROPPED
-            merge_sort(x.sequence, x.spare_rows, 0, count)
+                    state.jobs[j].place = kernels.DROPPED
+            kernels.merge_sort(state.sequence, state.spare_rows, 0, count)
             at.lined = count
         for i in range(fresh):
-            j = g.by_rank[x.fresh[i]]
-            if x.jobs[j].phase == WAITING:
-                enter_row(x.sequence, int64(0), at.lined, priority_key(s, j), j)
+            j = inputs.by_rank[state.fresh[i]]
+            if state.jobs[j].phase == kernels.WAITING:
+                kernels.enter_row(state.sequence, int64(0), at.lined, priority_key(s, j), j)
                 at.lined += 1
     at.ordered = s.clock[0]
     at.anew = 0
 
 
 @inlined_kernel
-def before(g: Given, x: State, i: int, j: int) -> bool:
+def before(inputs: Inputs, state: State, i: int, j: int) -> bool:
     """Job i comes before job j, in an order that stays or is multifactor."""
-    if g.rules.queue != MULTIFACTOR:
-        return bool(g.jobs[i].rank < g.jobs[j].rank)
-    one, two = priority_key(x.standing, i), priority_key(x.standing, j)
+    if state.standing is None or inputs.rules.queue != kernels.MULTIFACTOR:
+        return bool(inputs.jobs[i].rank < inputs.jobs[j].rank)
+    one, two = priority_key(state.standing, i), priority_key(state.standing, j)
     return bool(one < two or (one == two and i < j))
 
 
 @inner_kernel
-def behind(g: Given, x: State, j: int) -> int:
+def behind(inputs: Inputs, state: State, j: int) -> int:
     """The place behind job j in a line that stays."""
     i = 0
-    while x.sequence[i].item != j:
+    while state.sequence[i].item != j:
         i += 1
     return i + 1
 
 
 @inlined_kernel
-def nobody_waits(x: State) -> None:
+def nobody_waits(state: State) -> None:
     """Skip the round, and forget what was kept of the last one."""
-    x.at.fresh = x.at.lined = 0
-    x.at.first = -1
-    x.at.again = 0
+    state.at.fresh = state.at.lined = 0
+    state.at.first = -1
+    state.at.again = 0
 
 
 @inlined_kernel
-def shortest_first(g: Given, x: State, low: int, high: int) -> None:
-    """Put `x.sequence[low:high]` in the order of expected lengths, ties by submission."""
+def shortest_first(inputs: Inputs, state: State, low: int, high: int) -> None:
+    """Put `state.sequence[low:high]` in the order of expected lengths, ties by submission."""
     for i in range(low, high):
-        x.sequence[i].time = length(g, x, x.sequence[i].item)
-    merge_sort(x.sequence, x.spare_rows, low, high)
+        state.sequence[i].time = kernels.length(inputs, state, state.sequence[i].item)
+    kernels.merge_sort(state.sequence, state.spare_rows, low, high)

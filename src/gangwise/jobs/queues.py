@@ -17,7 +17,7 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books, Explanation, Piece, Running
 from gangwise.jobs.choice import BestFit, placed
-from gangwise.jobs.kernels import Standing
+from gangwise.jobs.kernels import FairShareState
 from gangwise.jobs.model import Job
 from gangwise.jobs.queue_kernels import decayed, formula_key, hold, priority_key, tick
 from gangwise.jobs.tenancy import allowed_on, standing_of
@@ -167,14 +167,14 @@ class Multifactor(Order):
 
     name: ClassVar[str] = "multifactor"
     order: ClassVar[int] = kernels.MULTIFACTOR
-    _standing: Standing | None = field(default=None, init=False, repr=False)
+    _standing: FairShareState | None = field(default=None, init=False, repr=False)
 
     def bind(self, tables: Any) -> None:
         """Take weights, the account tree and what each job adds from tables of jobs."""
         self._standing = standing_of(tables)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> FairShareState:
         if self._standing is None:
             raise ScenarioError(
                 "multifactor goes by the weights and accounts of a site file, which there is none "

@@ -182,176 +182,188 @@ def no_beliefs(
 
 
 @lean_kernel
-def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
+def believe(beliefs: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
     """Put mean and sd of the log rate of job type l on every node in ``mean``, ``sd`` [N].
 
     For ``MEANS``, sd is ESDP's radius √(ln(t + 1) / 2n) (10), inf where n is 0.
     """
-    if b.kind == SHARED:
-        bring_up_to_date(b, l)
-        drift = b.constants.drift * b.constants.drift / 3600.0
+    if beliefs.kind == SHARED:
+        bring_up_to_date(beliefs, l)
+        drift = beliefs.constants.drift * beliefs.constants.drift / 3600.0
         for n in range(mean.size):
-            mean[n] = b.mean[l, n]
-            sd[n] = b.sd[l, n]
+            mean[n] = beliefs.mean[l, n]
+            sd[n] = beliefs.sd[l, n]
         if drift > 0.0:
             for n in range(mean.size):
-                sd[n] = math.sqrt(sd[n] * sd[n] + drift * max(now - b.f_time[n], 0.0))
+                sd[n] = math.sqrt(sd[n] * sd[n] + drift * max(now - beliefs.f_time[n], 0.0))
         return
     for n in range(mean.size):
-        if b.kind == MEANS and b.e_count[l, n] > 0.0:
-            mean[n] = math.log(b.e_sum[l, n] / b.e_count[l, n])
-            sd[n] = math.sqrt(0.5 * math.log(b.seen[0] + 2.0) / b.e_count[l, n])
+        if beliefs.kind == MEANS and beliefs.e_count[l, n] > 0.0:
+            mean[n] = math.log(beliefs.e_sum[l, n] / beliefs.e_count[l, n])
+            sd[n] = math.sqrt(0.5 * math.log(beliefs.seen[0] + 2.0) / beliefs.e_count[l, n])
         else:
-            mean[n] = b.labels[l, n]
-            sd[n] = math.inf if b.kind == MEANS else 0.0
+            mean[n] = beliefs.labels[l, n]
+            sd[n] = math.inf if beliefs.kind == MEANS else 0.0
 
 
 @inlined_kernel
-def bring_up_to_date(b: Beliefs, l: int) -> None:
+def bring_up_to_date(beliefs: Beliefs, l: int) -> None:
     """Refresh row l of the posterior if any generation was observed since it was last computed."""
-    for g in range(b.version.size):
-        if b.row_version[l, g] != b.version[g]:
-            refresh(b, l)
+    for g in range(beliefs.version.size):
+        if beliefs.row_version[l, g] != beliefs.version[g]:
+            refresh(beliefs, l)
             break
 
 
 @inner_kernel
-def refresh(b: Beliefs, l: int) -> None:
+def refresh(beliefs: Beliefs, l: int) -> None:
     """Compute row l of the posterior anew for the nodes of generations observed since."""
-    e = b.constants.e * b.constants.e
-    ratio = noise_ratio(b)
-    for n in range(b.generation.size):
-        g = b.generation[n]
-        if b.row_version[l, g] == b.version[g]:
+    e = beliefs.constants.e * beliefs.constants.e
+    ratio = noise_ratio(beliefs)
+    for n in range(beliefs.generation.size):
+        g = beliefs.generation[n]
+        if beliefs.row_version[l, g] == beliefs.version[g]:
             continue
-        mean = b.labels[l, n] + b.a_mean[g, l] + b.f_mean[n] - b.f_shift[n]
-        var = b.f_var[n] + b.a_cov[g, l, l] - 2.0 * b.f_cross[n, l] + b.f_extra[n]
+        mean = beliefs.labels[l, n] + beliefs.a_mean[g, l] + beliefs.f_mean[n] - beliefs.f_shift[n]
+        var = (
+            beliefs.f_var[n]
+            + beliefs.a_cov[g, l, l]
+            - 2.0 * beliefs.f_cross[n, l]
+            + beliefs.f_extra[n]
+        )
         if e > 0.0:
-            mean += b.e_sum[l, n] / (b.e_count[l, n] + ratio)
-            var += e * ratio / (b.e_count[l, n] + ratio)
-        b.mean[l, n] = mean
-        b.sd[l, n] = math.sqrt(max(var, 0.0))
-    for g in range(b.version.size):
-        b.row_version[l, g] = b.version[g]
-        b.level[l, g] = 0.0
-    for n in range(b.generation.size):
-        b.level[l, b.generation[n]] += b.mean[l, n]
+            mean += beliefs.e_sum[l, n] / (beliefs.e_count[l, n] + ratio)
+            var += e * ratio / (beliefs.e_count[l, n] + ratio)
+        beliefs.mean[l, n] = mean
+        beliefs.sd[l, n] = math.sqrt(max(var, 0.0))
+    for g in range(beliefs.version.size):
+        beliefs.row_version[l, g] = beliefs.version[g]
+        beliefs.level[l, g] = 0.0
+    for n in range(beliefs.generation.size):
+        beliefs.level[l, beliefs.generation[n]] += beliefs.mean[l, n]
 
 
 @lean_kernel
 def observe(
-    b: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, now: float
+    beliefs: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, now: float
 ) -> None:
     """Learn from one gang: its first ``count`` pieces ran on ``nodes`` at ``log_rates``.
 
     What was measured before (``first`` false) tells something only if it has changed since: then
     it is a surprise, else it is left alone.
     """
-    if b.kind == MEANS:
+    if beliefs.kind == MEANS:
         if first:
-            b.seen[0] += 1.0
+            beliefs.seen[0] += 1.0
             for i in range(count):
-                b.e_sum[l, nodes[i]] += math.exp(log_rates[i])
-                b.e_count[l, nodes[i]] += 1.0
-    elif b.kind == SHARED:
-        b.seen[0] += 1.0
+                beliefs.e_sum[l, nodes[i]] += math.exp(log_rates[i])
+                beliefs.e_count[l, nodes[i]] += 1.0
+    elif beliefs.kind == SHARED:
+        beliefs.seen[0] += 1.0
         at, left = 0, count
-        if b.constants.slowest_only:
+        if beliefs.constants.slowest_only:
             for i in range(1, count):
                 if log_rates[i] < log_rates[at]:
                     at = i
             left = 1
         while left > 0:
             k = min(RANKS, left)
-            take_in(b, l, nodes, log_rates, at, k, first, now)
+            take_in(beliefs, l, nodes, log_rates, at, k, first, now)
             at += k
             left -= k
 
 
 @inner_kernel
 def take_in(
-    b: Beliefs, l: int, nodes: Ints, log_rates: Floats, at: int, k: int, first: bool, now: float
+    beliefs: Beliefs,
+    l: int,
+    nodes: Ints,
+    log_rates: Floats,
+    at: int,
+    k: int,
+    first: bool,
+    now: float,
 ) -> None:
     """Learn from ``k`` ranks from ``at``, at most ``RANKS``, that share u[j], in four steps."""
-    ranks = b.gang.ranks
-    e = b.constants.e * b.constants.e
-    ratio = noise_ratio(b)
+    ranks = beliefs.gang.ranks
+    e = beliefs.constants.e * beliefs.constants.e
+    ratio = noise_ratio(beliefs)
     for i in range(k):
         n = nodes[at + i]
         ranks[i].node = n
-        ranks[i].generation = b.generation[n]
-        ranks[i].above = log_rates[at + i] - b.labels[l, n]
+        ranks[i].generation = beliefs.generation[n]
+        ranks[i].above = log_rates[at + i] - beliefs.labels[l, n]
         ranks[i].shrunk = 0.0
-        ranks[i].noise = b.constants.epsilon * b.constants.epsilon
+        ranks[i].noise = beliefs.constants.epsilon * beliefs.constants.epsilon
         if e > 0.0:
-            ranks[i].shrunk = b.e_sum[l, n] / (b.e_count[l, n] + ratio)
-            ranks[i].noise += e * ratio / (b.e_count[l, n] + ratio)
-    surprised = expect(b, l, k, now)
+            ranks[i].shrunk = beliefs.e_sum[l, n] / (beliefs.e_count[l, n] + ratio)
+            ranks[i].noise += e * ratio / (beliefs.e_count[l, n] + ratio)
+    surprised = expect(beliefs, l, k, now)
     if not first and not surprised:
         return
-    learn_types(b, k)
-    learn_nodes(b, k)
+    learn_types(beliefs, k)
+    learn_nodes(beliefs, k)
     if e > 0.0:
-        learn_residuals(b, l, k)
+        learn_residuals(beliefs, l, k)
 
 
 @inlined_kernel
-def noise_ratio(b: Beliefs) -> float:
+def noise_ratio(beliefs: Beliefs) -> float:
     """(σ_u² + σ_ε²) ÷ σ_e², by which residuals are shrunk; 0 where there are none."""
-    c = b.constants
+    c = beliefs.constants
     return (c.u * c.u + c.epsilon * c.epsilon) / (c.e * c.e) if c.e * c.e > 0.0 else 0.0
 
 
 @inner_kernel
-def expect(b: Beliefs, l: int, k: int, now: float) -> bool:
+def expect(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
     """Step 1: what was expected of each rank, H_i and H_i Σ; whether any rate is a surprise.
 
     The variance of f[n] grows where a node was not seen for long, and by much at a surprise.
     """
-    c = b.constants
-    ranks, H, HS = b.gang.ranks, b.gang.H, b.gang.HS
-    L = b.a_mean.shape[1]
+    c = beliefs.constants
+    ranks, H, HS = beliefs.gang.ranks, beliefs.gang.H, beliefs.gang.HS
+    L = beliefs.a_mean.shape[1]
     common = c.u * c.u
     surprised = False
     for i in range(k):
         n = ranks[i].node
         g = ranks[i].generation
-        gone = max(now - b.f_time[n], 0.0)
-        b.f_var[n] += c.drift * c.drift * gone / 3600.0
-        b.f_time[n] = max(now, b.f_time[n])
-        z = ranks[i].above - b.f_mean[n] - b.a_mean[g, l] - ranks[i].shrunk
+        gone = max(now - beliefs.f_time[n], 0.0)
+        beliefs.f_var[n] += c.drift * c.drift * gone / 3600.0
+        beliefs.f_time[n] = max(now, beliefs.f_time[n])
+        z = ranks[i].above - beliefs.f_mean[n] - beliefs.a_mean[g, l] - ranks[i].shrunk
         for m in range(L):
-            H[i, m] = -b.f_slope[n, m]
-            z += b.f_slope[n, m] * b.a_mean[g, m]
+            H[i, m] = -beliefs.f_slope[n, m]
+            z += beliefs.f_slope[n, m] * beliefs.a_mean[g, m]
         H[i, l] += 1.0
-        var = b.f_var[n] + ranks[i].noise + common
+        var = beliefs.f_var[n] + ranks[i].noise + common
         for m in range(L):
             s = 0.0
             for o in range(L):
-                s += b.a_cov[g, m, o] * H[i, o]
+                s += beliefs.a_cov[g, m, o] * H[i, o]
             HS[i, m] = s
             var += H[i, m] * s
         ranks[i].residual = z
-        ranks[i].of_type = var - b.f_var[n] - ranks[i].noise - common
+        ranks[i].of_type = var - beliefs.f_var[n] - ranks[i].noise - common
         if z * z > c.surprise * c.surprise * var:
-            b.f_var[n] += c.jump * c.jump
+            beliefs.f_var[n] += c.jump * c.jump
             surprised = True
     return surprised
 
 
 @inner_kernel
-def factorise(b: Beliefs, k: int) -> None:
+def factorise(beliefs: Beliefs, k: int) -> None:
     """S = C Cᵀ, and C⁻¹ z of the residuals z."""
-    ranks, S = b.gang.ranks, b.gang.S
-    common = b.constants.u * b.constants.u
+    ranks, S = beliefs.gang.ranks, beliefs.gang.S
+    common = beliefs.constants.u * beliefs.constants.u
     for i in range(k):
         for j in range(i + 1):
             s = common
             if ranks[j].generation == ranks[i].generation:
-                for m in range(b.a_mean.shape[1]):
-                    s += b.gang.H[i, m] * b.gang.HS[j, m]
+                for m in range(beliefs.a_mean.shape[1]):
+                    s += beliefs.gang.H[i, m] * beliefs.gang.HS[j, m]
             if i == j:
-                s += b.f_var[ranks[i].node] + ranks[i].noise
+                s += beliefs.f_var[ranks[i].node] + ranks[i].noise
             S[i, j] = s
     for i in range(k):
         for j in range(i + 1):
@@ -367,84 +379,84 @@ def factorise(b: Beliefs, k: int) -> None:
 
 
 @inner_kernel
-def learn_types(b: Beliefs, k: int) -> None:
+def learn_types(beliefs: Beliefs, k: int) -> None:
     """Step 2: a and Σ of each generation seen, by W = C⁻¹ H Σ: μ += Wᵀ C⁻¹ z, Σ -= Wᵀ W."""
-    factorise(b, k)
-    ranks, S, W = b.gang.ranks, b.gang.S, b.gang.W
-    L = b.a_mean.shape[1]
-    for g in range(b.a_mean.shape[0]):
+    factorise(beliefs, k)
+    ranks, S, W = beliefs.gang.ranks, beliefs.gang.S, beliefs.gang.W
+    L = beliefs.a_mean.shape[1]
+    for g in range(beliefs.a_mean.shape[0]):
         seen = False
         for i in range(k):
             own = ranks[i].generation == g
             seen = seen or own
             for m in range(L):
-                s = b.gang.HS[i, m] if own else 0.0
+                s = beliefs.gang.HS[i, m] if own else 0.0
                 for j in range(i):
                     s -= S[i, j] * W[j, m]
                 W[i, m] = s / S[i, i]
         if not seen:
             continue
-        b.version[g] += 1
+        beliefs.version[g] += 1
         for i in range(k):
             for m in range(L):
-                b.a_mean[g, m] += W[i, m] * ranks[i].solved
+                beliefs.a_mean[g, m] += W[i, m] * ranks[i].solved
                 for o in range(L):
-                    b.a_cov[g, m, o] -= W[i, m] * W[i, o]
-        for n in range(b.generation.size):  # the same on h·μ, Σh and h·Σh
-            if b.generation[n] == g:
+                    beliefs.a_cov[g, m, o] -= W[i, m] * W[i, o]
+        for n in range(beliefs.generation.size):  # the same on h·μ, Σh and h·Σh
+            if beliefs.generation[n] == g:
                 for i in range(k):
                     s = 0.0
                     for m in range(L):
-                        s += b.f_slope[n, m] * W[i, m]
-                    b.f_shift[n] += s * ranks[i].solved
-                    b.f_extra[n] -= s * s
+                        s += beliefs.f_slope[n, m] * W[i, m]
+                    beliefs.f_shift[n] += s * ranks[i].solved
+                    beliefs.f_extra[n] -= s * s
                     for m in range(L):
-                        b.f_cross[n, m] -= s * W[i, m]
+                        beliefs.f_cross[n, m] -= s * W[i, m]
 
 
 @inner_kernel
-def learn_nodes(b: Beliefs, k: int) -> None:
+def learn_nodes(beliefs: Beliefs, k: int) -> None:
     """Step 3: f given a, from rank i's residual less E[u | a, the other ranks], linear in a.
 
     What ranks in other generations tell is taken at the mean of their a, and its variance counted
     as their own.
     """
-    ranks = b.gang.ranks
-    L = b.a_mean.shape[1]
+    ranks = beliefs.gang.ranks
+    L = beliefs.a_mean.shape[1]
     for i in range(k):  # residuals as functions of a: r_i(a) = residual_i - H_i·a
         n = ranks[i].node
-        ranks[i].residual = ranks[i].above - b.f_mean[n] - ranks[i].shrunk
-        ranks[i].alone = b.f_var[n] + ranks[i].noise
+        ranks[i].residual = ranks[i].above - beliefs.f_mean[n] - ranks[i].shrunk
+        ranks[i].alone = beliefs.f_var[n] + ranks[i].noise
     for i in range(k):
         n = ranks[i].node
-        r, spread = less_common(b, i, k)
-        gain = b.f_var[n] / (b.f_var[n] + ranks[i].noise + spread)
-        b.f_mean[n] += gain * r
+        r, spread = less_common(beliefs, i, k)
+        gain = beliefs.f_var[n] / (beliefs.f_var[n] + ranks[i].noise + spread)
+        beliefs.f_mean[n] += gain * r
         for m in range(L):
-            b.f_slope[n, m] += gain * b.gang.slope[m]
-        b.f_var[n] *= 1.0 - gain
-        b.f_shift[n] = 0.0
-        b.f_extra[n] = 0.0
+            beliefs.f_slope[n, m] += gain * beliefs.gang.slope[m]
+        beliefs.f_var[n] *= 1.0 - gain
+        beliefs.f_shift[n] = 0.0
+        beliefs.f_extra[n] = 0.0
         for m in range(L):
             s = 0.0
             for o in range(L):
-                s += b.a_cov[ranks[i].generation, m, o] * b.f_slope[n, o]
-            b.f_cross[n, m] = s
-            b.f_shift[n] += b.f_slope[n, m] * b.a_mean[ranks[i].generation, m]
-            b.f_extra[n] += b.f_slope[n, m] * s
+                s += beliefs.a_cov[ranks[i].generation, m, o] * beliefs.f_slope[n, o]
+            beliefs.f_cross[n, m] = s
+            beliefs.f_shift[n] += beliefs.f_slope[n, m] * beliefs.a_mean[ranks[i].generation, m]
+            beliefs.f_extra[n] += beliefs.f_slope[n, m] * s
 
 
 @inlined_kernel
-def less_common(b: Beliefs, i: int, k: int) -> tuple[float, float]:
+def less_common(beliefs: Beliefs, i: int, k: int) -> tuple[float, float]:
     """Residual of rank i less what the others tell of u, and the variance of u that is left.
 
     Its slope on a, with the sign of H, is left in ``slope``.
     """
-    ranks, H, slope = b.gang.ranks, b.gang.H, b.gang.slope
+    ranks, H, slope = beliefs.gang.ranks, beliefs.gang.H, beliefs.gang.slope
     L = slope.size
     g = ranks[i].generation
     r = ranks[i].residual
-    spread = b.constants.u * b.constants.u
+    spread = beliefs.constants.u * beliefs.constants.u
     for m in range(L):
         slope[m] = H[i, m]
     if spread > 0.0 and k > 1:
@@ -464,147 +476,147 @@ def less_common(b: Beliefs, i: int, k: int) -> tuple[float, float]:
                 if ranks[j].generation == g:
                     slope[m] -= w * H[j, m]
                 else:
-                    r += w * H[j, m] * b.a_mean[ranks[j].generation, m]
+                    r += w * H[j, m] * beliefs.a_mean[ranks[j].generation, m]
     return r, spread
 
 
 @inner_kernel
-def learn_residuals(b: Beliefs, l: int, k: int) -> None:
+def learn_residuals(beliefs: Beliefs, l: int, k: int) -> None:
     """Step 4: e is what is left over, less the gang's u as the ranks together have it."""
-    ranks = b.gang.ranks
-    noise = b.constants.epsilon * b.constants.epsilon
-    common = b.constants.u * b.constants.u
+    ranks = beliefs.gang.ranks
+    noise = beliefs.constants.epsilon * beliefs.constants.epsilon
+    common = beliefs.constants.u * beliefs.constants.u
     u = 0.0
     for i in range(k):
         n = ranks[i].node
-        s = ranks[i].above - b.a_mean[ranks[i].generation, l] - b.f_mean[n]
-        ranks[i].residual = s + b.f_shift[n]
+        s = ranks[i].above - beliefs.a_mean[ranks[i].generation, l] - beliefs.f_mean[n]
+        ranks[i].residual = s + beliefs.f_shift[n]
         if k > 1:
             u += (s - ranks[i].shrunk) / (k + noise / common)
     for i in range(k):
-        b.e_sum[l, ranks[i].node] += ranks[i].residual - u
-        b.e_count[l, ranks[i].node] += 1.0
+        beliefs.e_sum[l, ranks[i].node] += ranks[i].residual - u
+        beliefs.e_count[l, ranks[i].node] += 1.0
 
 
 @lean_kernel
-def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
+def finished(beliefs: Beliefs, limit: float, work: float, now: float) -> None:
     """Learn how much of its limit a job needs; ``work`` as measured: seconds × the rate seen."""
-    B = b.ratio.size
+    B = beliefs.ratio.size
     if limit > 0.0 and limit < math.inf:
         i = min(max(int(work / limit * B), 0), B - 1)
-        b.ratio[i] += 1.0
-        b.seen[1] += 1.0
-        b.seen[2] += i + 0.5
+        beliefs.ratio[i] += 1.0
+        beliefs.seen[1] += 1.0
+        beliefs.seen[2] += i + 0.5
 
 
 @lean_kernel
-def needed(b: Beliefs, l: int, limit: float, work: float, killed: bool) -> None:
+def needed(beliefs: Beliefs, l: int, limit: float, work: float, killed: bool) -> None:
     """Learn how much of its limit a job of type l needs where jobs are killed at it.
 
     A killed job needed more than this ``work``, nobody knows how much: it is shared out among the
     bins above, as the jobs there are (redistribution to the right: Efron 1967).
     """
-    B = b.needs.shape[1]
+    B = beliefs.needs.shape[1]
     if limit <= 0.0 or limit == math.inf:
         return
     low = min(max(int(work / limit * B), 0), B - 1)
     if killed:
-        count_above(b, l)
-        share = 1.0 / b.above[low]
+        count_above(beliefs, l)
+        share = 1.0 / beliefs.above[low]
         for i in range(low, B):
-            b.needs[l, i] += b.needs[l, i] * share
+            beliefs.needs[l, i] += beliefs.needs[l, i] * share
     else:
-        b.needs[l, low] += 1.0
+        beliefs.needs[l, low] += 1.0
 
 
 @inner_kernel
-def count_above(b: Beliefs, l: int) -> None:
+def count_above(beliefs: Beliefs, l: int) -> None:
     """Put the number of jobs of type l from each bin of ``needs`` on in ``above``."""
-    B = b.needs.shape[1]
-    b.above[B] = 0.0
+    B = beliefs.needs.shape[1]
+    beliefs.above[B] = 0.0
     for i in range(B - 1, -1, -1):
-        b.above[i] = b.above[i + 1] + b.needs[l, i]
+        beliefs.above[i] = beliefs.above[i + 1] + beliefs.needs[l, i]
 
 
 @inner_kernel
-def killed_at(b: Beliefs, log_rate: float) -> float:
+def killed_at(beliefs: Beliefs, log_rate: float) -> float:
     """Probability that a job is killed at its limit at this rate: P(work ÷ limit > rate).
 
     Of the job type that :func:`count_above` has counted last.
     """
-    B = b.above.size - 1
+    B = beliefs.above.size - 1
     x = math.exp(log_rate) * B
     if x >= B:
         return 0.0
     low = int(x)
-    part = (low + 1.0 - x) * (b.above[low] - b.above[low + 1])
-    return float((part + b.above[low + 1]) / b.above[0])
+    part = (low + 1.0 - x) * (beliefs.above[low] - beliefs.above[low + 1])
+    return float((part + beliefs.above[low + 1]) / beliefs.above[0])
 
 
 @lean_kernel
-def remaining(b: Beliefs, limit: float, done: float) -> float:
+def remaining(beliefs: Beliefs, limit: float, done: float) -> float:
     """E[work - done | work > done] from the ratios of work to limit of finished jobs."""
-    B = b.ratio.size
+    B = beliefs.ratio.size
     if B == 0:
         return max(limit - done, 0.0)  # nothing is learned: jobs take what they asked for
     if limit <= 0.0:
         return 1.0
     x = done / limit
     if x <= 0.0:
-        mean = (PRIOR_JOBS * 0.5 * B + b.seen[2]) / (PRIOR_JOBS + b.seen[1])
+        mean = (PRIOR_JOBS * 0.5 * B + beliefs.seen[2]) / (PRIOR_JOBS + beliefs.seen[1])
         return float(max(mean / B * limit, 1.0))
     if x >= 1.0:
         return 1.0
     at = x * B
     low = int(at)
     part = low + 1.0 - at  # of the first bin
-    weight = part * b.ratio[low]
+    weight = part * beliefs.ratio[low]
     total = weight * (at + low + 1.0) * 0.5
     for i in range(low + 1, B):
-        weight += b.ratio[i]
-        total += b.ratio[i] * (i + 0.5)
+        weight += beliefs.ratio[i]
+        total += beliefs.ratio[i] * (i + 0.5)
     if weight <= 0.0:
         return 1.0
     return float(max((total / weight / B - x) * limit, 1.0))
 
 
 @lean_kernel
-def released(b: Beliefs, node: int, devices: float, now: float) -> None:
+def released(beliefs: Beliefs, node: int, devices: float, now: float) -> None:
     """Devices of the dominant type that became free on a node."""
-    age(b, now)
-    b.release[b.generation[node]] += devices / b.constants.memory
+    age(beliefs, now)
+    beliefs.release[beliefs.generation[node]] += devices / beliefs.constants.memory
 
 
 @lean_kernel
-def age(b: Beliefs, now: float) -> None:
+def age(beliefs: Beliefs, now: float) -> None:
     """Let the averages of releases fade up to now."""
-    gone = now - b.release_time[0]
+    gone = now - beliefs.release_time[0]
     if gone > 0.0:
-        keep = math.exp(-gone / b.constants.memory)
-        for g in range(b.release.size):
-            b.release[g] *= keep
-            b.backlog[g] = max(b.backlog[g] - gone, 0.0)
-        b.release_time[0] = now
+        keep = math.exp(-gone / beliefs.constants.memory)
+        for g in range(beliefs.release.size):
+            beliefs.release[g] *= keep
+            beliefs.backlog[g] = max(beliefs.backlog[g] - gone, 0.0)
+        beliefs.release_time[0] = now
 
 
 @inlined_kernel
-def compare(b: Beliefs, l: int, mean: Floats) -> None:
+def compare(beliefs: Beliefs, l: int, mean: Floats) -> None:
     """Put the mean log rate of each generation's nodes for job type l in ``typical``."""
-    if b.kind == SHARED:
-        bring_up_to_date(b, l)
-        for g in range(b.typical.size):
-            b.typical[g] = b.level[l, g]
+    if beliefs.kind == SHARED:
+        bring_up_to_date(beliefs, l)
+        for g in range(beliefs.typical.size):
+            beliefs.typical[g] = beliefs.level[l, g]
     else:
-        for g in range(b.typical.size):
-            b.typical[g] = 0.0
+        for g in range(beliefs.typical.size):
+            beliefs.typical[g] = 0.0
         for n in range(mean.size):
-            b.typical[b.generation[n]] += mean[n]
-    for g in range(b.typical.size):
-        b.typical[g] /= max(b.members[g], 1.0)
+            beliefs.typical[beliefs.generation[n]] += mean[n]
+    for g in range(beliefs.typical.size):
+        beliefs.typical[g] /= max(beliefs.members[g], 1.0)
 
 
 @lean_kernel
-def submitted(b: Beliefs, asked: JobRequest, mean: Floats, now: float) -> None:
+def submitted(beliefs: Beliefs, asked: JobRequest, mean: Floats, now: float) -> None:
     """Route a new job to the generation that suits it best at the prices of the moment.
 
     ``mean`` is what is believed of nodes [N]; ``SHARED`` knows it.
@@ -615,36 +627,36 @@ def submitted(b: Beliefs, asked: JobRequest, mean: Floats, now: float) -> None:
     submission (a virtual queue). So a type that gains little from a fast generation leaves it to
     those that gain much.
     """
-    if b.constants.toll <= 0.0:
+    if beliefs.constants.toll <= 0.0:
         return
-    age(b, now)
-    compare(b, asked.type, mean)
+    age(beliefs, now)
+    compare(beliefs, asked.type, mean)
     best = -1
     least = math.inf
-    for g in range(b.backlog.size):
-        if b.members[g] > 0.0 and b.devices[g] > 0.0:
-            price = b.backlog[g] / b.constants.toll
-            cost = math.exp(-b.typical[g]) * (1.0 + asked.size * price)
+    for g in range(beliefs.backlog.size):
+        if beliefs.members[g] > 0.0 and beliefs.devices[g] > 0.0:
+            price = beliefs.backlog[g] / beliefs.constants.toll
+            cost = math.exp(-beliefs.typical[g]) * (1.0 + asked.size * price)
             if cost < least:
                 best, least = g, cost
     if best >= 0:
-        takes = math.exp(-b.typical[best]) * remaining(b, asked.limit, 0.0)
-        b.backlog[best] += takes * asked.size / b.devices[best]
+        takes = math.exp(-beliefs.typical[best]) * remaining(beliefs, asked.limit, 0.0)
+        beliefs.backlog[best] += takes * asked.size / beliefs.devices[best]
 
 
 @inner_kernel
-def set_prices(b: Beliefs, free: Floats) -> None:
+def set_prices(beliefs: Beliefs, free: Floats) -> None:
     """Seconds of others' time that a device-second costs, less where devices are idle."""
-    for g in range(b.price.size):
-        b.idle[g] = 0.0
-    if b.constants.toll <= 0.0:
+    for g in range(beliefs.price.size):
+        beliefs.idle[g] = 0.0
+    if beliefs.constants.toll <= 0.0:
         return
     for n in range(free.size):
-        b.idle[b.generation[n]] += free[n]
-    for g in range(b.price.size):
-        b.idle[g] /= max(b.devices[g], 1e-9)
-        full = max(1.0 - b.constants.slack * b.idle[g], 0.0)
-        b.price[g] = full * b.backlog[g] / b.constants.toll
+        beliefs.idle[beliefs.generation[n]] += free[n]
+    for g in range(beliefs.price.size):
+        beliefs.idle[g] /= max(beliefs.devices[g], 1e-9)
+        full = max(1.0 - beliefs.constants.slack * beliefs.idle[g], 0.0)
+        beliefs.price[g] = full * beliefs.backlog[g] / beliefs.constants.toll
 
 
 # ------------------------------------------------------------------------------------- decisions
@@ -652,7 +664,7 @@ def set_prices(b: Beliefs, free: Floats) -> None:
 
 @lean_kernel
 def score(
-    b: Beliefs, asked: JobRequest, mean: Floats, sd: Floats, free: Floats, out: Floats
+    beliefs: Beliefs, asked: JobRequest, mean: Floats, sd: Floats, free: Floats, out: Floats
 ) -> None:
     """Worth of each node for a task of a job, larger is better [N]; ``free`` counts its devices.
 
@@ -662,37 +674,37 @@ def score(
     are killed at their limits, ``wall`` times the probability of it is taken off, which is more
     than rates differ by: nodes where a job is likely to be killed come last.
     """
-    c = b.constants
+    c = beliefs.constants
     k = c.probe if asked.limit < c.short else -c.caution
-    set_prices(b, free)
-    for g in range(b.price.size):
-        b.charge[g] = math.log(1.0 + asked.size * b.price[g])
-    if b.kind == MEANS:
+    set_prices(beliefs, free)
+    for g in range(beliefs.price.size):
+        beliefs.charge[g] = math.log(1.0 + asked.size * beliefs.price[g])
+    if beliefs.kind == MEANS:
         for n in range(out.size):
             out[n] = math.log(math.exp(mean[n]) + sd[n]) - c.pack * free[n]
     else:
         for n in range(out.size):
             out[n] = mean[n] + k * sd[n] - c.pack * free[n]
     for n in range(out.size):
-        out[n] -= b.charge[b.generation[n]]
-    if b.walled:
-        count_above(b, asked.type)
+        out[n] -= beliefs.charge[beliefs.generation[n]]
+    if beliefs.walled:
+        count_above(beliefs, asked.type)
         for n in range(out.size):
-            out[n] -= c.wall * killed_at(b, mean[n])
+            out[n] -= c.wall * killed_at(beliefs, mean[n])
 
 
 @inner_kernel
-def has_allowed(b: Beliefs, g: int, allowed: Bools) -> bool:
+def has_allowed(beliefs: Beliefs, g: int, allowed: Bools) -> bool:
     """Whether any node of a generation is one that a job may use."""
     for n in range(allowed.size):  # noqa: SIM110 - generators do not compile
-        if allowed[n] and b.generation[n] == g:
+        if allowed[n] and beliefs.generation[n] == g:
             return True
     return False
 
 
 @lean_kernel
 def wait(
-    b: Beliefs,
+    beliefs: Beliefs,
     asked: JobRequest,
     at: int,
     mean: Floats,
@@ -709,27 +721,27 @@ def wait(
     releases devices at a rate ϱ, so the gang would have its own after about price ·
     (1 + crowd · waiting) · devices asked for / ϱ.
     """
-    c = b.constants
+    c = beliefs.constants
     if c.price <= 0.0 or waited > c.patience - 1.0:
         return 0.0
-    age(b, now)
-    compare(b, asked.type, mean)
+    age(beliefs, now)
+    compare(beliefs, asked.type, mean)
     killed = 0.0
-    if b.walled:
-        count_above(b, asked.type)
-        killed = killed_at(b, mean[at])
-    expected = remaining(b, asked.limit, 0.0)
+    if beliefs.walled:
+        count_above(beliefs, asked.type)
+        killed = killed_at(beliefs, mean[at])
+    expected = remaining(beliefs, asked.limit, 0.0)
     size = asked.size
-    here = expected * math.exp(-mean[at]) * (1.0 + size * b.price[b.generation[at]])
-    for g in range(b.release.size):
-        if b.release[g] <= 0.0 or b.members[g] == 0.0:
+    here = expected * math.exp(-mean[at]) * (1.0 + size * beliefs.price[beliefs.generation[at]])
+    for g in range(beliefs.release.size):
+        if beliefs.release[g] <= 0.0 or beliefs.members[g] == 0.0:
             continue
-        delay = c.price * (1.0 + c.crowd * waiting) * size / b.release[g]
-        there = delay + expected * math.exp(-b.typical[g]) * (1.0 + size * b.price[g])
-        if b.walled:
-            if not has_allowed(b, g, allowed):
+        delay = c.price * (1.0 + c.crowd * waiting) * size / beliefs.release[g]
+        there = delay + expected * math.exp(-beliefs.typical[g]) * (1.0 + size * beliefs.price[g])
+        if beliefs.walled:
+            if not has_allowed(beliefs, g, allowed):
                 continue
-            there -= c.loss * asked.limit * (killed - killed_at(b, b.typical[g]))
+            there -= c.loss * asked.limit * (killed - killed_at(beliefs, beliefs.typical[g]))
         if there < here:
             return c.patience - waited
     return 0.0
@@ -737,8 +749,8 @@ def wait(
 
 @lean_kernel
 def migrate(
-    b: Beliefs, limit: float, done: float, log_rate: float, other: float, restart: float
+    beliefs: Beliefs, limit: float, done: float, log_rate: float, other: float, restart: float
 ) -> bool:
     """Whether a job running at ``log_rate`` had better stop and go on at ``other``."""
-    left = remaining(b, limit, done)
-    return left * (math.exp(-log_rate) - math.exp(-other)) > restart + b.constants.saving
+    left = remaining(beliefs, limit, done)
+    return left * (math.exp(-log_rate) - math.exp(-other)) > restart + beliefs.constants.saving

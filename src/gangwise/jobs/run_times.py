@@ -88,15 +88,15 @@ def memory_of(jobs_of_users: Ints) -> PastRuns:
     return PastRuns(first, np.zeros(len(jobs_of_users), np.int64), *kept, *space, places)
 
 
-def grown_memory(m: PastRuns, users: int) -> PastRuns:
+def grown_memory(past: PastRuns, users: int) -> PastRuns:
     """The same memory with room for at least so many users; new ones may have many jobs."""
-    more = max(users - m.ended.size, 0)
-    first = np.concatenate([m.first, m.first[-1] + LAST * np.arange(1, more + 1)])
-    new = {"first": first, "ended": np.concatenate([m.ended, np.zeros(more, np.int64)])}
+    more = max(users - past.ended.size, 0)
+    first = np.concatenate([past.first, past.first[-1] + LAST * np.arange(1, more + 1)])
+    new = {"first": first, "ended": np.concatenate([past.ended, np.zeros(more, np.int64)])}
     for name in ("length", "request", "size", "name", "when"):
-        old = getattr(m, name)
+        old = getattr(past, name)
         new[name] = np.concatenate([old, np.zeros(LAST * more, old.dtype)])
-    return m._replace(**new)
+    return past._replace(**new)
 
 
 @inner_kernel
@@ -118,22 +118,22 @@ def add(weights: Floats, length: float, weight: float) -> None:
 
 @inner_kernel
 def remember(
-    m: PastRuns, user: int, name: int, request: float, size: float, seconds: float, now: float
+    past: PastRuns, user: int, name: int, request: float, size: float, seconds: float, now: float
 ) -> None:
     """Take a job that has ended into the histograms of all, and into its user's last."""
     length = math.log(max(seconds, 1.0))
     c = class_of(request)
     for b in range(BINS):
-        m.all[0, b] *= FORGET
-    add(m.all[0], length, 1.0)
+        past.all[0, b] *= FORGET
+    add(past.all[0], length, 1.0)
     if c > 0:
         for b in range(BINS):
-            m.all[c, b] *= FORGET
-        add(m.all[c], length, 1.0)
-    i = m.first[user] + m.ended[user] % (m.first[user + 1] - m.first[user])
-    m.length[i] = math.inf if seconds >= TO_THE_END * request else length
-    m.request[i], m.size[i], m.name[i], m.when[i] = request, size, name, now
-    m.ended[user] += 1
+            past.all[c, b] *= FORGET
+        add(past.all[c], length, 1.0)
+    i = past.first[user] + past.ended[user] % (past.first[user + 1] - past.first[user])
+    past.length[i] = math.inf if seconds >= TO_THE_END * request else length
+    past.request[i], past.size[i], past.name[i], past.when[i] = request, size, name, now
+    past.ended[user] += 1
 
 
 @inner_kernel
@@ -148,32 +148,32 @@ def shrink(mass: Floats, weights: Floats, c: float, blur: float) -> None:
 
 
 @inner_kernel
-def believe(m: PastRuns, user: int, name: int, request: float, size: float, now: float) -> None:
+def believe(past: PastRuns, user: int, name: int, request: float, size: float, now: float) -> None:
     """Put into ``mass`` what is believed of a job that is submitted now."""
-    mass, weights = m.mass, m.weights
+    mass, weights = past.mass, past.weights
     for b in range(BINS):
         mass[b] = 1.0 / BINS
         weights[0, b] = weights[1, b] = weights[2, b] = 0.0
     c = class_of(request)
-    shrink(mass, m.all[0], UNIFORM, 0.0)
+    shrink(mass, past.all[0], UNIFORM, 0.0)
     if c > 0:
-        shrink(mass, m.all[c], ALL, 0.0)
+        shrink(mass, past.all[c], ALL, 0.0)
     most = math.log(max(request, 1.0))  # it would have been killed there
     of_user = of_name = of_same = 1.0
-    room = m.first[user + 1] - m.first[user]
-    for k in range(min(m.ended[user], room)):
-        i = m.first[user] + (m.ended[user] - 1 - k) % room
-        length = m.length[i]
+    room = past.first[user + 1] - past.first[user]
+    for k in range(min(past.ended[user], room)):
+        i = past.first[user] + (past.ended[user] - 1 - k) % room
+        length = past.length[i]
         if length == math.inf:  # such a job runs to its request again, whatever that is
-            length = most if most < math.inf else math.log(max(m.request[i], 1.0))
+            length = most if most < math.inf else math.log(max(past.request[i], 1.0))
         length = min(length, most)
-        recent = OLD + (1.0 - OLD) * math.exp(min(m.when[i] - now, 0.0) / SESSION)
+        recent = OLD + (1.0 - OLD) * math.exp(min(past.when[i] - now, 0.0) / SESSION)
         add(weights[0], length, of_user * recent)
         of_user *= OF_USER
-        if m.name[i] == name:
+        if past.name[i] == name:
             add(weights[1], length, of_name * recent)
             of_name *= OF_NAME
-            if m.request[i] == request and m.size[i] == size:
+            if past.request[i] == request and past.size[i] == size:
                 add(weights[2], length, of_same * recent)
                 of_same *= OF_SAME
     shrink(mass, weights[0], USER, BLUR)
@@ -196,34 +196,34 @@ def at_most(mass: Floats, seconds: float) -> float:
 
 
 @inner_kernel
-def class_of_user(m: PastRuns, user: int) -> int:
+def class_of_user(past: PastRuns, user: int) -> int:
     """How much is known of a user: nothing, little, more."""
-    return int(m.ended[user] > 0) + int(m.ended[user] > 4)
+    return int(past.ended[user] > 0) + int(past.ended[user] > 4)
 
 
 @inner_kernel
-def locate(m: PastRuns, c: int, mass: Floats, request: float, seconds: float) -> None:
+def locate(past: PastRuns, c: int, mass: Floats, request: float, seconds: float) -> None:
     """Count in which cell of the distribution told a run time lay; in all that the request cuts."""
     low = int(at_most(mass, min(seconds, 0.999999 * request)) * CELLS)
     low = min(low, CELLS - 1)
     high = CELLS if seconds >= request else low + 1
     for k in range(CELLS):
-        m.places[c, k] = FADE * m.places[c, k] + (low <= k < high) / (high - low)
+        past.places[c, k] = FADE * past.places[c, k] + (low <= k < high) / (high - low)
 
 
 @inner_kernel
-def recalibrate(m: PastRuns, c: int) -> None:
+def recalibrate(past: PastRuns, c: int) -> None:
     """Put G(F) in place of F: G(k / CELLS) is the share of run times in the first k cells."""
-    G = m.weights[0]
+    G = past.weights[0]
     G[0] = 0.0
     for k in range(CELLS):
-        G[k + 1] = G[k] + m.places[c, k]
+        G[k + 1] = G[k] + past.places[c, k]
     below, before = 0.0, 0.0
     for b in range(BINS):
-        below += m.mass[b]
+        below += past.mass[b]
         k = min(int(below * CELLS), CELLS - 1)
-        then = (G[k] + (below * CELLS - k) * m.places[c, k]) / G[CELLS]
-        m.mass[b] = then - before
+        then = (G[k] + (below * CELLS - k) * past.places[c, k]) / G[CELLS]
+        past.mass[b] = then - before
         before = then
 
 
@@ -316,117 +316,127 @@ def state_of(
 
 
 @lean_kernel
-def distribution(r: RunTimes, j: int, now: float) -> None:
-    """Put job j's distribution, by cells of ln seconds, into ``r.memory.mass`` [BINS].
+def distribution(times: RunTimes, j: int, now: float) -> None:
+    """Put job j's distribution, by cells of ln seconds, into ``times.memory.mass`` [BINS].
 
     The kind must be ``learned``. The request does not cut it yet; the next call overwrites it.
     """
-    believe(r.memory, r.user[j], r.name[j], r.request[j], r.size[j], now)
-    recalibrate(r.memory, class_of_user(r.memory, r.user[j]))
+    believe(times.memory, times.user[j], times.name[j], times.request[j], times.size[j], now)
+    recalibrate(times.memory, class_of_user(times.memory, times.user[j]))
 
 
 @lean_kernel
-def quantile(r: RunTimes, j: int, p: float, elapsed: float, now: float) -> float:
+def quantile(times: RunTimes, j: int, p: float, elapsed: float, now: float) -> float:
     """Seconds in all that job j takes at most with probability p, when it has run for ``elapsed``.
 
     What it asked for is the most, unless it has run for longer. The kind must be ``learned``.
     """
-    distribution(r, j, now)
-    return quantile_within(r, j, p, elapsed)
+    distribution(times, j, now)
+    return quantile_within(times, j, p, elapsed)
 
 
 @lean_kernel
-def quantile_within(r: RunTimes, j: int, p: float, elapsed: float) -> float:
+def quantile_within(times: RunTimes, j: int, p: float, elapsed: float) -> float:
     """As :func:`quantile`, of the distribution that was asked for last."""
-    seconds = quantile_of(r.memory.mass, p, elapsed)
-    return float(max(min(seconds, r.request[j]), elapsed, LEAST))
+    seconds = quantile_of(times.memory.mass, p, elapsed)
+    return float(max(min(seconds, times.request[j]), elapsed, LEAST))
 
 
 @lean_kernel
-def user_ratio(r: RunTimes, j: int) -> float:
+def user_ratio(times: RunTimes, j: int) -> float:
     """The request times the geometric mean of run time ÷ request, of the user's jobs.
 
     The mean is shrunk towards that of all jobs, and that towards 1 / e, by the weight of one job.
     Recent jobs weigh more.
     """
-    own = r.last[r.user[j]]
+    own = times.last[times.user[j]]
     weight = own[3] if own[3] > 0.0 else 0.0
-    every = (r.all[2] * r.all[3] - 1.0) / (r.all[3] + 1.0)
+    every = (times.all[2] * times.all[3] - 1.0) / (times.all[3] + 1.0)
     ratio = ((own[2] * weight if weight > 0.0 else 0.0) + every) / (weight + 1.0)
-    asked = r.request[j] if r.request[j] < math.inf else UNKNOWN
-    return float(max(min(asked * math.exp(ratio - SHORTER), r.request[j]), LEAST))
+    asked = times.request[j] if times.request[j] < math.inf else UNKNOWN
+    return float(max(min(asked * math.exp(ratio - SHORTER), times.request[j]), LEAST))
 
 
 @lean_kernel
-def learn_ratio(r: RunTimes, j: int, seconds: float) -> None:
+def learn_ratio(times: RunTimes, j: int, seconds: float) -> None:
     """Take in run time ÷ request of a job that has ended, into the means of all and of its user."""
-    asked = r.request[j] if r.request[j] < math.inf else UNKNOWN
+    asked = times.request[j] if times.request[j] < math.inf else UNKNOWN
     ratio = math.log(max(seconds, LEAST) / max(asked, LEAST))
-    own = r.last[r.user[j]]
-    for mean in (r.all, own):
+    own = times.last[times.user[j]]
+    for mean in (times.all, own):
         weight = KEPT * mean[3] if mean[3] > 0.0 else 0.0
         mean[2] = ((mean[2] * weight if weight > 0.0 else 0.0) + ratio) / (weight + 1.0)
         mean[3] = weight + 1.0
 
 
 @lean_kernel
-def expect(r: RunTimes, j: int, now: float) -> float:
+def expect(times: RunTimes, j: int, now: float) -> float:
     """Seconds that job j, submitted now, is expected to take; no more than it asks for."""
-    if r.kind == TRUE:
-        return float(max(r.truth[j], LEAST))  # who is expected to take no time is overdue at once
-    if r.kind == NOISE:
+    if times.kind == TRUE:
+        return float(
+            max(times.truth[j], LEAST)
+        )  # who is expected to take no time is overdue at once
+    if times.kind == NOISE:
         part = j * 0.6180339887498949 % 1.0
-        return float(max(min(r.request[j], 86_400.0) ** part, LEAST))
-    if r.kind == LEARNED:
-        believe(r.memory, r.user[j], r.name[j], r.request[j], r.size[j], now)
+        return float(max(min(times.request[j], 86_400.0) ** part, LEAST))
+    if times.kind == LEARNED:
+        believe(times.memory, times.user[j], times.name[j], times.request[j], times.size[j], now)
         for b in range(BINS):
-            r.at_submission[j, b] = r.memory.mass[b]
-        r.at_submission[j, BINS] = class_of_user(r.memory, r.user[j])
-        return quantile_within(r, j, POINT, 0.0)
-    if r.kind == RATIO:
-        return user_ratio(r, j)
+            times.at_submission[j, b] = times.memory.mass[b]
+        times.at_submission[j, BINS] = class_of_user(times.memory, times.user[j])
+        return quantile_within(times, j, POINT, 0.0)
+    if times.kind == RATIO:
+        return user_ratio(times, j)
     # The mean of the user's last two; the request until there are two.
-    last = 0.5 * (r.last[r.user[j], 0] + r.last[r.user[j], 1])
-    seconds = last if last >= 0.0 else r.request[j]
+    last = 0.5 * (times.last[times.user[j], 0] + times.last[times.user[j], 1])
+    seconds = last if last >= 0.0 else times.request[j]
     if seconds == math.inf:
-        seconds = r.all[1] / r.all[0] if r.all[0] > 0.0 else 3600.0
-    return float(max(min(seconds, r.request[j]), LEAST))
+        seconds = times.all[1] / times.all[0] if times.all[0] > 0.0 else 3600.0
+    return float(max(min(seconds, times.request[j]), LEAST))
 
 
 @lean_kernel
-def ended(r: RunTimes, j: int, seconds: float, whole: bool, now: float) -> None:
+def ended(times: RunTimes, j: int, seconds: float, whole: bool, now: float) -> None:
     """Learn that job j has ended, having run for so long.
 
     ``whole``: it ended by itself. One that was killed or withdrawn would have taken longer.
     """
-    if r.kind == LEARNED:
-        if whole or seconds >= r.request[j]:  # of others it is only known that they took longer
-            mass = r.at_submission[j]
-            locate(r.memory, int(mass[BINS]), mass, r.request[j], seconds)
-            remember(r.memory, r.user[j], r.name[j], r.request[j], r.size[j], seconds, now)
+    if times.kind == LEARNED:
+        if whole or seconds >= times.request[j]:  # of others it is only known that they took longer
+            mass = times.at_submission[j]
+            locate(times.memory, int(mass[BINS]), mass, times.request[j], seconds)
+            remember(
+                times.memory,
+                times.user[j],
+                times.name[j],
+                times.request[j],
+                times.size[j],
+                seconds,
+                now,
+            )
         return
-    if r.kind == RATIO:
-        learn_ratio(r, j, seconds)
+    if times.kind == RATIO:
+        learn_ratio(times, j, seconds)
         return
-    r.all[0] += 1.0
-    r.all[1] += seconds
-    r.last[r.user[j], 1] = r.last[r.user[j], 0]
-    r.last[r.user[j], 0] = seconds
+    times.all[0] += 1.0
+    times.all[1] += seconds
+    times.last[times.user[j], 1] = times.last[times.user[j], 0]
+    times.last[times.user[j], 0] = seconds
 
 
 @lean_kernel
-def corrected(r: RunTimes, j: int, elapsed: float) -> float:
+def corrected(times: RunTimes, j: int, elapsed: float) -> float:
     """Seconds that job j is expected to take in all when it has run for ``elapsed`` and goes on.
 
     More than ``elapsed``, but for a job that runs for longer than it asked for. It depends on
     nothing but ``elapsed`` and what was known at submission, so it does not matter when one asks.
     """
-    seconds = r.expected[j]
+    seconds = times.expected[j]
     i = 0
-    while seconds <= elapsed and seconds < r.request[j]:
+    while seconds <= elapsed and seconds < times.request[j]:
         more = STEPS[min(i, len(STEPS) - 1)] * max(i - len(STEPS) + 2, 1)
-        known = not r.steps and r.request[j] < math.inf
-        seconds = r.request[j] if known else min(r.expected[j] + more, r.request[j])
+        known = not times.steps and times.request[j] < math.inf
+        seconds = times.request[j] if known else min(times.expected[j] + more, times.request[j])
         i += 1
     return float(seconds)
 
@@ -439,7 +449,7 @@ def nothing() -> RunTimes:
     return RunTimes(LAST_TWO, False, np.zeros(0), *of_jobs, *learned, at_submission)
 
 
-def grown(r: RunTimes, jobs: int, users: int) -> RunTimes:
+def grown(times: RunTimes, jobs: int, users: int) -> RunTimes:
     """The same state with room for at least so many jobs and users."""
 
     def longer(values: Any, size: int, fill: float = 0.0) -> Any:
@@ -447,9 +457,9 @@ def grown(r: RunTimes, jobs: int, users: int) -> RunTimes:
         return np.concatenate([values, rest])
 
     of_jobs = "request", "user", "name", "size", "expected", "at_submission"
-    more = {name: longer(getattr(r, name), jobs) for name in of_jobs}
-    last, memory = longer(r.last, users, np.nan), grown_memory(r.memory, users)
-    return r._replace(**more, last=last, memory=memory)
+    more = {name: longer(getattr(times, name), jobs) for name in of_jobs}
+    last, memory = longer(times.last, users, np.nan), grown_memory(times.memory, users)
+    return times._replace(**more, last=last, memory=memory)
 
 
 @dataclass

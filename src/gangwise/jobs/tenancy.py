@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.settings import DAY, DAYS, Clock
-from gangwise.jobs.kernels import Standing
+from gangwise.jobs.kernels import FairShareState
 from gangwise.jobs.model import Job, Jobs, Nodes, Shape, terms_of
 
 Scope = Literal["user", "account", "pool", "qos", "all", "job", "array"]
@@ -586,7 +586,7 @@ def below(accounts: tuple[AccountRule, ...], name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def standing_of(t: Any) -> Standing:
+def standing_of(t: Any) -> FairShareState:
     """What :mod:`gangwise.jobs.queue_kernels` begins with; ``t`` are the Tables of jobs.
 
     The size of a job is the mean of its shares of the nodes and of the processors (of the first
@@ -640,7 +640,7 @@ def standing_of(t: Any) -> Standing:
     use = by_device.max(axis=1) if "max_tres" in w.flags else by_device.sum(axis=1)
     factor = np.array([each.usage_factor if each else 1.0 for each in of_qos])
     leaf, leaves, parent, shares, path = _tree(tenancy.accounts, jobs)
-    return Standing(
+    return FairShareState(
         w.age,
         w.fair_share,
         w.max_age,
@@ -662,7 +662,7 @@ def standing_of(t: Any) -> Standing:
 
 
 def _unused(nodes: int) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """What changes of :class:`Standing`, for so many nodes of the tree, but the order of leaves."""
+    """Mutable arrays of :class:`FairShareState` for a tree of so many nodes; not its `order`."""
     use, rate, since, total, level, factor = (np.zeros(nodes) for _ in range(6))
     return np.full(1, -1.0), use, rate, since, total, level, factor
 
@@ -670,8 +670,10 @@ def _unused(nodes: int) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats,
 _NONE, _NO_INTS = np.zeros(0), np.zeros(0, dtype=np.int64)
 _OF_JOBS = _NO_INTS, _NONE, _NO_INTS, _NONE, _NONE
 _TREE = _NO_INTS, _NONE, np.zeros((0, 0), dtype=np.int64)
-NOBODY = Standing(0.0, 0.0, 1.0, 1.0, 0.0, False, 1.0, *_OF_JOBS, *_TREE, *_unused(0), _NO_INTS)
-"""Of no jobs: where the order is another."""
+NOBODY = FairShareState(
+    0.0, 0.0, 1.0, 1.0, 0.0, False, 1.0, *_OF_JOBS, *_TREE, *_unused(0), _NO_INTS
+)
+"""Fair-share state without accounts, for orders that do not use it."""
 
 
 def _tree(accounts: tuple[AccountRule, ...], jobs: Any) -> tuple[Ints, Ints, Ints, Floats, Ints]:

@@ -19,7 +19,14 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import kernel
 from gangwise.jobs import kernels, round_kernels
 from gangwise.jobs.books import Books, Piece
-from gangwise.jobs.compiled import _nothing_believed, built_in, initial_state, inputs, more_room
+from gangwise.jobs.compiled import (
+    built_in,
+    initial_state,
+    inputs,
+    more_room,
+    nothing_believed,
+    only_used,
+)
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, quantile_within, state_of
 from gangwise.jobs.schedule import Options, Schedule, Tables, placed_shapes
@@ -211,7 +218,6 @@ class Forecaster:
         if decider.expects[0] != "requested":
             self.assumed += ", ends as requested"
         self.rules = rules._replace(limits_of_work=False, slack=np.inf)
-        self._beliefs = _nothing_believed()
 
     def starts(
         self, moment: Moment, history: History, draws: int, rng: np.random.Generator
@@ -282,9 +288,10 @@ class Forecaster:
         state = initial_state(tables, self.rules, pieces)
         _resume(fixed, state, moment, run)
         started = state.start[R : R + W]
+        fixed, state, beliefs = only_used(fixed, state, nothing_believed())
         # Played until all who wait have started, however long the rest of the future would take.
         while not np.isfinite(started).all():
-            status = round_kernels.play(fixed, state, self._beliefs, CHUNK)
+            status = round_kernels.play(fixed, state, beliefs, CHUNK)
             if status == round_kernels.DONE:
                 break
             if status == round_kernels.MORE_ROOM:
@@ -292,7 +299,7 @@ class Forecaster:
         return started + self.tables.options.latency
 
 
-def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> None:
+def _resume(g: kernels.Inputs, x: kernels.State, moment: Moment, run: Floats) -> None:
     """Bring a fresh state to a moment: running jobs are the first rows, then those that wait."""
     time, books, R, W = moment.now, moment.books, moment.running.size, moment.waiting.size
     x.room.free[:], x.room.device[:], x.up[:] = books.free, books.device, books.up

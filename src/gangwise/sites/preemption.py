@@ -22,26 +22,12 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel
+from gangwise.jobs import kernels
 from gangwise.jobs.event_kernels import WHY_PREEMPTED, interrupt
 from gangwise.jobs.fit_kernels import copy_room, fits_of, take_piece
-from gangwise.jobs.kernels import (
-    CANCEL,
-    GIVE_BACK,
-    NEVER,
-    TAKE,
-    ClusterArrays,
-    Given,
-    Room,
-    Rows,
-    State,
-    int64,
-    merge_sort,
-    put,
-    put_piece,
-    trailing_zeros,
-)
+from gangwise.jobs.kernels import ClusterArrays, FreeDevices, Inputs, Rows, State, int64
 from gangwise.jobs.tenancy import Tenancy
-from gangwise.sites.slurm_places import CLASS, Gangs, Passing, arrange, count_room
+from gangwise.sites.slurm_places import CLASS, Gangs, PassState, arrange, count_room
 
 OFF, REQUEUED, CANCELLED, SUSPENDED, STARTED = range(5)
 """How a job gives way, or that it started."""
@@ -56,7 +42,7 @@ def gangs(tenancy: Tenancy | None) -> bool:
 
 
 def classes_of(tenancy: Tenancy, pairs: list[tuple[str, str]]) -> tuple[Rows, Bools]:
-    """`classes` and `above` of :class:`Passing`, of jobs of these (pool, QOS)."""
+    """`classes` and `above` of :class:`PassState`, of jobs of these (pool, QOS)."""
     rules = tenancy.preemption
     table: Any = tenancy.qos if rules.by == "qos" else tenancy.pools
     pools = {each.name: each for each in tenancy.pools}
@@ -81,122 +67,149 @@ def classes_of(tenancy: Tenancy, pairs: list[tuple[str, str]]) -> tuple[Rows, Bo
 
 
 @inner_kernel
-def make_room(g: Given, x: State, p: Passing, j: int) -> int:
-    """Where job j would run on nodes that are not shut if others gave way: pieces in `x.tried`.
+def make_room(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
+    """Where job j would run on nodes that are not shut if others gave way: pieces in `state.tried`.
 
-    0 where nobody can make room; else those who may give way are in `p.able`, in order, and the
-    nodes in `p.on`.
+    0 where no job can make room; else those that may give way are in `passes.able`, in order, and
+    the nodes in `passes.on`.
     """
-    c = p.known[j].kind
-    at, clock = x.at, p.clock
+    c = passes.known[j].kind
+    at, clock = state.at, passes.clock
     clock.able = 0
-    if not p.settings.preempts or not p.above[c].any():
+    if not passes.above[c].any():
         return 0
-    if p.settings.gangs:
-        return place_above(g, x, p, j)
-    s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
-    copy_room(x.room, x.ahead)
-    mine = p.pools[g.cluster.shapes[s].pool]
+    if passes.gangs is not None:
+        return place_above(inputs, state, passes, j)
+    s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
+    copy_room(state.room, state.ahead)
+    mine = passes.pools[inputs.cluster.shapes[s].pool]
     for m in range(at.running):
-        o = x.running[m]
-        of = p.classes[p.known[o].kind]
-        rested = at.now > x.jobs[o].begun and at.now >= x.jobs[o].begun + of.exempt
-        if p.above[c, p.known[o].kind] and rested and nodes_in(g, x, mine, o) > 0:
-            put(p.able, clock.able, float(p.known[o].turn), o)
+        o = state.running[m]
+        of = passes.classes[passes.known[o].kind]
+        rested = at.now > state.jobs[o].begun and at.now >= state.jobs[o].begun + of.exempt
+        if (
+            passes.above[c, passes.known[o].kind]
+            and rested
+            and nodes_in(inputs, state, mine, o) > 0
+        ):
+            kernels.put(passes.able, clock.able, float(passes.known[o].turn), o)
             clock.able += 1
-            q = g.jobs[o].piece_from
-            for i in range(q, q + x.jobs[o].pieces):
-                take_piece(g.cluster, x.ahead, int64(g.jobs[o].shape), x.out, q, i, GIVE_BACK)
-    if count_room(g.cluster, p.places, x.ahead, s, tasks, p.shut) < tasks:
+            q = inputs.jobs[o].piece_from
+            for i in range(q, q + state.jobs[o].pieces):
+                take_piece(
+                    inputs.cluster,
+                    state.ahead,
+                    int64(inputs.jobs[o].shape),
+                    state.out,
+                    q,
+                    i,
+                    kernels.GIVE_BACK,
+                )
+    if count_room(inputs.cluster, passes.places, state.ahead, s, tasks, passes.shut) < tasks:
         return 0
-    put_in_turn(g, x, p)
+    put_in_turn(inputs, state, passes)
     pieces = int64(0)
-    for attempt in range(p.settings.reorder + 2):
+    for attempt in range(passes.settings.reorder + 2):
         if attempt > 0:
             if clock.able <= attempt:
                 break
-            reorder(g, x, p, clock.tried)
-        found = until_it_fits(g, x, p, j)
+            reorder(inputs, state, passes, clock.tried)
+        found = preempt_until_fits(inputs, state, passes, j)
         if found == 0:
             break
         pieces = found
-        for n in range(p.on.size):
-            p.on[n] = False
+        for n in range(passes.on.size):
+            passes.on[n] = False
         for i in range(pieces):
-            n = int64(x.tried[i].node)
-            put_piece(p.found, i, n, int64(x.tried[i].tasks), int64(0))
-            p.on[n] = True
+            n = int64(state.tried[i].node)
+            kernels.put_piece(passes.found, i, n, int64(state.tried[i].tasks), int64(0))
+            passes.on[n] = True
     for i in range(pieces):
-        put_piece(x.tried, i, int64(p.found[i].node), int64(p.found[i].tasks), int64(0))
+        kernels.put_piece(
+            state.tried, i, int64(passes.found[i].node), int64(passes.found[i].tasks), int64(0)
+        )
     return int(pieces)
 
 
 @inlined_kernel
-def nodes_in(g: Given, x: State, among: Bools, j: int) -> int:
+def nodes_in(inputs: Inputs, state: State, among: Bools, j: int) -> int:
     """How many of these nodes [N] job j runs on; pieces on one node are side by side."""
-    count, before, q = 0, -1, g.jobs[j].piece_from
-    for i in range(q, q + x.jobs[j].pieces):
-        n = int64(x.out[i].node)
+    count, before, q = 0, -1, inputs.jobs[j].piece_from
+    for i in range(q, q + state.jobs[j].pieces):
+        n = int64(state.out[i].node)
         count += n != before and among[n]
         before = n
     return count
 
 
 @inlined_kernel
-def put_in_turn(g: Given, x: State, p: Passing) -> None:
+def put_in_turn(inputs: Inputs, state: State, passes: PassState) -> None:
     """Those who may give way: by rank and nodes, or the youngest first; ties as they started."""
-    able = p.clock.able
-    merge_sort(p.able, x.spare_rows, 0, able)
+    able = passes.clock.able
+    kernels.merge_sort(passes.able, state.spare_rows, 0, able)
     for i in range(able):
-        o = p.able[i].item
-        key = -x.jobs[o].begun
-        if not p.settings.youngest_first:
-            nodes = nodes_in(g, x, p.every, o)
-            key = float(p.classes[p.known[o].kind].rank * (p.on.size + 1) + nodes)
-        put(p.ranked, i, key, i)
-        put(p.turns, i, 0.0, o)
-    merge_sort(p.ranked, x.spare_rows, 0, able)
+        o = passes.able[i].item
+        key = -state.jobs[o].begun
+        if not passes.settings.youngest_first:
+            nodes = nodes_in(inputs, state, passes.every, o)
+            key = float(passes.classes[passes.known[o].kind].rank * (passes.on.size + 1) + nodes)
+        kernels.put(passes.ranked, i, key, i)
+        kernels.put(passes.turns, i, 0.0, o)
+    kernels.merge_sort(passes.ranked, state.spare_rows, 0, able)
     for i in range(able):
-        put(p.able, i, 0.0, p.turns[p.ranked[i].item].item)
+        kernels.put(passes.able, i, 0.0, passes.turns[passes.ranked[i].item].item)
     for i in range(able):
-        put(p.turns, i, 0.0, p.able[i].item)
+        kernels.put(passes.turns, i, 0.0, passes.able[i].item)
 
 
 @inlined_kernel
-def reorder(g: Given, x: State, p: Passing, taken: int) -> None:
+def reorder(inputs: Inputs, state: State, passes: PassState, taken: int) -> None:
     """The last of those taken away first; the others by nodes shared, or as before (`strict`)."""
-    last = p.turns[taken - 1].item
+    last = passes.turns[taken - 1].item
     for i in range(taken - 1):
-        o = p.turns[i].item
-        put(p.ranked, i, 0.0 if p.settings.strict else -float(nodes_in(g, x, p.on, o)), i)
-        put(p.others, i, 0.0, o)
-    merge_sort(p.ranked, x.spare_rows, 0, taken - 1)
+        o = passes.turns[i].item
+        kernels.put(
+            passes.ranked,
+            i,
+            0.0 if passes.settings.strict else -float(nodes_in(inputs, state, passes.on, o)),
+            i,
+        )
+        kernels.put(passes.others, i, 0.0, o)
+    kernels.merge_sort(passes.ranked, state.spare_rows, 0, taken - 1)
     for i in range(taken - 1):
-        put(p.turns, i + 1, 0.0, p.others[p.ranked[i].item].item)
-    put(p.turns, 0, 0.0, last)
+        kernels.put(passes.turns, i + 1, 0.0, passes.others[passes.ranked[i].item].item)
+    kernels.put(passes.turns, 0, 0.0, last)
 
 
 @inlined_kernel
-def until_it_fits(g: Given, x: State, p: Passing, j: int) -> int:
-    """Take jobs away in turn until job j fits: its pieces in `x.tried`, 0 where it never does."""
-    clock, s, tasks = p.clock, int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
-    allowed = g.cluster.allowed[g.cluster.shapes[s].constraint]
-    most = min(g.cluster.shapes[s].per_node, tasks)
-    copy_room(x.room, x.ahead)
-    have = count_room(g.cluster, p.places, x.ahead, s, tasks, p.shut)
+def preempt_until_fits(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
+    """Pieces of job j, in `state.tried`, once jobs are taken away in turn; 0 if it never fits."""
+    clock, s, tasks = passes.clock, int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
+    allowed = inputs.cluster.allowed[inputs.cluster.shapes[s].constraint]
+    most = min(inputs.cluster.shapes[s].per_node, tasks)
+    copy_room(state.room, state.ahead)
+    have = count_room(inputs.cluster, passes.places, state.ahead, s, tasks, passes.shut)
     clock.tried = 0
     while clock.tried < clock.able:
-        o = p.turns[clock.tried].item
+        o = passes.turns[clock.tried].item
         clock.tried += 1
-        q = g.jobs[o].piece_from
-        for i in range(q, q + x.jobs[o].pieces):
-            n = int64(x.out[i].node)
-            counts = allowed[n] and x.up[n] and p.shut[n] == 0
-            have -= fits_of(g.cluster, x.ahead, s, n, most) if counts else 0
-            take_piece(g.cluster, x.ahead, int64(g.jobs[o].shape), x.out, q, i, GIVE_BACK)
-            have += fits_of(g.cluster, x.ahead, s, n, most) if counts else 0
+        q = inputs.jobs[o].piece_from
+        for i in range(q, q + state.jobs[o].pieces):
+            n = int64(state.out[i].node)
+            counts = allowed[n] and state.up[n] and passes.shut[n] == 0
+            have -= fits_of(inputs.cluster, state.ahead, s, n, most) if counts else 0
+            take_piece(
+                inputs.cluster,
+                state.ahead,
+                int64(inputs.jobs[o].shape),
+                state.out,
+                q,
+                i,
+                kernels.GIVE_BACK,
+            )
+            have += fits_of(inputs.cluster, state.ahead, s, n, most) if counts else 0
         if have >= tasks:
-            pieces = arrange(g.cluster, p.places, x.ahead, s, tasks, p.shut)
+            pieces = arrange(inputs.cluster, passes.places, state.ahead, s, tasks, passes.shut)
             if pieces > 0:
                 return pieces
     return 0
@@ -212,51 +225,53 @@ def among(items: Ints, count: int, j: int) -> bool:
 
 
 @inner_kernel
-def give_way(g: Given, x: State, p: Passing, j: int) -> None:
-    """Those in `p.able` that hold one of the nodes chosen for job j are taken off theirs."""
-    clock = p.clock
+def give_way(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
+    """Those in `passes.able` that hold one of the nodes chosen for job j are taken off theirs."""
+    clock = passes.clock
     for i in range(clock.able):
-        o = p.able[i].item
-        if nodes_in(g, x, p.on, o) == 0:
+        o = passes.able[i].item
+        if nodes_in(inputs, state, passes.on, o) == 0:
             continue
-        way = int64(p.classes[p.known[o].kind].way)
-        known = p.known[o]
-        known.end = max(x.jobs[o].expect, x.at.now) - known.ran
-        known.ran += x.at.now - x.jobs[o].begun
-        interrupt(g, x, None, o, int64(WHY_PREEMPTED))
+        way = int64(passes.classes[passes.known[o].kind].way)
+        known = passes.known[o]
+        known.end = max(state.jobs[o].expect, state.at.now) - known.ran
+        known.ran += state.at.now - state.jobs[o].begun
+        interrupt(inputs, state, None, o, int64(WHY_PREEMPTED))
         if way != SUSPENDED:
-            lose(g, x, o)
-        known.until = NEVER if way == CANCELLED else x.at.now + p.settings.again
+            lose(inputs, state, o)
+        known.until = kernels.NEVER if way == CANCELLED else state.at.now + passes.settings.again
         known.by, known.asleep = j, way == SUSPENDED
-        if x.jobs[o].begun < x.at.now:
+        if state.jobs[o].begun < state.at.now:
             known.mark = clock.round
             clock.moved += 1
-        if x.jobs[o].begun < x.at.now or not among(p.gave, clock.gave, o):
-            p.gave[clock.gave] = o
+        if state.jobs[o].begun < state.at.now or not among(passes.gave, clock.gave, o):
+            passes.gave[clock.gave] = o
             clock.gave += 1
         clock.events += 2  # it left, and came back
-        if p.acts.size > 0:
-            put(p.acts, clock.acts, float(way), o)
+        if passes.acts.size > 0:
+            kernels.put(passes.acts, clock.acts, float(way), o)
             clock.acts += 1
         elif way == CANCELLED:  # an event of this instant, before its next round
-            x.at.next_event -= 1
-            g.events[x.at.next_event].time = x.at.now
-            g.events[x.at.next_event].item = o
-            g.events[x.at.next_event].kind = CANCEL
-    for n in range(p.on.size):
-        p.on[n] = False
+            state.at.next_event -= 1
+            inputs.events[state.at.next_event].time = state.at.now
+            inputs.events[state.at.next_event].item = o
+            inputs.events[state.at.next_event].kind = kernels.CANCEL
+    for n in range(passes.on.size):
+        passes.on[n] = False
 
 
 @inlined_kernel
-def lose(g: Given, x: State, j: int) -> None:
+def lose(inputs: Inputs, state: State, j: int) -> None:
     """Job j, which was preempted, loses what it did since its last checkpoint."""
-    every = g.rules.checkpoint
-    done = g.jobs[j].work - x.jobs[j].left
-    kept = 0.0 if every == NEVER else math.floor(done / every) * every if every > 0.0 else done
-    s = int64(g.jobs[j].shape)
-    of = g.cluster.demand[s, g.cluster.shapes[s].dominant]
-    x.jobs[j].left = g.jobs[j].work - kept
-    x.lost[j] += (done - kept) * of * g.jobs[j].tasks / 1000.0
+    every = inputs.rules.checkpoint
+    done = inputs.jobs[j].work - state.jobs[j].left
+    kept = (
+        0.0 if every == kernels.NEVER else math.floor(done / every) * every if every > 0.0 else done
+    )
+    s = int64(inputs.jobs[j].shape)
+    of = inputs.cluster.demand[s, inputs.cluster.shapes[s].dominant]
+    state.jobs[j].left = inputs.jobs[j].work - kept
+    state.lost[j] += (done - kept) * of * inputs.jobs[j].tasks / 1000.0
 
 
 # --------------------------------------------------------------------------------- gang scheduling
@@ -270,7 +285,7 @@ def hold(gangs: Gangs, pieces: Rows, first: int, last: int, view: int, sign: int
         for w in range(gangs.masks.shape[1]):
             rest = gangs.masks[q, w]
             while rest != 0:
-                core = (w << 6) + trailing_zeros(rest)
+                core = (w << 6) + kernels.trailing_zeros(rest)
                 rest &= rest - 1
                 before = gangs.holders[view, n, core]
                 gangs.holders[view, n, core] = before + sign
@@ -278,34 +293,36 @@ def hold(gangs: Gangs, pieces: Rows, first: int, last: int, view: int, sign: int
 
 
 @inner_kernel
-def see(g: Given, x: State, p: Passing, view: int, rank: float) -> int:
+def see(inputs: Inputs, state: State, passes: PassState, view: int, rank: float) -> int:
     """Let a view be that of a job of a rank; gives the number of those who hold cores unseen."""
-    gangs, running, hidden = p.gangs, x.at.running, int64(0)
+    gangs, running, hidden = passes.gangs, state.at.running, int64(0)
     for n in range(gangs.taken.shape[1]):
         gangs.taken[view, n] = 0
         for core in range(gangs.holders.shape[2]):
             gangs.holders[view, n, core] = 0
-    for m in range(running + p.clock.gave):
-        j = x.running[m] if m < running else p.gave[m - running]
-        if p.known[j].held == 0 or (m >= running and not p.known[j].asleep):
+    for m in range(running + passes.clock.gave):
+        j = state.running[m] if m < running else passes.gave[m - running]
+        if passes.known[j].held == 0 or (m >= running and not passes.known[j].asleep):
             continue
-        if sees(p, rank, j):
-            q = int64(g.jobs[j].piece_from)
-            hold(gangs, x.out, q, int64(q + x.jobs[j].pieces), view, int64(1))
+        if sees(passes, rank, j):
+            q = int64(inputs.jobs[j].piece_from)
+            hold(gangs, state.out, q, int64(q + state.jobs[j].pieces), view, int64(1))
         else:
             hidden += 1
     return int(hidden)
 
 
 @inlined_kernel
-def sees(p: Passing, rank: float, j: int) -> bool:
+def sees(passes: PassState, rank: float, j: int) -> bool:
     """A job of a rank is not placed as if job j were not there."""
-    mine = p.classes[p.known[j].kind]
+    mine = passes.classes[passes.known[j].kind]
     return bool(mine.way != SUSPENDED or mine.rank >= rank)
 
 
 @inner_kernel
-def show_cores(cluster: ClusterArrays, gangs: Gangs, up: Bools, room: Room, view: int) -> None:
+def show_cores(
+    cluster: ClusterArrays, gangs: Gangs, up: Bools, room: FreeDevices, view: int
+) -> None:
     """Let a room have free the cores that nobody holds in a view."""
     for n in range(up.size):
         free = cluster.capacity[n, gangs.kind] - 1000 * gangs.taken[view, n]
@@ -313,21 +330,23 @@ def show_cores(cluster: ClusterArrays, gangs: Gangs, up: Bools, room: Room, view
 
 
 @inner_kernel
-def find_cores(g: Given, x: State, p: Passing, j: int, pieces: int) -> None:
+def find_cores(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) -> None:
     """Cores for job j on the pieces tried, in `wanted`: the first of each node that nobody holds.
 
     Where these are too few, the first that nobody holds whom the job sees.
     """
-    gangs, wanted = p.gangs, p.gangs.wanted
-    each = -(-g.cluster.demand[g.jobs[j].shape, gangs.kind] // 1000)
+    gangs, wanted = passes.gangs, passes.gangs.wanted
+    each = -(-inputs.cluster.demand[inputs.jobs[j].shape, gangs.kind] // 1000)
     for view in range(2):
         if view > 0:
-            see(g, x, p, int64(view), float(p.classes[p.known[j].kind].rank))
+            see(
+                inputs, state, passes, int64(view), float(passes.classes[passes.known[j].kind].rank)
+            )
         wanted[:] = 0
         enough = True
         for i in range(pieces):
-            n, left = int64(x.tried[i].node), int64(x.tried[i].tasks) * each
-            for core in range(g.cluster.capacity[n, gangs.kind] // 1000):
+            n, left = int64(state.tried[i].node), int64(state.tried[i].tasks) * each
+            for core in range(inputs.cluster.capacity[n, gangs.kind] // 1000):
                 bit = int64(1) << (core & 63)
                 idle = gangs.holders[view, n, core] == 0 and not wanted[n, core >> 6] & bit
                 if idle and left > 0:
@@ -339,120 +358,138 @@ def find_cores(g: Given, x: State, p: Passing, j: int, pieces: int) -> None:
 
 
 @inlined_kernel
-def keep_cores(g: Given, x: State, p: Passing, j: int) -> None:
+def keep_cores(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
     """Job j holds the cores in `wanted` from now on."""
-    gangs, q = p.gangs, int64(g.jobs[j].piece_from)
-    last = int64(q + x.jobs[j].pieces)
+    gangs, q = passes.gangs, int64(inputs.jobs[j].piece_from)
+    last = int64(q + state.jobs[j].pieces)
     for i in range(q, last):
         for w in range(gangs.masks.shape[1]):  # all of a node with the first of its pieces
-            gangs.masks[i, w] = gangs.wanted[x.out[i].node, w]
-            gangs.wanted[x.out[i].node, w] = 0
-    hold(gangs, x.out, q, last, int64(0), int64(1))
-    p.known[j].held, p.known[j].ran = 1, 0.0
+            gangs.masks[i, w] = gangs.wanted[state.out[i].node, w]
+            gangs.wanted[state.out[i].node, w] = 0
+    hold(gangs, state.out, q, last, int64(0), int64(1))
+    passes.known[j].held, passes.known[j].ran = 1, 0.0
 
 
 @inlined_kernel
-def meets(g: Given, x: State, p: Passing, j: int) -> bool:
+def meets(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
     """Job j holds one of the cores in `wanted`."""
-    gangs, q = p.gangs, g.jobs[j].piece_from
-    for i in range(q, q + x.jobs[j].pieces):
+    gangs, q = passes.gangs, inputs.jobs[j].piece_from
+    for i in range(q, q + state.jobs[j].pieces):
         for w in range(gangs.masks.shape[1]):
-            if gangs.masks[i, w] & gangs.wanted[x.out[i].node, w]:
+            if gangs.masks[i, w] & gangs.wanted[state.out[i].node, w]:
                 return True
     return False
 
 
 @inner_kernel
-def place_above(g: Given, x: State, p: Passing, j: int) -> int:
+def place_above(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     """:func:`make_room` under gang scheduling: who may give way is who has one of its cores."""
-    clock, rank = p.clock, float(p.classes[p.known[j].kind].rank)
-    clock.hidden = see(g, x, p, int64(1), rank)
+    clock, rank = passes.clock, float(passes.classes[passes.known[j].kind].rank)
+    clock.hidden = see(inputs, state, passes, int64(1), rank)
     if clock.hidden == 0:
         return 0
-    copy_room(p.room, x.ahead)
-    show_cores(g.cluster, p.gangs, x.up, x.ahead, int64(1))
-    s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
-    pieces = arrange(g.cluster, p.places, x.ahead, s, tasks, p.shut)
+    copy_room(passes.room, state.ahead)
+    show_cores(inputs.cluster, passes.gangs, state.up, state.ahead, int64(1))
+    s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
+    pieces = arrange(inputs.cluster, passes.places, state.ahead, s, tasks, passes.shut)
     if pieces == 0:
         return 0
-    find_cores(g, x, p, j, pieces)
+    find_cores(inputs, state, passes, j, pieces)
     for i in range(pieces):
-        p.on[x.tried[i].node] = True
-    for m in range(x.at.running):
-        o = x.running[m]
-        if not sees(p, rank, o) and meets(g, x, p, o):
-            put(p.able, clock.able, float(p.known[o].turn), o)
+        passes.on[state.tried[i].node] = True
+    for m in range(state.at.running):
+        o = state.running[m]
+        if not sees(passes, rank, o) and meets(inputs, state, passes, o):
+            kernels.put(passes.able, clock.able, float(passes.known[o].turn), o)
             clock.able += 1
-    merge_sort(p.able, x.spare_rows, 0, clock.able)
+    kernels.merge_sort(passes.able, state.spare_rows, 0, clock.able)
     return int(pieces)
 
 
 @inner_kernel
-def suspended_in_turn(x: State, p: Passing) -> int:
-    """Those who are suspended, in `p.turns`, the highest tier first; their number."""
+def suspended_in_turn(state: State, passes: PassState) -> int:
+    """Those who are suspended, in `passes.turns`, the highest tier first; their number."""
     count = int64(0)
-    for i in range(p.clock.gave):
-        if p.known[p.gave[i]].asleep:
-            put(p.able, count, float(p.known[p.gave[i]].turn), p.gave[i])
+    for i in range(passes.clock.gave):
+        if passes.known[passes.gave[i]].asleep:
+            kernels.put(
+                passes.able, count, float(passes.known[passes.gave[i]].turn), passes.gave[i]
+            )
             count += 1
-    merge_sort(p.able, x.spare_rows, 0, count)
+    kernels.merge_sort(passes.able, state.spare_rows, 0, count)
     for i in range(count):
-        put(p.ranked, i, -float(p.classes[p.known[p.able[i].item].kind].rank), i)
-    merge_sort(p.ranked, x.spare_rows, 0, count)
+        kernels.put(
+            passes.ranked, i, -float(passes.classes[passes.known[passes.able[i].item].kind].rank), i
+        )
+    kernels.merge_sort(passes.ranked, state.spare_rows, 0, count)
     for i in range(count):
-        put(p.turns, i, 0.0, p.able[p.ranked[i].item].item)
+        kernels.put(passes.turns, i, 0.0, passes.able[passes.ranked[i].item].item)
     return int(count)
 
 
 @inlined_kernel
-def undisturbed(g: Given, x: State, p: Passing, j: int) -> bool:
+def undisturbed(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
     """Nobody of a tier above that of job j runs on its cores."""
-    p.gangs.wanted[:] = 0
-    q, rank = g.jobs[j].piece_from, p.classes[p.known[j].kind].rank
-    for i in range(q, q + x.jobs[j].pieces):
-        for w in range(p.gangs.masks.shape[1]):
-            p.gangs.wanted[x.out[i].node, w] |= p.gangs.masks[i, w]
-    for m in range(x.at.running):
-        o = x.running[m]
-        if p.classes[p.known[o].kind].rank > rank and meets(g, x, p, o):
+    passes.gangs.wanted[:] = 0
+    q, rank = inputs.jobs[j].piece_from, passes.classes[passes.known[j].kind].rank
+    for i in range(q, q + state.jobs[j].pieces):
+        for w in range(passes.gangs.masks.shape[1]):
+            passes.gangs.wanted[state.out[i].node, w] |= passes.gangs.masks[i, w]
+    for m in range(state.at.running):
+        o = state.running[m]
+        if passes.classes[passes.known[o].kind].rank > rank and meets(inputs, state, passes, o):
             return False
     return True
 
 
 @inner_kernel
-def count_cores(g: Given, x: State, p: Passing) -> None:
-    """Before a round: who holds which cores, and what is free to nobody, off `p.room`."""
-    copy_room(x.room, p.room)
-    for i in range(p.clock.gave):
-        j, q = p.gave[i], g.jobs[p.gave[i]].piece_from
-        for m in range(q, q + x.jobs[j].pieces if p.known[j].asleep else q):
-            take_piece(g.cluster, p.room, int64(g.jobs[j].shape), x.out, q, m, TAKE)
-    see(g, x, p, int64(0), -NEVER)
-    for m in range(x.at.running):  # those that somebody else has started
-        j = x.running[m]
-        if p.known[j].held == 0:
-            pieces, q = int64(x.jobs[j].pieces), g.jobs[j].piece_from
+def count_cores(inputs: Inputs, state: State, passes: PassState) -> None:
+    """Before a round: who holds which cores, and what is free to nobody, off `passes.room`."""
+    copy_room(state.room, passes.room)
+    for i in range(passes.clock.gave):
+        j, q = passes.gave[i], inputs.jobs[passes.gave[i]].piece_from
+        for m in range(q, q + state.jobs[j].pieces if passes.known[j].asleep else q):
+            take_piece(
+                inputs.cluster,
+                passes.room,
+                int64(inputs.jobs[j].shape),
+                state.out,
+                q,
+                m,
+                kernels.TAKE,
+            )
+    see(inputs, state, passes, int64(0), -kernels.NEVER)
+    for m in range(state.at.running):  # those that somebody else has started
+        j = state.running[m]
+        if passes.known[j].held == 0:
+            pieces, q = int64(state.jobs[j].pieces), inputs.jobs[j].piece_from
             for i in range(pieces):
-                put_piece(x.tried, i, int64(x.out[q + i].node), int64(x.out[q + i].tasks), int64(0))
-            find_cores(g, x, p, j, pieces)
-            keep_cores(g, x, p, j)
-    show_cores(g.cluster, p.gangs, x.up, p.room, int64(0))
+                kernels.put_piece(
+                    state.tried,
+                    i,
+                    int64(state.out[q + i].node),
+                    int64(state.out[q + i].tasks),
+                    int64(0),
+                )
+            find_cores(inputs, state, passes, j, pieces)
+            keep_cores(inputs, state, passes, j)
+    show_cores(inputs.cluster, passes.gangs, state.up, passes.room, int64(0))
 
 
 @inner_kernel
-def release_ahead(g: Given, x: State, p: Passing, rank: float) -> int:
+def release_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> int:
     """Those whom a job of a rank sees, in `leaving` by expected end; their number."""
-    rows, now, count = p.gangs.leaving, x.at.now, int64(0)
-    for m in range(x.at.running):
-        j = x.running[m]
-        if sees(p, rank, j):
-            put(rows, count, max(x.jobs[j].expect, now) - p.known[j].ran, j)
+    rows, now, count = passes.leaving, state.at.now, int64(0)
+    for m in range(state.at.running):
+        j = state.running[m]
+        if sees(passes, rank, j):
+            kernels.put(rows, count, max(state.jobs[j].expect, now) - passes.known[j].ran, j)
             count += 1
-    for i in range(p.clock.gave):
-        j = p.gave[i]
-        if p.known[j].asleep and sees(p, rank, j):
-            put(rows, count, max(p.known[j].end, now), j)
+    for i in range(passes.clock.gave):
+        j = passes.gave[i]
+        if passes.known[j].asleep and sees(passes, rank, j):
+            kernels.put(rows, count, max(passes.known[j].end, now), j)
             count += 1
-    merge_sort(rows, x.spare_rows, 0, count)
-    see(g, x, p, int64(1), rank)
+    kernels.merge_sort(rows, state.spare_rows, 0, count)
+    see(inputs, state, passes, int64(1), rank)
     return int(count)

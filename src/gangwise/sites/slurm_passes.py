@@ -26,17 +26,24 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.registry import create
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Ask, Books, Piece, Preempt, Queue
-from gangwise.jobs.compiled import initial_state, inputs, more_room, outcome, outside
-from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
+from gangwise.jobs.compiled import initial_state, inputs, more_room, only_used, outcome, outside
+from gangwise.jobs.kernels import RUNNING, WAITING, Inputs, State
 from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
 from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN, Round
 from gangwise.jobs.schedule import Options, Schedule, Tables
 from gangwise.jobs.scheduler import Action, Composed, name_of
-from gangwise.jobs.tenancy import NOBODY, Tenancy
+from gangwise.jobs.tenancy import Tenancy
 from gangwise.sites import slurm_kernels, slurm_places
 from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
-from gangwise.sites.slurm_places import Ahead, Gangs, Passing, PassSettings, Places, WaitingLine
+from gangwise.sites.slurm_places import (
+    FutureWindows,
+    Gangs,
+    PassSettings,
+    PassState,
+    Places,
+    WaitingLine,
+)
 
 
 class HeldCores(NamedTuple):
@@ -133,7 +140,7 @@ class SlurmPasses(Composed):
         earlier = np.array([event.time for event in books.events if event.time < now])
         p = passing_of(t, self, g, x, 4 * len(jobs))._replace(earlier=earlier)
         self._enter(g, p, jobs)
-        slurm_kernels.play(g, x, p, 1)
+        slurm_kernels.play(*only_used(g, x)[:2], p, 1)
         actions = self._decided(jobs, replace(books, running=dict(books.running)), now, (g, x, p))
         if p.clock.passed == now:
             self._line = order
@@ -141,7 +148,9 @@ class SlurmPasses(Composed):
             actions.append(Ask(jobs[p.clock.asked].id, float(p.clock.at)))
         return actions
 
-    def _opened(self, jobs: Sequence[Job], books: Books, now: float) -> tuple[Tables, Given, State]:
+    def _opened(
+        self, jobs: Sequence[Job], books: Books, now: float
+    ) -> tuple[Tables, Inputs, State]:
         """The state of a simulation with these books: those who wait in order, then who runs."""
         limits: Any = self.limits
         options = Options(limits=limits, caps=books.caps, tenancy=books.tenancy or Tenancy())
@@ -190,24 +199,28 @@ class SlurmPasses(Composed):
         at.entered = len(runs)
         return t, g, x
 
-    def _enter(self, g: Given, p: Passing, jobs: Sequence[Job]) -> None:
+    def _enter(self, inputs: Inputs, passes: PassState, jobs: Sequence[Job]) -> None:
         """What is known from the last round."""
         place = {job.id: j for j, job in enumerate(jobs)}
-        p.clock.passed, p.clock.due, p.clock.changed = self._passed, self._due, self._changed
-        p.clock.whole = self._whole
-        p.clock.gave, p.clock.started = len(self._gave_way), len(jobs)
+        passes.clock.passed, passes.clock.due, passes.clock.changed = (
+            self._passed,
+            self._due,
+            self._changed,
+        )
+        passes.clock.whole = self._whole
+        passes.clock.gave, passes.clock.started = len(self._gave_way), len(jobs)
         for i, (name, (other, until, pieces)) in enumerate(self._gave_way.items()):
-            j = p.gave[i] = place[name]
-            known = p.known[j]
+            j = passes.gave[i] = place[name]
+            known = passes.known[j]
             known["until"], known["asleep"], known["by"] = until, bool(pieces), place.get(other, -1)
-        p.known["turn"] = np.arange(len(jobs))
+        passes.known["turn"] = np.arange(len(jobs))
         for turn, (name, (cores, end, ran)) in enumerate(self._held.items(), -len(self._held)):
-            known, q = p.known[place[name]], int(g.jobs["piece_from"][place[name]])
+            known, q = passes.known[place[name]], int(inputs.jobs["piece_from"][place[name]])
             known["held"], known["turn"], known["end"], known["ran"] = 1, turn, end, ran
-            p.gangs.masks[q : q + len(cores)] = cores
+            passes.gangs.masks[q : q + len(cores)] = cores
 
     def _decided(
-        self, jobs: Sequence[Job], books: Books, now: float, parts: tuple[Given, State, Passing]
+        self, jobs: Sequence[Job], books: Books, now: float, parts: tuple[Inputs, State, PassState]
     ) -> list[Action]:
         """The actions of a round, and what is kept of it."""
         g, x, p = parts
@@ -224,7 +237,7 @@ class SlurmPasses(Composed):
                 for n, count, _ in pieces:
                     on[n] = on.get(n, 0) + count
                 ends[job.id] = now + job.limit
-                if p.settings.gangs and job.id in self._gave_way:
+                if p.gangs is not None and job.id in self._gave_way:
                     self._gave_way[job.id] = *self._gave_way[job.id][:2], ()
                 actions.append(self._started(job, list(on.items()), pieces, books, now))
             else:
@@ -238,13 +251,13 @@ class SlurmPasses(Composed):
         clock = p.clock
         self._passed, self._due, self._changed = clock.passed, bool(clock.due), bool(clock.changed)
         self._whole = clock.whole
-        if p.settings.gangs:
+        if p.gangs is not None:
             self._remember_cores(jobs, parts)
             for name in last.ends:
                 last.ends[name] -= self._held[name].ran
         return actions
 
-    def _remember_cores(self, jobs: Sequence[Job], parts: tuple[Given, State, Passing]) -> None:
+    def _remember_cores(self, jobs: Sequence[Job], parts: tuple[Inputs, State, PassState]) -> None:
         """Who holds which cores after a round, in the order in which they got them."""
         g, x, p = parts
         known, self._held = p.known, {}
@@ -268,10 +281,10 @@ class SlurmPasses(Composed):
         return super()._held_back(job, last)
 
 
-def pieces_of(given: Given, x: State, j: int) -> tuple[Piece, ...]:
+def pieces_of(given: Inputs, state: State, j: int) -> tuple[Piece, ...]:
     """Node, tasks and devices of each piece that job j holds."""
     p = int(given.jobs["piece_from"][j])
-    rows = x.out[p : p + int(x.jobs["pieces"][j])]
+    rows = state.out[p : p + int(state.jobs["pieces"][j])]
     return tuple(zip(*(rows[name].tolist() for name in ("node", "tasks", "mask"))))
 
 
@@ -293,7 +306,7 @@ def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.PlayRules:
     )
 
 
-def ranked(t: Tables, given: Given) -> Given:
+def ranked(t: Tables, given: Inputs) -> Inputs:
     """Without priorities, who was not eligible at first kept its place in line.
 
     Each job has one point less than the one before it, and those that ``--nice`` takes.
@@ -311,8 +324,7 @@ def ranked(t: Tables, given: Given) -> Given:
 def _state(t: Tables, rules: kernels.PlayRules, pieces: int) -> State:
     """Before anything has happened; all jobs may be sorted at once."""
     x = initial_state(t, rules, pieces)
-    spare = np.zeros(max(x.spare_rows.size, len(t.jobs)), dtype=kernels.DUE)
-    return x._replace(standing=NOBODY, spare_rows=spare)
+    return x._replace(spare_rows=np.zeros(max(x.spare_rows.size, len(t.jobs)), dtype=kernels.DUE))
 
 
 def play(
@@ -331,6 +343,7 @@ def play(
         spare = np.zeros(state.running.size, dtype=kernels.EVENT)
         given = given._replace(events=np.concatenate([spare, given.events]))
         state.at.next_event = spare.size
+    given, state, _ = only_used(given, state)
     slurm_kernels.play(given, state, p, 0)
     began = time.perf_counter()
     while (status := slurm_kernels.play(given, state, p, 200_000)) != slurm_kernels.DONE:
@@ -351,8 +364,6 @@ def _settings(scheduler: SlurmPasses, tenancy: Tenancy) -> PassSettings:
         float(scheduler.window),
         int(scheduler.tested),
         int(scheduler.depth),
-        bool(rules.by),
-        gangs(tenancy),
         rules.again,
         rules.youngest_first,
         rules.strict,
@@ -366,18 +377,20 @@ def _settings(scheduler: SlurmPasses, tenancy: Tenancy) -> PassSettings:
     )
 
 
-def _places(t: Tables, x: State, leaf_cores: bool) -> Places:
+def _places(t: Tables, state: State, leaf_cores: bool) -> Places:
     weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
     devices = t.nodes.devices
     switches = slurm_places.switches_of(t.nodes)
     W = switches[1].size
     return Places(
-        x.up,
+        state.up,
         devices.index("cpu") if "cpu" in devices else -1,
-        x.tried,
+        state.tried,
         np.unique(weight, return_inverse=True)[1].astype(np.int64),
         *slurm_places.asked_of_nodes(t.jobs.shapes, t.nodes),
-        *switches,
+        switches[0],
+        switches[1] if W else None,
+        switches[2],
         bool(leaf_cores),
         np.zeros(weight.size, dtype=np.int64),
         np.zeros(weight.size // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
@@ -385,26 +398,33 @@ def _places(t: Tables, x: State, leaf_cores: bool) -> Places:
     )
 
 
-def _ahead(t: Tables, x: State, clock: Any) -> Ahead:
+def _ahead(t: Tables, state: State, clock: Any) -> FutureWindows:
     """As many windows as the ends of running jobs may need, two of them for now and for never."""
     longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
     W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
     W += min(len(t.jobs), slurm_kernels.FINE)
     if gangs(t.options.tenancy):  # who was suspended again and again may be past its limit
         W += 8 + int(math.log2(float(t.work.max(initial=0.0)) + 1.0))
-    free, device = (np.zeros((W, *of.shape), dtype=np.int64) for of in x.room[:2])
+    free, device = (np.zeros((W, *of.shape), dtype=np.int64) for of in state.room[:2])
     sums = np.zeros((len(t.cluster.demand), W), dtype=slurm_places.SUM)
     cover = np.zeros(len(t.nodes), dtype=np.int64)
-    return Ahead(clock, x.up, np.zeros(W), kernels.Room(free, device, x.ahead.top), sums, cover)
+    return FutureWindows(
+        clock,
+        state.up,
+        np.zeros(W),
+        kernels.FreeDevices(free, device, state.ahead.top),
+        sums,
+        cover,
+    )
 
 
-def _room(x: State) -> kernels.Room:
-    return kernels.Room(x.room.free.copy(), x.room.device.copy(), x.ahead.top)
+def _room(state: State) -> kernels.FreeDevices:
+    return kernels.FreeDevices(state.room.free.copy(), state.room.device.copy(), state.ahead.top)
 
 
-def _gangs(t: Tables, x: State, gangs: bool) -> Gangs:
-    """Nobody holds any cores; without gang scheduling there are none."""
-    N, kinds = len(t.nodes) * gangs, t.nodes.devices
+def _gangs(t: Tables, pieces: int) -> Gangs:
+    """Cores that no job holds, for so many pieces."""
+    N, kinds = len(t.nodes), t.nodes.devices
     kind = kinds.index("cpu") if "cpu" in kinds else 0
     C = int(t.nodes.capacity[:, kind].max()) // 1000
     W = -(-C // 64)
@@ -412,9 +432,8 @@ def _gangs(t: Tables, x: State, gangs: bool) -> Gangs:
         kind,
         np.zeros((2, N, C), dtype=np.int64),
         np.zeros((2, N), dtype=np.int64),
-        np.zeros((len(x.out) * gangs, W), dtype=np.int64),
+        np.zeros((pieces, W), dtype=np.int64),
         np.zeros((N, W), dtype=np.int64),
-        np.zeros(len(t.jobs), dtype=kernels.DUE) if gangs else x.order,
     )
 
 
@@ -443,11 +462,14 @@ def _reserved(t: Tables) -> tuple[Ints, Any, list[int]]:
     return np.array(own, dtype=np.int64)[t.jobs.term], rows, nodes
 
 
-def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
+def passing_of(
+    t: Tables, scheduler: SlurmPasses, given: Inputs, x: State, acts: int = 0
+) -> PassState:
     """What passes go by, before any of them."""
     jobs, nodes, J, N = t.jobs, t.nodes, len(t.jobs), len(t.nodes)
     settings = _settings(scheduler, t.options.tenancy)
-    preempts, tested = settings.preempts, min(settings.tested, J)
+    preempts, tested = bool(t.options.tenancy.preemption.by), min(settings.tested, J)
+    suspends = gangs(t.options.tenancy)
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
     clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
     clock.whole = -math.inf
@@ -455,7 +477,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
     gang = min(int(jobs.tasks.max(initial=1)), N)
-    size = max(x.running.size, J * settings.gangs)
+    size = max(x.running.size, J * suspends)
     rows: dict[str, Any] = {
         name: np.zeros(size, dtype=kernels.DUE)
         for name, size in {
@@ -486,18 +508,19 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     arrays["nodes"][: len(nodes_of_site)] = nodes_of_site
     front = np.zeros(J + 1, dtype=np.int64)
     state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
-    return Passing(
+    return PassState(
         settings=settings,
         clock=clock,
-        room=_room(x) if settings.gangs else x.room,
-        gangs=_gangs(t, x, settings.gangs),
+        room=_room(x) if suspends else x.room,
+        gangs=_gangs(t, len(x.out)) if suspends else None,
+        leaving=np.zeros(J, dtype=kernels.DUE) if suspends else x.order,
         places=_places(t, x, scheduler.leaf_cores),
         line=WaitingLine(x.at, clock, bool(given.rules.keyed), *state, known, front),
         ahead=_ahead(t, x, clock),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
         known=known,
         classes=classes,
-        above=above,
+        above=above if preempts else None,
         earlier=np.zeros(0),
         on=np.zeros(N, dtype=bool),
         every=np.ones(N, dtype=bool),

@@ -18,7 +18,7 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel
 from gangwise.jobs.fit_kernels import block_misses, fits_of
-from gangwise.jobs.kernels import BLOCK, ClusterArrays, Room, Rows, int64, put_piece, record
+from gangwise.jobs.kernels import BLOCK, ClusterArrays, FreeDevices, Rows, int64, put_piece, record
 from gangwise.jobs.model import Nodes, Shape
 from gangwise.jobs.tenancy import having
 
@@ -41,12 +41,12 @@ CLOCK = record(
     here=np.int64,  # of them, those of this instant
     round=np.int64,
     moved=np.int64,  # jobs that were preempted in this round
-    gave=np.int64,  # jobs in `Passing.gave`
+    gave=np.int64,  # jobs in `PassState.gave`
     asleep=np.int64,  # of them, those that are suspended
     lined=np.int64,  # jobs in `State.sequence`, where keys change
-    before=np.int64,  # jobs in `Passing.before`
+    before=np.int64,  # jobs in `PassState.before`
     started=np.int64,  # how often a job was
-    acts=np.int64,  # rows of `Passing.acts`
+    acts=np.int64,  # rows of `PassState.acts`
     able=np.int64,  # jobs that may give way to one
     tried=np.int64,  # of them, those taken away until it fits
     at=np.float64,  # when another round is asked for
@@ -55,7 +55,7 @@ CLOCK = record(
     # of one pass of backfilling
     rank=np.float64,  # windows are as a job of this rank sees them
     windows=np.int64,
-    ending=np.int64,  # jobs whose ends they are, the first in `Gangs.leaving`
+    ending=np.int64,  # jobs whose ends they are, the first in `PassState.leaving`
     stamp=np.int64,  # how often windows were made
     reserved=np.int64,  # reservations
     held=np.int64,  # nodes of all of them
@@ -67,7 +67,7 @@ CLOCK = record(
     window=np.int64,  # the one looked at
     idle=np.int64,  # tasks that fit there beside reservations
     # of the windows made last
-    bounds=np.int64,  # rows of `Passing.bounds`
+    bounds=np.int64,  # rows of `PassState.bounds`
     passes=np.int64,  # of backfilling, so far
 )
 BOUND = record(limit=np.float64, time=np.float64, tasks=np.int64, shape=np.int64)
@@ -88,7 +88,7 @@ KNOWN = record(  # of a job
     held=np.int64,  # gangs: its cores are in `Gangs.masks`
     mark=np.int64,  # the round in which it was preempted last
     turn=np.int64,  # how many starts there had been at its start
-    kind=np.int64,  # place in `Passing.classes`
+    kind=np.int64,  # place in `PassState.classes`
     reservation=np.int64,  # of the site, that it may use; −1 for none
     named=np.int64,  # it names nodes, and while it waits it keeps others off these alone
 )
@@ -103,8 +103,6 @@ class PassSettings(NamedTuple):
     window: float
     tested: int
     depth: int
-    preempts: bool
-    gangs: bool  # jobs are suspended, and hold their cores
     again: float
     youngest_first: bool
     strict: bool
@@ -131,7 +129,7 @@ class Places(NamedTuple):
     parts_from: Ints  # [S + 1]
     wanted: Ints  # [S, 3] how many nodes to take, at most and at least; 0 for any number
     leaf: Ints  # [N] the leaf switch that a node is on, −1 for none
-    above: Ints  # [W] of W switches the one above each, itself at the top; W = 0: no topology
+    above: Any  # [W] of W switches the one above each, itself at the top; None: no topology
     apart: Ints  # [W, W] steps from one to another
     leaf_cores: bool  # whether a switch must have room for all tasks to suit, not just nodes
     fit: Ints  # [N] tasks that fit on each
@@ -158,13 +156,13 @@ class WaitingLine(NamedTuple):
 
 
 @by_reference
-class Ahead(NamedTuple):
+class FutureWindows(NamedTuple):
     """What will be free, at the ends of W windows, and nodes that are reserved."""
 
     clock: Any  # CLOCK
     up: Bools  # [N] State.up
     times: Floats  # [W] when windows end
-    room: Room  # [W, …]
+    room: FreeDevices  # [W, …]
     sums: Rows  # SUM [S, W] tasks of a shape that fit in all
     cover: Ints  # [N] reservations that a job would meet
 
@@ -181,25 +179,25 @@ class Gangs(NamedTuple):
     taken: Ints  # [2, N] cores that are held
     masks: Ints  # [pieces, W] cores of each piece of `State.out`
     wanted: Ints  # [N, W] cores for a job
-    leaving: Rows  # DUE [J]: who holds cores, by when that ends
 
 
 @by_reference
-class Passing(NamedTuple):
+class PassState(NamedTuple):
     """What passes go by, keep, and try things on; J jobs, N nodes."""
 
     settings: PassSettings
     clock: Any  # CLOCK
-    room: Room  # State.room; under gang scheduling without what suspended jobs hold
-    gangs: Gangs
+    room: FreeDevices  # State.room; under gang scheduling without what suspended jobs hold
+    gangs: Any  # Gangs; None where no jobs are suspended, which hold their cores
+    leaving: Rows  # DUE [J]: jobs that run, and suspended ones, by when they are expected to end
     places: Places
     line: WaitingLine
-    ahead: Ahead
+    ahead: FutureWindows
     pools: Bools  # [P, N] nodes of each pool of the shapes
     open: Ints  # [P] above 0: it has nodes that are not shut
     known: Rows  # KNOWN [J]
     classes: Rows  # CLASS
-    above: Bools  # [classes, classes] jobs of the first may preempt jobs of the second
+    above: Any  # [classes, classes] jobs of the first may preempt those of the second; None: no job
     gave: Ints  # [J] who was preempted and waits, in order
     before: Ints  # the line that backfilling saw last, where keys change
     acts: Rows  # DUE: what was done in a round (time: STARTED or the way) to which job, if not [0]
@@ -280,121 +278,125 @@ def switches_of(nodes: Nodes) -> tuple[Ints, Ints, Ints]:
 
 @inner_kernel
 def count_room(
-    cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, shut: Ints
+    cluster: ClusterArrays, places: Places, room: FreeDevices, s: int, tasks: int, shut: Ints
 ) -> int:
-    """How many tasks of shape s each node takes that is not shut, in `q.fit`; and in all.
+    """How many tasks of shape s each node takes that is not shut, in `places.fit`; and in all.
 
     No node is asked for more than so many.
     """
     most = min(cluster.shapes[s].per_node, tasks)
     allowed = cluster.allowed[cluster.shapes[s].constraint]
-    N, total = q.fit.size, int64(0)
+    N, total = places.fit.size, int64(0)
     for b in range(room.top.shape[0]):
         misses = block_misses(cluster, room, s, b)
         for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
-            q.fit[n] = 0
-            if not misses and allowed[n] and q.up[n] and shut[n] == 0:
-                q.fit[n] = fits_of(cluster, room, s, n, most)
-                total += q.fit[n]
+            places.fit[n] = 0
+            if not misses and allowed[n] and places.up[n] and shut[n] == 0:
+                places.fit[n] = fits_of(cluster, room, s, n, most)
+                total += places.fit[n]
     return int(total)
 
 
 @inner_kernel
-def arrange(cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, shut: Ints) -> int:
+def arrange(
+    cluster: ClusterArrays, places: Places, room: FreeDevices, s: int, tasks: int, shut: Ints
+) -> int:
     """Place a gang in a room on nodes that are not shut [N]: pieces in `tried`; 0 for no place."""
-    if count_room(cluster, q, room, s, tasks, shut) < tasks:
+    if count_room(cluster, places, room, s, tasks, shut) < tasks:
         return 0
-    free = room.free[:, q.cores if q.cores >= 0 else cluster.shapes[s].dominant]
-    how, first, last = q.how[s], q.parts_from[s], q.parts_from[s + 1]
+    free = room.free[:, places.cores if places.cores >= 0 else cluster.shapes[s].dominant]
+    how, first, last = places.how[s], places.parts_from[s], places.parts_from[s + 1]
     count = int64(0)
     if how == ALL_OF_ONE:
         for i in range(first, last):
-            count = lightest(q, free, tasks, int64(q.parts[i, 0]), int64(0))
+            count = lightest(places, free, tasks, int64(places.parts[i, 0]), int64(0))
             if count > 0:
                 break
         return int(count)
     for i in range(first, last):
         # Nodes for so many tasks with one feature; those taken take no other.
-        many = int64(q.parts[i, 1])
+        many = int64(places.parts[i, 1])
         if many > tasks:
             return 0
         before = count
-        count = lightest(q, free, many, int64(q.parts[i, 0]), count)
+        count = lightest(places, free, many, int64(places.parts[i, 0]), count)
         if count == 0:
             return 0
         tasks -= many
         for m in range(before, count):
-            q.fit[q.tried[m].node] = 0
+            places.fit[places.tried[m].node] = 0
     if tasks == 0:
         return int(count)
-    switched = q.above.size > 0 and how != SO_MANY_OF_EACH
+    switched = places.above is not None and how != SO_MANY_OF_EACH
     if how != SO_MANY_NODES and not switched:
-        return lightest(q, free, tasks, int64(-1), count)
+        return lightest(places, free, tasks, int64(-1), count)
     while True:  # without the nodes that take fewest, where those taken were too many
-        if switched:
-            count = on_switches(q, tasks, s, int64(cluster.shapes[s].per_node))
+        if places.above is not None and switched:
+            count = on_switches(places, tasks, s, int64(cluster.shapes[s].per_node))
         else:
-            count = on_so_many(q, free, tasks, s)
-        if count > 0 or not without_least(q):
+            count = on_so_many(places, free, tasks, s)
+        if count > 0 or not without_least(places):
             return int(count)
 
 
 @inner_kernel
-def without_least(q: Places) -> bool:
+def without_least(places: Places) -> bool:
     """No task on the nodes that take fewest; whether any other takes some."""
     least, most = int64(0), int64(0)
-    for n in range(q.fit.size):
-        if q.fit[n] > 0:
-            least = q.fit[n] if least == 0 else min(least, q.fit[n])
-            most = max(most, q.fit[n])
-    for n in range(q.fit.size):
-        if q.fit[n] == least:
-            q.fit[n] = 0
+    for n in range(places.fit.size):
+        if places.fit[n] > 0:
+            least = places.fit[n] if least == 0 else min(least, places.fit[n])
+            most = max(most, places.fit[n])
+    for n in range(places.fit.size):
+        if places.fit[n] == least:
+            places.fit[n] = 0
     return bool(most > least)
 
 
 @inlined_kernel
-def fit_with(q: Places, feature: int, weight: int, n: int) -> int:
+def fit_with(places: Places, feature: int, weight: int, n: int) -> int:
     """Tasks that fit on node n if it has a feature (−1: any will do) and a weight (−1: any)."""
-    able = (feature < 0 or q.features[feature, n]) and (weight < 0 or q.weight[n] == weight)
-    return int(q.fit[n]) if able else 0
+    able = (feature < 0 or places.features[feature, n]) and (
+        weight < 0 or places.weight[n] == weight
+    )
+    return int(places.fit[n]) if able else 0
 
 
 @inner_kernel
-def lightest(q: Places, free: Ints, tasks: int, feature: int, count: int) -> int:
+def lightest(places: Places, free: Ints, tasks: int, feature: int, count: int) -> int:
     """Nodes for so many tasks, of the smallest weight first: pieces behind ``count`` others.
 
     Gives the number of pieces, 0 where there is no room.
     """
     total = int64(0)
     for n in range(free.size):
-        total += fit_with(q, feature, int64(-1), n)
+        total += fit_with(places, feature, int64(-1), n)
     if total < tasks:
         return 0
     weight = int64(0)
     while tasks > 0:
         here = int64(0)
         for n in range(free.size):
-            here += fit_with(q, feature, weight, n)
+            here += fit_with(places, feature, weight, n)
         some = min(tasks, here)
         if some > 0:
-            count = consecutive(q, free, some, find_runs(q, free, feature, weight), count)
+            count = consecutive(places, free, some, find_runs(places, free, feature, weight), count)
         tasks -= some
         weight += 1
     return count
 
 
 @inlined_kernel
-def find_runs(q: Places, free: Ints, feature: int, weight: int) -> int:
-    """Runs of nodes side by side that have room, in `q.runs`; their number."""
+def find_runs(places: Places, free: Ints, feature: int, weight: int) -> int:
+    """Runs of nodes side by side that have room, in `places.runs`; their number."""
     count, open_ = 0, False
     for n in range(free.size):
-        fits = fit_with(q, feature, weight, n)
+        fits = fit_with(places, feature, weight, n)
         if fits > 0:
             if not open_:
-                q.runs[count].first, q.runs[count].free, q.runs[count].fits = n, 0, 0
+                places.runs[count].first, places.runs[count].free, places.runs[count].fits = n, 0, 0
                 count, open_ = count + 1, True
-            run = q.runs[count - 1]
+            run = places.runs[count - 1]
             run.last = n + 1
             run.free += free[n]
             run.fits += fits
@@ -404,84 +406,84 @@ def find_runs(q: Places, free: Ints, feature: int, weight: int) -> int:
 
 
 @inlined_kernel
-def best_run(q: Places, runs: int, tasks: int, nodes: int) -> int:
+def best_run(places: Places, runs: int, tasks: int, nodes: int) -> int:
     """The run with least free of those that hold so many tasks on so many nodes.
 
     Where none does that with most free; −1 where all are taken.
     """
     best, enough = int64(-1), False
     for r in range(runs):
-        run = q.runs[r]
+        run = places.runs[r]
         if run.fits == 0:  # taken
             continue
         holds = run.fits >= tasks and run.last - run.first >= nodes
         if best < 0 or holds > enough:
             best, enough = r, holds
         elif holds == enough:
-            most = q.runs[best].free
+            most = places.runs[best].free
             if run.free < most if enough else run.free > most:
                 best = r
     return int(best)
 
 
 @inlined_kernel
-def fullest(q: Places, free: Ints, tasks: int, first: int, last: int) -> int:
+def fullest(places: Places, free: Ints, tasks: int, first: int, last: int) -> int:
     """Of the nodes from first to last that hold all tasks the one with least free, −1 for none."""
     best = int64(-1)
     for n in range(first, last):
-        if q.fit[n] >= tasks and (best < 0 or free[n] < free[best]):
+        if places.fit[n] >= tasks and (best < 0 or free[n] < free[best]):
             best = n
     return int(best)
 
 
 @inlined_kernel
-def consecutive(q: Places, free: Ints, tasks: int, runs: int, count: int) -> int:
+def consecutive(places: Places, free: Ints, tasks: int, runs: int, count: int) -> int:
     """Of the runs, those that hold so many tasks, which is no more than all of them hold."""
     while tasks > 0:
-        best = best_run(q, runs, tasks, int64(1))
-        first, last = q.runs[best].first, q.runs[best].last
-        q.runs[best].fits = 0
-        one = fullest(q, free, tasks, first, last)
+        best = best_run(places, runs, tasks, int64(1))
+        first, last = places.runs[best].first, places.runs[best].last
+        places.runs[best].fits = 0
+        one = fullest(places, free, tasks, first, last)
         if one >= 0:
             first, last = int64(one), int64(one + 1)
         for n in range(first, last):
             if tasks > 0:
-                some = min(q.fit[n], tasks)
-                put_piece(q.tried, count, n, some, int64(0))
+                some = min(places.fit[n], tasks)
+                put_piece(places.tried, count, n, some, int64(0))
                 count += 1
                 tasks -= some
     return count
 
 
 @inner_kernel
-def on_so_many(q: Places, free: Ints, tasks: int, s: int) -> int:
+def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
     """Nodes for so many tasks of a shape that asks for a number of nodes: pieces, 0 for no room.
 
     As many nodes are taken as are wanted, each with as many tasks as it holds and the others leave.
     """
-    wanted, most, fewest = q.wanted[s, 0], q.wanted[s, 1], q.wanted[s, 2]
+    wanted, most, fewest = places.wanted[s, 0], places.wanted[s, 1], places.wanted[s, 2]
     count, heaviest, able = int64(0), int64(0), int64(0)
     for n in range(free.size):
-        heaviest = max(heaviest, q.weight[n])
-        able += int64(q.fit[n] > 0)
+        heaviest = max(heaviest, places.weight[n])
+        able += int64(places.fit[n] > 0)
     wanted = min(wanted, able)
     for weight in range(heaviest + 1):
-        runs = find_runs(q, free, int64(-1), int64(weight))
+        runs = find_runs(places, free, int64(-1), int64(weight))
         while tasks > 0 and (most == 0 or count < most):
-            best = best_run(q, runs, tasks, max(fewest - count, 1))
+            best = best_run(places, runs, tasks, max(fewest - count, 1))
             if best < 0:
                 break
-            first, last = q.runs[best].first, q.runs[best].last
-            q.runs[best].fits = 0
+            first, last = places.runs[best].first, places.runs[best].last
+            places.runs[best].fits = 0
             one = int64(-1)
             if wanted - count <= 1:
-                one = fullest(q, free, tasks, first, last)
+                one = fullest(places, free, tasks, first, last)
             if one >= 0:
                 first, last = int64(one), int64(one + 1)
             for n in range(first, last):
                 if tasks > 0 and (most == 0 or count < most):
-                    some = min(q.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
-                    put_piece(q.tried, count, n, some, int64(0))
+                    some = min(places.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
+                    put_piece(places.tried, count, n, some, int64(0))
                     count += 1
                     tasks -= some
     return int(count) if tasks == 0 and count >= fewest else 0
@@ -491,46 +493,50 @@ def on_so_many(q: Places, free: Ints, tasks: int, s: int) -> int:
 
 
 @inlined_kernel
-def count_below(q: Places, weight: int) -> None:
+def count_below(places: Places, weight: int) -> None:
     """Count nodes of weights up to one below each switch, and the tasks that fit on all of them."""
-    for i in range(q.above.size):
-        q.able[i] = q.room[i] = 0
-    for n in range(q.fit.size):
-        i = q.leaf[n]
-        while i >= 0 and q.fit[n] > 0:
-            q.able[i] += int64(q.weight[n] <= weight)
-            q.room[i] += q.fit[n]
-            i = q.above[i] if q.above[i] != i else int64(-1)
+    for i in range(places.above.size):
+        places.able[i] = places.room[i] = 0
+    for n in range(places.fit.size):
+        i = places.leaf[n]
+        while i >= 0 and places.fit[n] > 0:
+            places.able[i] += int64(places.weight[n] <= weight)
+            places.room[i] += places.fit[n]
+            i = places.above[i] if places.above[i] != i else int64(-1)
 
 
 @inlined_kernel
-def under_one_top(q: Places, nodes: int, tasks: int) -> bool:
+def under_one_top(places: Places, nodes: int, tasks: int) -> bool:
     """Leave out nodes that no switch joins to the others; whether enough are left.
 
     Of tops that hold so many nodes and tasks, the last with nodes of the smallest weight is the one
     that a gang has.
     """
     heaviest, top = int64(0), int64(-1)
-    for n in range(q.fit.size):
-        heaviest = max(heaviest, q.weight[n])
-    count_below(q, heaviest)
+    for n in range(places.fit.size):
+        heaviest = max(heaviest, places.weight[n])
+    count_below(places, heaviest)
     least = heaviest
-    for i in range(q.above.size):
-        if q.above[i] == i and q.able[i] >= nodes and q.room[i] >= tasks:
+    for i in range(places.above.size):
+        if places.above[i] == i and places.able[i] >= nodes and places.room[i] >= tasks:
             weight = heaviest
-            for n in range(q.fit.size):
-                if q.fit[n] > 0 and q.leaf[n] >= 0 and q.apart[q.leaf[n], i] < FAR:
-                    weight = min(weight, q.weight[n])
+            for n in range(places.fit.size):
+                if (
+                    places.fit[n] > 0
+                    and places.leaf[n] >= 0
+                    and places.apart[places.leaf[n], i] < FAR
+                ):
+                    weight = min(weight, places.weight[n])
             if weight <= least:
                 top, least = i, weight
-    for n in range(q.fit.size):
-        if top < 0 or q.leaf[n] < 0 or q.apart[q.leaf[n], top] >= FAR:
-            q.fit[n] = 0
+    for n in range(places.fit.size):
+        if top < 0 or places.leaf[n] < 0 or places.apart[places.leaf[n], top] >= FAR:
+            places.fit[n] = 0
     return bool(top >= 0)
 
 
 @inlined_kernel
-def better_leaf(q: Places, one: int, other: int, nodes: int, tasks: int) -> int:
+def better_leaf(places: Places, one: int, other: int, nodes: int, tasks: int) -> int:
     """1 if a switch suits a gang better than another, −1 if it is the other way round, else 0.
 
     Of two that hold it that with fewer nodes; of two that do not, that below which fewer nodes hold
@@ -538,104 +544,104 @@ def better_leaf(q: Places, one: int, other: int, nodes: int, tasks: int) -> int:
     """
     a, b = int64(one), int64(other)
     while True:
-        holds = q.able[a] >= nodes and (not q.leaf_cores or q.room[a] >= tasks)
-        too = q.able[b] >= nodes and (not q.leaf_cores or q.room[b] >= tasks)
-        if holds and too and q.able[a] != q.able[b]:
-            return 1 if q.able[a] < q.able[b] else -1
+        holds = places.able[a] >= nodes and (not places.leaf_cores or places.room[a] >= tasks)
+        too = places.able[b] >= nodes and (not places.leaf_cores or places.room[b] >= tasks)
+        if holds and too and places.able[a] != places.able[b]:
+            return 1 if places.able[a] < places.able[b] else -1
         if holds != too:
             return 1 if holds else -1
-        if (holds and too) or q.above[a] == q.above[b]:
+        if (holds and too) or places.above[a] == places.above[b]:
             break
-        a, b = q.above[a], q.above[b]
-    if q.able[a] != q.able[b]:
-        return 1 if q.able[a] > q.able[b] else -1
+        a, b = places.above[a], places.above[b]
+    if places.able[a] != places.able[b]:
+        return 1 if places.able[a] > places.able[b] else -1
     return 0
 
 
 @inlined_kernel
-def take_leaf(q: Places, i: int) -> None:
+def take_leaf(places: Places, i: int) -> None:
     """No more nodes below leaf i are to be had, and others are as far from it as they are."""
-    gone, k = q.able[i], i
+    gone, k = places.able[i], i
     while True:
-        q.able[k] -= min(gone, q.able[k])
-        if q.above[k] == k:
+        places.able[k] -= min(gone, places.able[k])
+        if places.above[k] == k:
             break
-        k = q.above[k]
-    for other in range(q.above.size):
-        if q.steps[other] >= 0:
-            q.steps[other] += q.apart[i, other]
-    q.steps[i] = TAKEN
+        k = places.above[k]
+    for other in range(places.above.size):
+        if places.steps[other] >= 0:
+            places.steps[other] += places.apart[i, other]
+    places.steps[i] = TAKEN
 
 
 @inlined_kernel
-def best_leaf(q: Places, nodes: int, tasks: int) -> int:
+def best_leaf(places: Places, nodes: int, tasks: int) -> int:
     """The leaf switch to take next, −1 for none: the nearest that holds the rest, or that fits it.
 
     See :func:`better_leaf` for which of several fits it best.
     """
     best = int64(-1)
-    for i in range(q.above.size):
-        if q.steps[i] == BEGUN:
+    for i in range(places.above.size):
+        if places.steps[i] == BEGUN:
             return i
-        if q.steps[i] < 0 or q.steps[i] >= FAR or q.able[i] == 0:
+        if places.steps[i] < 0 or places.steps[i] >= FAR or places.able[i] == 0:
             continue
-        better = 1 if best < 0 else better_leaf(q, i, best, nodes, tasks)
-        near = best >= 0 and q.steps[i] < q.steps[best] and better >= 0
-        if best < 0 or near or (q.steps[i] == q.steps[best] and better > 0):
+        better = 1 if best < 0 else better_leaf(places, i, best, nodes, tasks)
+        near = best >= 0 and places.steps[i] < places.steps[best] and better >= 0
+        if best < 0 or near or (places.steps[i] == places.steps[best] and better > 0):
             best = i
     return int(best)
 
 
 @inner_kernel
-def on_switches(q: Places, tasks: int, s: int, per_node: int) -> int:
+def on_switches(places: Places, tasks: int, s: int, per_node: int) -> int:
     """Nodes for so many tasks of a shape on as few leaf switches as may be: pieces, 0 for no room.
 
     All nodes of weights that do not suffice are taken, then more below their switches; then leaf by
     leaf, each with as many tasks as it holds and the nodes to come leave.
     """
-    most, fewest = q.wanted[s, 1], q.wanted[s, 2]
-    wanted = max(q.wanted[s, 0], -(-tasks // per_node) if per_node > 0 else 1, 1)
+    most, fewest = places.wanted[s, 1], places.wanted[s, 2]
+    wanted = max(places.wanted[s, 0], -(-tasks // per_node) if per_node > 0 else 1, 1)
     able = int64(0)
-    for n in range(q.fit.size):
-        able += int64(q.fit[n] > 0)
+    for n in range(places.fit.size):
+        able += int64(places.fit[n] > 0)
     wanted = min(wanted, able)
-    if not under_one_top(q, max(fewest, int64(1)), tasks):
+    if not under_one_top(places, max(fewest, int64(1)), tasks):
         return 0
     nodes, room, enough = int64(0), int64(0), int64(0)  # up to which weight there is enough
     while room < tasks or nodes < wanted:
         here = int64(0)
-        for n in range(q.fit.size):
-            if q.fit[n] > 0 and q.weight[n] == enough:
+        for n in range(places.fit.size):
+            if places.fit[n] > 0 and places.weight[n] == enough:
                 here += 1
-                room += q.fit[n]
+                room += places.fit[n]
         nodes += here
         enough += 1
-        if enough > q.fit.size:
+        if enough > places.fit.size:
             break
-    count_below(q, enough - 1)
-    for i in range(q.above.size):
-        q.steps[i] = 0
-    for i in range(q.above.size):
-        if q.above[i] != i:
-            q.steps[q.above[i]] = FAR
+    count_below(places, enough - 1)
+    for i in range(places.above.size):
+        places.steps[i] = 0
+    for i in range(places.above.size):
+        if places.above[i] != i:
+            places.steps[places.above[i]] = FAR
     count, leaf, first = int64(0), int64(-1), True
     while tasks > 0 or count < wanted:
         if not first:
-            leaf = best_leaf(q, wanted - count, tasks)
+            leaf = best_leaf(places, wanted - count, tasks)
             if leaf < 0:
                 break
-        for n in range(q.fit.size):
+        for n in range(places.fit.size):
             if tasks <= 0 or (most > 0 and count >= most):
                 break
-            last = q.weight[n] == enough - 1 and q.leaf[n] == leaf
-            if q.fit[n] > 0 and (q.weight[n] < enough - 1 if first else last):
-                some = min(q.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
-                put_piece(q.tried, count, n, some, int64(0))
+            last = places.weight[n] == enough - 1 and places.leaf[n] == leaf
+            if places.fit[n] > 0 and (places.weight[n] < enough - 1 if first else last):
+                some = min(places.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
+                put_piece(places.tried, count, n, some, int64(0))
                 count += 1
                 tasks -= some
                 if first:
-                    q.steps[q.leaf[n]] = BEGUN
+                    places.steps[places.leaf[n]] = BEGUN
         if not first:
-            take_leaf(q, leaf)
+            take_leaf(places, leaf)
         first = False
     return int(count) if tasks == 0 and count >= fewest else 0

@@ -38,7 +38,7 @@ from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
 from gangwise.jobs.fit_kernels import fits, fragments, growth, left_over, take, unused_devices
-from gangwise.jobs.kernels import ClusterArrays, Room, Rows
+from gangwise.jobs.kernels import ClusterArrays, FreeDevices, Rows
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.logs import open_tables, reader_arguments, reader_of, without_reader
@@ -119,7 +119,7 @@ class Filling:
             self.memo,
             POLICIES.index(policy),
             np.array([float(k != "mem") for k in self.nodes.devices]),
-            Room(books.free, books.device, np.zeros_like(books.free)),
+            FreeDevices(books.free, books.device, np.zeros_like(books.free)),
             np.zeros((N, books.device.shape[1] + 2), dtype=np.int64),
             np.full((S, N), -1, dtype=np.int64),
             np.zeros((2, S, N), dtype=np.int64),
@@ -140,7 +140,7 @@ class Board(NamedTuple):
     memo: Rows
     policy: int
     scored: Floats  # [K] weight of each device type in scores
-    room: Room
+    room: FreeDevices
     kinds: Ints  # [N, …] tasks on each node by kind_of
     known: Ints  # [S, N] changes of the node when fgd last looked at it
     grown: Ints  # [2, S, N] what it found: growth and devices
