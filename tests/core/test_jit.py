@@ -251,6 +251,51 @@ def test_a_tuple_by_reference_is_one_pointer_to_its_members(tmp_path, monkeypatc
     assert str(argument).startswith("Outer_")
 
 
+ABSENT = """
+from typing import Any, NamedTuple
+from gangwise.core.jit import by_reference, inner_kernel, lean_kernel
+
+
+@by_reference
+class Limits(NamedTuple):
+    most: Any
+
+
+@by_reference
+class Parts(NamedTuple):
+    limits: Any
+    values: Any
+
+
+@inner_kernel
+def bounded(limits, value):
+    return min(value, limits.most[0])
+
+
+@lean_kernel
+def total(parts):
+    sum = 0.0
+    for value in parts.values:
+        if parts.limits is not None and parts.limits.most.size > 0:
+            sum += bounded(parts.limits, value)
+        else:
+            sum += value
+    return sum
+"""
+
+
+def test_what_depends_on_an_absent_part_is_not_compiled(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "absent.py").write_text(ABSENT)
+    code = importlib.import_module("absent")
+    values = np.array([1.0, 5.0])
+    assert code.total(code.Parts(None, values)) == 6.0
+    assert code.bounded.signatures == []
+    assert code.total(code.Parts(code.Limits(np.array([3.0])), values)) == 4.0
+    assert len(code.bounded.signatures) == 1
+
+
 LOADING = """
 import sys
 import numpy as np

@@ -105,15 +105,17 @@ class BoundedJobs:
 
         The submission, or the end of the longest chain of jobs before it, each on its best nodes.
         """
-        found = self.submit
+        release = self.submit
         if self.after is None or self.after_from is None or self.after.size == 0:
-            return found
+            return release
         later = np.repeat(np.arange(self.submit.size), np.diff(self.after_from))
-        alone, before = self.work / self.best_rates, np.full(found.size, np.nan)
-        while (found != before).any():  # Jobs.of sets circles aside, so that this comes to an end
-            before, found = found, found.copy()
-            np.maximum.at(found, later, (before + alone)[self.after])
-        return found
+        alone, predecessors = self.work / self.best_rates, np.full(release.size, np.nan)
+        while (
+            release != predecessors
+        ).any():  # Jobs.of sets circles aside, so that this comes to an end
+            predecessors, release = release, release.copy()
+            np.maximum.at(release, later, (predecessors + alone)[self.after])
+        return release
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +174,10 @@ def alone_bound(jobs: BoundedJobs) -> float:
 
 def srpt_bound(jobs: BoundedJobs) -> float:
     """Shortest remaining processing time on one fast machine, and every job alone, end by end."""
-    done, _ = _served(jobs, shrinks=True)
+    completion, _ = _served(jobs, shrinks=True)
     alone = jobs.release + jobs.work / jobs.best_rates
-    found = float((np.maximum(np.sort(done), np.sort(alone)) - np.sort(jobs.submit)).mean())
-    return found - 1e-9 * (abs(found) + 1.0)  # less what sums of floating-point numbers may lose
+    bound = float((np.maximum(np.sort(completion), np.sort(alone)) - np.sort(jobs.submit)).mean())
+    return bound - 1e-9 * (abs(bound) + 1.0)  # less what sums of floating-point numbers may lose
 
 
 def busy_time_bound(jobs: BoundedJobs) -> float:
@@ -193,11 +195,11 @@ def _served(jobs: BoundedJobs, shrinks: bool) -> tuple[Floats, Floats]:
     if jobs.beside is not None:
         volume = volume + jobs.beside * jobs.work
     release = jobs.release
-    moment, done = np.zeros(volume.size), release.copy()
+    moment, completion = np.zeros(volume.size), release.copy()
     order, heap = np.argsort(release, kind="stable"), np.zeros(volume.size, dtype=DUE)
-    _serve(release, order, volume.copy(), speed, shrinks, heap, moment, done)
+    _serve(release, order, volume.copy(), speed, shrinks, heap, moment, completion)
     busy = np.where(volume > 0, moment / np.where(volume > 0, volume, 1.0), release)
-    return done, busy
+    return completion, busy
 
 
 @lean_kernel
@@ -218,27 +220,27 @@ def _serve(
     done, in work units, ``done`` [J] when a job ends.
     """
     waiting = int64(0)
-    now, i = 0.0, 0
+    clock, i = 0.0, 0
     while i < order.size or waiting > 0:
         if waiting == 0:
-            now = max(now, release[order[i]])
+            clock = max(clock, release[order[i]])
         elif shrinks:  # what was served last is first in the heap, and stays so with less left
             heap[0].time = left[heap[0].item]
-        while i < order.size and release[order[i]] <= now:
+        while i < order.size and release[order[i]] <= clock:
             waiting = push(heap, waiting, left[order[i]], order[i])
             i += 1
         j = heap[0].item
         until = release[order[i]] if i < order.size else np.inf
-        end = min(now + left[j] / speed, until)
-        if left[j] / speed <= until - now:
-            moment[j] += left[j] * (now + 0.5 * left[j] / speed)
+        end = min(clock + left[j] / speed, until)
+        if left[j] / speed <= until - clock:
+            moment[j] += left[j] * (clock + 0.5 * left[j] / speed)
             left[j] = 0.0
             done[j] = end
             waiting = pop(heap, waiting)
         else:
-            moment[j] += (end - now) * speed * 0.5 * (now + end)
-            left[j] -= (end - now) * speed
-        now = end
+            moment[j] += (end - clock) * speed * 0.5 * (clock + end)
+            left[j] -= (end - clock) * speed
+        clock = end
 
 
 def lower_bound(
@@ -389,8 +391,8 @@ def _cheapest(x: _Priced, j: int, eligible: int, begin: float, end: float) -> fl
     for q in range(eligible):
         x.cost[q] = _paid(x, order[q], begin, end)
         x.chosen[q] = 0
-    total, left = 0.0, x.tasks[j]
-    while left > 0:
+    total, remaining = 0.0, x.tasks[j]
+    while remaining > 0:
         least = -1
         for q in range(eligible):
             free = x.chosen[q] == 0 and room[order[q]] > 0
@@ -398,9 +400,9 @@ def _cheapest(x: _Priced, j: int, eligible: int, begin: float, end: float) -> fl
                 least = q
         if least < 0:
             return np.inf
-        x.chosen[least] = min(left, room[order[least]])
+        x.chosen[least] = min(remaining, room[order[least]])
         total += x.chosen[least] * x.devices[j] * x.cost[least]
-        left -= x.chosen[least]
+        remaining -= x.chosen[least]
     return total
 
 
@@ -427,8 +429,8 @@ def _best_start(x: _Priced, j: int) -> tuple[float, float, float, int]:
         if x.room[c, n] == 0:
             break
         fit += x.room[c, n]
-        after = x.order[c, min(q + 1, N - 1)]
-        tied = q + 1 < N and x.room[c, after] > 0 and x.rate[c, after] == x.rate[c, n]
+        following = x.order[c, min(q + 1, N - 1)]
+        tied = q + 1 < N and x.room[c, following] > 0 and x.rate[c, following] == x.rate[c, n]
         # A gang at this level: the slowest node is the q-th fastest, so all up to the last of
         # the same rate are open to it.
         if fit < m or (m > 1 and tied):
@@ -436,19 +438,19 @@ def _best_start(x: _Priced, j: int) -> tuple[float, float, float, int]:
         span = x.work[j] / x.rate[c, n]
         if span >= best:
             break  # slower levels only take longer
-        first = int(np.ceil((r - x.origin) / x.period))
+        earliest = int(np.ceil((r - x.origin) / x.period))
         ended = int(np.ceil((r + span - x.origin) / x.period))
-        for which in range(3):
+        for case in range(3):
             k = 0
             while True:
-                if which == 0:
+                if case == 0:
                     s = r
-                elif which == 1:
-                    s = x.origin + (first + k) * x.period
+                elif case == 1:
+                    s = x.origin + (earliest + k) * x.period
                 else:
                     s = x.origin + (ended + k) * x.period - span
                 s = max(s, r)
-                if s - r + span >= best or (which == 0 and k > 0):
+                if s - r + span >= best or (case == 0 and k > 0):
                     break
                 price = _price(x, j, q, s, s + span)
                 if s - r + span + price < best:

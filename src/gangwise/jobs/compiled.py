@@ -84,7 +84,7 @@ def play_compiled(
     progress: Callable[[int, int], None] | None,
 ) -> Schedule:
     """Play in compiled code from the first event to the last."""
-    given, pieces = inputs(t, rules)
+    fixed, pieces = inputs(t, rules)
     state = initial_state(t, rules, pieces)._replace(times=scheduler.run_times(t))
     if rules.queue == kernels.MULTIFACTOR:
         scheduler.queue.bind(t)
@@ -92,14 +92,14 @@ def play_compiled(
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, t.jobs.types)
         beliefs = scheduler.choice.state
-        given = given._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
+        fixed = fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
     else:
         beliefs = nothing_believed()
-    given, state, beliefs = only_used(given, state, beliefs)
-    round_kernels.play(given, state, beliefs, 0)  # compiles, or loads
+    fixed, state, beliefs = only_used(fixed, state, beliefs)
+    round_kernels.play(fixed, state, beliefs, 0)  # compiles, or loads
     began = time.perf_counter()
     while True:
-        status = round_kernels.play(given, state, beliefs, 200_000)
+        status = round_kernels.play(fixed, state, beliefs, 200_000)
         if progress is not None:
             progress(int(state.at.ended), len(t.jobs))
         if status == round_kernels.DONE:
@@ -108,8 +108,8 @@ def play_compiled(
             state = more_room(state)
     seconds = time.perf_counter() - began
     described = t.describe(name_of(scheduler), "decided in compiled code")
-    piece_from = given.jobs["piece_from"].copy()
-    del given  # given back first: fresh memory costs more than the copies made below
+    piece_from = fixed.jobs["piece_from"].copy()
+    del fixed  # given back first: fresh memory costs more than the copies made below
     return outcome(t, piece_from, state, described, seconds)
 
 
@@ -139,8 +139,8 @@ def only_used(
 def nothing_believed() -> rate_kernels.Beliefs:
     """Beliefs of a scheduler that asks for no rates."""
     labels, generation, none = np.zeros((1, 1)), np.zeros(1, dtype=np.int64), np.zeros(1)
-    given = rate_kernels.LABELS, labels, generation, 1, rate_kernels.Constants(), none
-    return rate_kernels.no_beliefs(*given)._replace(ratio=np.zeros(0))
+    arguments = rate_kernels.LABELS, labels, generation, 1, rate_kernels.Constants(), none
+    return rate_kernels.no_beliefs(*arguments)._replace(ratio=np.zeros(0))
 
 
 def outcome(
@@ -160,7 +160,7 @@ def outcome(
     state.start[state.start == np.inf] = np.nan
     phase = runs["phase"].astype(np.int8)
     attempts = runs["attempts"].astype(np.int64)
-    held = begun = np.where(attempts > 0, runs["begun"], np.nan)
+    since = begun = np.where(attempts > 0, runs["begun"], np.nan)
     if late := t.options.latency:  # what is kept are decisions; a job may be gone before it starts
         begun = np.fmin(begun + late, np.where(attempts > 0, state.end, np.nan))
         state.start[:] = np.where(attempts == 1, begun, state.start + late)
@@ -188,7 +188,7 @@ def outcome(
         seconds,
         t.account,
         text,
-        held,
+        since,
     )
 
 
@@ -207,7 +207,7 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Inputs, int]:
     for s in np.flatnonzero(t.cluster.shapes["groups"]):
         bounded[s] = _pieces_of_groups(t, int(s))
     pieces = kernels.fill_work(rows, columns, bounded, sizes, by_rank, 2**31 - 1)
-    given = kernels.Inputs(
+    fixed = kernels.Inputs(
         rules,
         t.cluster,
         _least(t),
@@ -222,7 +222,7 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Inputs, int]:
         t.log_rates,
         t.noise,
     )
-    return given, pieces
+    return fixed, pieces
 
 
 def _pieces_of_groups(t: Tables, s: int) -> int:
@@ -240,9 +240,9 @@ def _dependents(t: Tables) -> tuple[Ints, Ints]:
     if not jobs.after.size:
         return NO_INTS, NO_INTS
     keep = ~t.aside[jobs.after]
-    before, later = jobs.after[keep], np.repeat(np.arange(J), np.diff(jobs.after_from))[keep]
-    later = later[np.argsort(before, kind="stable")].astype(np.int64)
-    return later, np.concatenate([[0], np.cumsum(np.bincount(before, minlength=J))])
+    predecessor, later = jobs.after[keep], np.repeat(np.arange(J), np.diff(jobs.after_from))[keep]
+    later = later[np.argsort(predecessor, kind="stable")].astype(np.int64)
+    return later, np.concatenate([[0], np.cumsum(np.bincount(predecessor, minlength=J))])
 
 
 def _least(t: Tables) -> Ints:
@@ -254,10 +254,10 @@ def _least(t: Tables) -> Ints:
 def _most_running(t: Tables) -> int:
     """No more jobs can run at once than the smallest task fits into the cluster."""
     least = _least(t)
-    asked = least > 0
-    if not asked.any():
+    wanted = least > 0
+    if not wanted.any():
         return len(t.jobs)
-    return min(len(t.jobs), int((t.nodes.capacity.sum(axis=0)[asked] // least[asked]).min()))
+    return min(len(t.jobs), int((t.nodes.capacity.sum(axis=0)[wanted] // least[wanted]).min()))
 
 
 def initial_state(
@@ -322,14 +322,14 @@ def _order(t: Tables, rules: kernels.PlayRules) -> dict[str, Any]:
     backfills = rules.backfilling != kernels.NO_BACKFILLING
     conserves = rules.backfilling == kernels.CONSERVATIVE
     timed = rules.choice == kernels.BY_RATE and (rules.rates != kernels.LABELS or rules.waits)
-    kept = rules.slack < math.inf
+    keeps_starts = rules.slack < math.inf
     sorts = rules.keyed or rules.shortest or conserves or t.events.size > 0 or rules.look < math.inf
     users = len(t.jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
     due = {
         "ends": running + 64,
         "timers": 2 * J + 64 if timed else 0,
         "order": 3 * running + 64 if backfills else 0,
-        "changes": 2 * J + 8 if conserves else running + 1 if kept else 0,
+        "changes": 2 * J + 8 if conserves else running + 1 if keeps_starts else 0,
         "sequence": J if sorts else 0,
         "spare_rows": max(2 * J + 8 if conserves else J if sorts else 0, 3 * running + 64),
     }
@@ -339,7 +339,7 @@ def _order(t: Tables, rules: kernels.PlayRules) -> dict[str, Any]:
         **{name: np.zeros(size, dtype=np.int64) for name, size in ints.items()},
         "users": np.zeros(users, dtype=kernels.USER),
         "heads": np.zeros(pools, dtype=np.int64),
-        "promises": np.zeros(pools * (1 + kept), dtype=kernels.PROMISE),
+        "promises": np.zeros(pools * (1 + keeps_starts), dtype=kernels.PROMISE),
         "used": np.zeros(t.claims.counters, dtype=np.int64),
         "watched": np.zeros(t.claims.counters, dtype=kernels.WATCHED),
         "claims": np.zeros(t.claims.caps.starts.size - 1, dtype=kernels.CLAIM),

@@ -14,13 +14,13 @@ from gangwise.jobs.start_kernels import arrange, expected_ends, start
 @inlined_kernel
 def drop_changes(state: State, size: int, j: int) -> int:
     """Forget what is noted of job j."""
-    kept = 0
+    size_after = 0
     for i in range(size):
         if (state.changes[i].item & (kernels.PLAN_TAKES - 1)) != j:
-            if kept < i:
-                kernels.put(state.changes, kept, state.changes[i].time, state.changes[i].item)
-            kept += 1
-    return kept
+            if size_after < i:
+                kernels.put(state.changes, size_after, state.changes[i].time, state.changes[i].item)
+            size_after += 1
+    return size_after
 
 
 @inner_kernel
@@ -109,7 +109,7 @@ def earliest(
     """
     job = inputs.jobs[j]
     limit = job.limit
-    then = referenced(kernels.room_of(state.shadow, 1))
+    planned = referenced(kernels.room_of(state.shadow, 1))
     own = state.plans[j].start
     walked = -1  # changes that are in `state.then`
     i = 0  # changes up to the instant looked at
@@ -132,13 +132,13 @@ def earliest(
             able = enough(inputs, state, j, m)
         if able:
             if walked < 0:
-                copy_room(referenced(kernels.room_of(state.shadow, 0)), then)
+                copy_room(referenced(kernels.room_of(state.shadow, 0)), planned)
                 walked = 0
             while walked < i:
                 if (state.changes[walked].item & (kernels.PLAN_TAKES - 1)) != j:
-                    shift(inputs, state, then, state.changes[walked].item)
+                    shift(inputs, state, planned, state.changes[walked].item)
                 walked += 1
-            if tasks_in(inputs, state, then, j) >= job.tasks:
+            if tasks_in(inputs, state, planned, j) >= job.tasks:
                 lowest(inputs, state, j, i, size, time + limit)
                 pieces = arrange(inputs, state, beliefs, state.ahead, j)
                 if pieces > 0:

@@ -40,9 +40,9 @@ def leave(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> None
     if run.expect > state.at.now:
         at.holes += 1
     at.running -= 1
-    last = state.running[at.running]
-    state.running[run.place] = last
-    state.jobs[last].place = run.place
+    moved = state.running[at.running]
+    state.running[run.place] = moved
+    state.jobs[moved].place = run.place
     start_kernels.change_use(inputs, state, j, -1.0)
     if beliefs is not None and inputs.rules.rates != kernels.LABELS:
         p = job.piece_from
@@ -71,10 +71,10 @@ def measure(
     else:
         slowest = kernels.NEVER
         for i in range(count):
-            seen = start_kernels.rate_on(inputs, state, j, state.out[p + i].node)
+            rate = start_kernels.rate_on(inputs, state, j, state.out[p + i].node)
             state.rated[i] = state.out[p + i].node
-            state.log_rates[i] = math.log(seen)
-            slowest = min(slowest, seen)
+            state.log_rates[i] = math.log(rate)
+            slowest = min(slowest, rate)
         state.looks[j].seen = slowest
         observe(beliefs, int64(job.type), state.rated, state.log_rates, count, first, state.at.now)
 
@@ -106,12 +106,12 @@ def finish(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> Non
             inputs, state, beliefs, j, now <= run.begun + inputs.rules.measured_after, own <= now
         )
         if beliefs is not None:
-            done = (now - run.since) * state.looks[j].seen
+            work_seen = (now - run.since) * state.looks[j].seen
             if own <= now:
-                finished(beliefs, job.limit, done, now)
+                finished(beliefs, job.limit, work_seen, now)
             # A restart keeps a job from doing a whole limit's work: what it needs is not known.
             if beliefs.walled and (own <= now or now >= run.since + job.limit):
-                needed(beliefs, int64(job.type), job.limit, done, own > now)
+                needed(beliefs, int64(job.type), job.limit, work_seen, own > now)
     leave(inputs, state, beliefs, j)
     state.end[j] = now
     learn_end(state, j, own <= now and job.doomed == 0)
@@ -170,8 +170,8 @@ def cancel(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> Non
         return
     if phase == kernels.RUNNING:
         if inputs.rules.rates != kernels.LABELS and state.at.now > run.since:
-            first = state.at.now <= run.begun + inputs.rules.measured_after
-            measure(inputs, state, beliefs, j, first, boolean(False))
+            early = state.at.now <= run.begun + inputs.rules.measured_after
+            measure(inputs, state, beliefs, j, early, boolean(False))
         leave(inputs, state, beliefs, j)
         state.end[j] = state.at.now
         learn_end(state, j, boolean(False))
@@ -204,16 +204,16 @@ def interrupt(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, why
     job, run = inputs.jobs[j], state.jobs[j]
     at = state.at
     now = state.at.now
-    left = max(run.left - max(now - run.since, 0.0) * run.speed, 0.0)
+    remaining = max(run.left - max(now - run.since, 0.0) * run.speed, 0.0)
     if why == WHY_FAILED:
-        done = job.work - left
-        kept = done
+        worked = job.work - remaining
+        saved = worked
         if inputs.rules.checkpoint == kernels.NEVER:
-            kept = 0.0
+            saved = 0.0
         elif inputs.rules.checkpoint > 0.0:
-            kept = math.floor(done / inputs.rules.checkpoint) * inputs.rules.checkpoint
-        state.lost[j] += (done - kept) * (kernels.devices_of(inputs, j) / 1000.0)
-        left = job.work - kept
+            saved = math.floor(worked / inputs.rules.checkpoint) * inputs.rules.checkpoint
+        state.lost[j] += (worked - saved) * (kernels.devices_of(inputs, j) / 1000.0)
+        remaining = job.work - saved
     cost = min(max(now - run.begun - inputs.rules.latency, 0.0), run.overhead)
     state.lost[j] += cost * (kernels.devices_of(inputs, j) / 1000.0)
     i = at.cuts
@@ -230,7 +230,7 @@ def interrupt(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, why
     at.cut_pieces = q + run.pieces
     state.cuts[i + 1].first = at.cut_pieces
     leave(inputs, state, beliefs, j)
-    run.left = left
+    run.left = remaining
     run.overhead = inputs.rules.restart
     if state.plans is not None and inputs.rules.backfilling == kernels.CONSERVATIVE:
         state.plans[j].start = kernels.NEVER

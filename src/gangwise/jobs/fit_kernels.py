@@ -55,10 +55,10 @@ def take(
     if cluster.devices is not None and mask != 0:
         fraction = cluster.shapes[s].fraction
         amount = fraction * tasks if fraction > 0 else 1000
-        rest = mask
-        while rest != 0:
-            room.device[n, kernels.trailing_zeros(rest)] += sign * amount
-            rest &= rest - 1
+        bits = mask
+        while bits != 0:
+            room.device[n, kernels.trailing_zeros(bits)] += sign * amount
+            bits &= bits - 1
 
 
 @inlined_kernel
@@ -73,12 +73,12 @@ def piece_shape(cluster: ClusterArrays, s: int, pieces: Rows, first: int, i: int
 def group_shape(cluster: ClusterArrays, s: int, pieces: Rows, first: int, i: int) -> int:
     """The same of a job of groups: all pieces of a group come before those of the next."""
     m = cluster.shapes[s].groups_from
-    left = cluster.groups[m].tasks
-    for before in range(first, i):
-        left -= pieces[before].tasks
-        if left == 0:
+    remaining = cluster.groups[m].tasks
+    for piece in range(first, i):
+        remaining -= pieces[piece].tasks
+        if remaining == 0:
             m += 1
-            left = cluster.groups[m].tasks
+            remaining = cluster.groups[m].tasks
     return int(cluster.groups[m].shape)
 
 
@@ -105,15 +105,15 @@ def occupy(inputs: Inputs, state: State, j: int, count: int) -> None:
     for i in range(count):
         n = int64(state.tried[i].node)
         b = n // kernels.BLOCK
-        again = False
+        lowers_top = False
         part = piece_shape(inputs.cluster, s, state.tried, 0, i)
         for k in range(free.shape[1]):
             d = state.tried[i].tasks * inputs.cluster.demand[part, k]
             if d > 0:
-                again = again or free[n, k] == state.room.top[b, k]
+                lowers_top = lowers_top or free[n, k] == state.room.top[b, k]
                 state.total[k] -= d
         take_piece(inputs.cluster, state.room, s, state.tried, 0, i, kernels.TAKE)
-        if again:
+        if lowers_top:
             block_top(state.room, b)
         kernels.put_piece(state.out, p + i, n, int64(state.tried[i].tasks), state.tried[i].mask)
     state.jobs[j].pieces = count
@@ -192,25 +192,27 @@ def groups_fit(cluster: ClusterArrays, state: State, room: FreeDevices, s: int) 
     copy_room(room, state.trial)
     low = cluster.shapes[s].groups_from
     for m in range(low, low + cluster.shapes[s].groups):
-        of, left = int64(cluster.groups[m].shape), int64(cluster.groups[m].tasks)
-        allowed, fraction = cluster.shapes[of].constraint, cluster.shapes[of].fraction
+        part, remaining = int64(cluster.groups[m].shape), int64(cluster.groups[m].tasks)
+        allowed, fraction = cluster.shapes[part].constraint, cluster.shapes[part].fraction
         for n in range(room.free.shape[0]):
-            if left == 0:
+            if remaining == 0:
                 break
             if not cluster.allowed[allowed, n]:
                 continue
-            f = fits_of(cluster, state.trial, of, n, min(cluster.shapes[of].per_node, left))
-            left -= f
+            f = fits_of(
+                cluster, state.trial, part, n, min(cluster.shapes[part].per_node, remaining)
+            )
+            remaining -= f
             if fraction == 0:
                 mask = int64(0)
-                if f > 0 and cluster.shapes[of].whole > 0:
-                    mask = int64(unused_devices(state.trial, n, f * cluster.shapes[of].whole))
-                take(cluster, state.trial, of, n, f, mask, kernels.TAKE)
+                if f > 0 and cluster.shapes[part].whole > 0:
+                    mask = int64(unused_devices(state.trial, n, f * cluster.shapes[part].whole))
+                take(cluster, state.trial, part, n, f, mask, kernels.TAKE)
                 continue
             for _ in range(f):
                 best = fullest(cluster, state.trial, n, fraction)
-                take(cluster, state.trial, of, n, int64(1), int64(1) << best, kernels.TAKE)
-        if left > 0:
+                take(cluster, state.trial, part, n, int64(1), int64(1) << best, kernels.TAKE)
+        if remaining > 0:
             return False
     return True
 
@@ -232,11 +234,11 @@ def tasks_in(inputs: Inputs, state: State, room: FreeDevices, j: int) -> int:
     if inputs.cluster.groups is not None and inputs.cluster.shapes[s].groups > 0:
         return int(groups_fit(inputs.cluster, state, room, s))
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[s].constraint]
-    have = 0
+    total = 0
     for n in range(room.free.shape[0]):
         if allowed[n]:
-            have += fits(inputs.cluster, room, s, n)
-    return have
+            total += fits(inputs.cluster, room, s, n)
+    return total
 
 
 @inlined_kernel
@@ -398,19 +400,21 @@ def place_tightest(
     most = min(cluster.shapes[s].per_node, tasks)
     # Of one device type that is asked for, −free orders nodes as −free ÷ largest does, ties
     # included: quotients of different amounts differ while these are below 2⁵¹.
-    one = room.free.shape[1] == 1 and d > 0
+    single_type = room.free.shape[1] == 1 and d > 0
     loosest = int64(1) << 62  # what is free on it, once those kept take all tasks
     size, total = int64(0), int64(0)
     for b in range(room.top.shape[0]):
         if block_misses(cluster, room, s, b) or loosest <= d:
             continue
         for n in range(b * kernels.BLOCK, min((b + 1) * kernels.BLOCK, N)):
-            if (one and room.free[n, 0] >= loosest) or not cluster.allowed[allowed, n]:
+            if (single_type and room.free[n, 0] >= loosest) or not cluster.allowed[allowed, n]:
                 continue
             f = fits_of(cluster, room, s, n, most)
             if f == 0:
                 continue
-            score = -float(room.free[n, 0]) if one else left_over(cluster, room, s, n, 0, -1)
+            score = (
+                -float(room.free[n, 0]) if single_type else left_over(cluster, room, s, n, 0, -1)
+            )
             if total >= tasks and score <= state.heap[0].time:
                 continue
             size = kernels.push(state.heap, size, score, -n)
@@ -421,7 +425,7 @@ def place_tightest(
                     break
                 total -= f
                 size = kernels.pop(state.heap, size)
-            if one and total >= tasks:
+            if single_type and total >= tasks:
                 loosest = room.free[-state.heap[0].item, 0]
     if total < tasks:
         return 0
@@ -490,25 +494,25 @@ def growth(
     for m in range(cluster.demand.shape[0]):
         counted += memo[m].seen
     step = max(kernels.FRAGMENT_STEP * counted, 1)
-    before = fragments(cluster, memo, room, n)
+    fragmented = fragments(cluster, memo, room, n)
     d = cluster.shapes[s].fraction
     best = int64(0)
     mask = int64(0)
-    had = int64(0)
+    most_free = int64(0)
     for i in range(cluster.devices[n] if d > 0 else 1):
-        one = int64(1) << i
+        choice = int64(1) << i
         if d == 0:
-            one = int64(unused_devices(room, n, cluster.shapes[s].whole))
+            choice = int64(unused_devices(room, n, cluster.shapes[s].whole))
         elif room.device[n, i] < d or seen_before(room.device, n, i):
             continue
-        has = room.device[n, i] if d > 0 else int64(0)
-        take(cluster, room, s, n, int64(1), one, kernels.TAKE)
-        level = -((before - fragments(cluster, memo, room, n)) // step)
-        take(cluster, room, s, n, int64(1), one, kernels.GIVE_BACK)
-        if had == 0 or level < best or (level == best and has < had):
+        free = room.device[n, i] if d > 0 else int64(0)
+        take(cluster, room, s, n, int64(1), choice, kernels.TAKE)
+        level = -((fragmented - fragments(cluster, memo, room, n)) // step)
+        take(cluster, room, s, n, int64(1), choice, kernels.GIVE_BACK)
+        if most_free == 0 or level < best or (level == best and free < most_free):
             best = level
-            mask = one
-            had = max(has, 1)
+            mask = choice
+            most_free = max(free, 1)
     return int(best), int(mask)
 
 
@@ -536,11 +540,11 @@ def place_fgd(cluster: ClusterArrays, state: State, room: FreeDevices, s: int, t
                 continue
             if fits(cluster, state.trial, s, n) == 0:
                 continue
-            level, one = growth(cluster, state.memo, state.trial, s, n)
+            level, devices = growth(cluster, state.memo, state.trial, s, n)
             if best < 0 or level < least:
                 best = n
                 least = level
-                mask = one
+                mask = devices
         if best < 0:
             return 0
         take(cluster, state.trial, s, int64(best), int64(1), mask, kernels.TAKE)

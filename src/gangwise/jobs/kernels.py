@@ -534,23 +534,23 @@ def following(words: Ints, summary: Ints, at: Any, i: int) -> int:
     w = i >> 6
     if w >= words.size:
         return -1
-    rest = words[w] & (int64(-1) << (i & 63))
-    if rest != 0:
-        return int((w << 6) + trailing_zeros(rest))
+    bits = words[w] & (int64(-1) << (i & 63))
+    if bits != 0:
+        return int((w << 6) + trailing_zeros(bits))
     w += 1
     v = w >> 6
     if v >= summary.size:
         return -1
-    rest = summary[v] & (int64(-1) << (w & 63))
+    bits = summary[v] & (int64(-1) << (w & 63))
     if v < at.lowest:
         v = at.lowest
-        rest = summary[v] if v < summary.size else int64(0)
-    while rest == 0:
+        bits = summary[v] if v < summary.size else int64(0)
+    while bits == 0:
         v += 1
         if v >= summary.size:
             return -1
-        rest = summary[v]
-    w = (v << 6) + trailing_zeros(rest)
+        bits = summary[v]
+    w = (v << 6) + trailing_zeros(bits)
     return int((w << 6) + trailing_zeros(words[w]))
 
 

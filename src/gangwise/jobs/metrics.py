@@ -124,11 +124,11 @@ class Outcome(Tabular):
         """What a simulation did; ``restart`` is what it took for the seconds a restart costs."""
         jobs, nodes = schedule.jobs, schedule.nodes
         demand, lost, pieces = held_devices(jobs, nodes), schedule.lost, _pieces(schedule)
-        again = (schedule.attempts > 1) & np.isfinite(schedule.end)
-        if restart > 0 and again.any():  # what was lost of attempts cut short is there already
+        restarted = (schedule.attempts > 1) & np.isfinite(schedule.end)
+        if restart > 0 and restarted.any():  # what was lost of attempts cut short is there already
             spent = np.minimum(schedule.end - schedule.last_start, restart)
             spent /= longer_by(jobs, pieces, schedule.end - schedule.last_start)
-            lost = lost + np.where(again, spent, 0.0) * _dominant(demand, nodes)
+            lost = lost + np.where(restarted, spent, 0.0) * _dominant(demand, nodes)
         return cls(
             name,
             jobs,
@@ -161,8 +161,8 @@ class Outcome(Tabular):
     @cached_property
     def ended(self) -> Bools:
         """Jobs that started and ended, in whichever way, [J]."""
-        found: Bools = self.started & np.isfinite(self.end)
-        return found
+        ended: Bools = self.started & np.isfinite(self.end)
+        return ended
 
     @cached_property
     def finished(self) -> Bools:
@@ -186,8 +186,8 @@ class Outcome(Tabular):
         A job that was withdrawn before its start, as recorded, never does: where there was room for
         it earlier, it only leaves the line, for how long it would have run is not known.
         """
-        found: Bools = np.isfinite(self.start) & np.isinf(self.jobs.withdrawn)
-        return found
+        started: Bools = np.isfinite(self.start) & np.isinf(self.jobs.withdrawn)
+        return started
 
     @property
     def ended_as(self) -> npt.NDArray[np.str_]:
@@ -218,8 +218,8 @@ class Outcome(Tabular):
     @property
     def missed(self) -> Bools:
         """Jobs that have a deadline and did not do their work by it, [J]."""
-        kept = self.finished & (self.end <= self.jobs.deadline)
-        late: Bools = np.isfinite(self.jobs.deadline) & ~kept
+        met = self.finished & (self.end <= self.jobs.deadline)
+        late: Bools = np.isfinite(self.jobs.deadline) & ~met
         return late
 
     # Of all
@@ -245,9 +245,9 @@ class Outcome(Tabular):
 
     def _held_by(self, chosen: Bools | bool) -> Floats:
         """Device-seconds [K] that the chosen pieces [P] held."""
-        of = self.pieces
-        assert of is not None
-        seconds = of.tasks * (of.end - of.held)
+        pieces = self.pieces
+        assert pieces is not None
+        seconds = pieces.tasks * (pieces.end - pieces.held)
         return np.asarray((chosen * seconds) @ self.per_piece)
 
     @cached_property
@@ -264,19 +264,19 @@ class Outcome(Tabular):
         """Devices of each type that a task of each piece holds, [P, K]."""
         pieces = self.pieces
         assert pieces is not None
-        each = self.per_task[pieces.job]
+        amounts = self.per_task[pieces.job]
         if self.jobs.grouped.any():
             mine = np.flatnonzero(self.jobs.grouped[pieces.job])
             shapes = placed_shapes(self.jobs, self.nodes)
-            for first, past in runs_of(pieces.job[mine], pieces.begin[mine]):
-                rows = mine[first:past].tolist()
+            for begin, past in runs_of(pieces.job[mine], pieces.begin[mine]):
+                rows = mine[begin:past].tolist()
                 shape, tasks = (
                     shapes[self.jobs.shape[pieces.job[rows[0]]]],
                     pieces.tasks[rows].tolist(),
                 )
                 for part, group in of_groups(shape, zip(rows, tasks)):
-                    each[[row for row, _ in group]] = np.array(part.demand) / 1000
-        return each
+                    amounts[[row for row, _ in group]] = np.array(part.demand) / 1000
+        return amounts
 
     @cached_property
     def capacity(self) -> Floats:
@@ -296,8 +296,8 @@ class Outcome(Tabular):
         while jobs that did their work were about to start.
         """
         lost = self.stragglers() + self.thrown_away
-        if (of := self.pieces) is not None and (of.held < of.begin).any():
-            seconds = self.finished[of.job] * of.tasks * (of.begin - of.held)
+        if (pieces := self.pieces) is not None and (pieces.held < pieces.begin).any():
+            seconds = self.finished[pieces.job] * pieces.tasks * (pieces.begin - pieces.held)
             lost = lost + seconds @ self.per_piece
         return self._shares(self.device_seconds - lost)
 
@@ -317,10 +317,10 @@ class Outcome(Tabular):
         Work over seconds: the rate of its slowest task, with the noise of the job.
         """
         run = self.end - self.last_start
-        known = self.ended & self.clean & (run > 0) & (self.jobs.run > 0)
-        found: Floats = np.full(len(self.jobs), np.nan)
-        found[known] = self.jobs.run[known] / run[known]
-        return found * self._longer
+        measured = self.ended & self.clean & (run > 0) & (self.jobs.run > 0)
+        rates: Floats = np.full(len(self.jobs), np.nan)
+        rates[measured] = self.jobs.run[measured] / run[measured]
+        return rates * self._longer
 
     def stragglers(self) -> Floats:
         """Device-seconds lost since gangs ran slower than the labels of their nodes say, [K].
@@ -330,11 +330,11 @@ class Outcome(Tabular):
         """
         if self.pieces is None:
             return np.zeros(len(self.nodes.devices))
-        of, rates = self.pieces, self.rates
-        declared = self.nodes.declared(self.jobs.types)[self.jobs.type[of.job], of.node]
-        share = np.nan_to_num(np.clip(1 - rates[of.job] / declared, 0.0, 1.0))
-        each = np.where(of.why == LAST, share * of.tasks * (of.end - of.begin), 0.0)
-        return np.asarray(each @ self.per_piece)
+        pieces, rates = self.pieces, self.rates
+        declared = self.nodes.declared(self.jobs.types)[self.jobs.type[pieces.job], pieces.node]
+        share = np.nan_to_num(np.clip(1 - rates[pieces.job] / declared, 0.0, 1.0))
+        lost = np.where(pieces.why == LAST, share * pieces.tasks * (pieces.end - pieces.begin), 0.0)
+        return np.asarray(lost @ self.per_piece)
 
     def restarts(self, of: Bools | None = None) -> Floats:
         """Device-seconds of work done again after failures and preemptions, and of restarts, [K].
@@ -344,8 +344,8 @@ class Outcome(Tabular):
         if not self.lost.any():
             return np.zeros(len(self.nodes.devices))
         # `lost` is of the dominant type; the others were lost for as long.
-        held = _dominant(self.demand, self.nodes)
-        seconds = np.divide(self.lost, held, out=np.zeros(len(self.jobs)), where=held > 0)
+        per_job = _dominant(self.demand, self.nodes)
+        seconds = np.divide(self.lost, per_job, out=np.zeros(len(self.jobs)), where=per_job > 0)
         return np.asarray((seconds if of is None else np.where(of, seconds, 0.0)) @ self.demand)
 
     @cached_property
@@ -371,24 +371,24 @@ class Outcome(Tabular):
         if self.phase is None or self.pieces is None:
             unknown = np.full(len(self.nodes.devices), np.nan)
             return {name: (float("nan"), unknown) for name in ENDINGS}
-        of = self.pieces
+        pieces = self.pieces
         jobs = {
             "killed": self.phase == KILLED,
             "cancelled": self.phase == CANCELLED,
             "unfinished": self.phase <= RUNNING,
         }
-        found = {}
+        endings = {}
         for name in ENDINGS:
             if name in jobs:
                 count = int(jobs[name].sum())
-                mine = jobs[name][of.job] & (of.why == LAST) if count else jobs[name]
+                mine = jobs[name][pieces.job] & (pieces.why == LAST) if count else jobs[name]
             else:
-                mine = of.why == (FAILED if name == "failed" else PREEMPTED)
-                count = len(set(zip(of.job[mine].tolist(), of.begin[mine].tolist())))
+                mine = pieces.why == (FAILED if name == "failed" else PREEMPTED)
+                count = len(set(zip(pieces.job[mine].tolist(), pieces.begin[mine].tolist())))
             # Mostly there is none, and a product over a million jobs takes its time.
-            held = self._held_by(mine) if count else np.zeros(len(self.nodes.devices))
-            found[name] = float(count), held
-        return found
+            amounts = self._held_by(mine) if count else np.zeros(len(self.nodes.devices))
+            endings[name] = float(count), amounts
+        return endings
 
     @property
     def until_left(self) -> float:
@@ -427,8 +427,8 @@ class Outcome(Tabular):
         if self.pieces is None:
             on = np.flatnonzero(self.ended)
             return self.last_start[on], self.end[on], (self.demand[:, k] / self._longer)[on]
-        of = self.pieces
-        return of.held, of.end, of.tasks * self.per_piece[:, k]
+        pieces = self.pieces
+        return pieces.held, pieces.end, pieces.tasks * self.per_piece[:, k]
 
     # Over time
 
@@ -446,8 +446,8 @@ class Outcome(Tabular):
     def _of_users(self, of: Floats, on: Bools) -> Floats:
         """Mean of a value [J] over each user's jobs of those that are ``on`` [J]."""
         count = np.bincount(self.jobs.user[on])
-        some = count > 0
-        means: Floats = np.bincount(self.jobs.user[on], of[on])[some] / count[some]
+        with_jobs = count > 0
+        means: Floats = np.bincount(self.jobs.user[on], of[on])[with_jobs] / count[with_jobs]
         return means[np.isfinite(means)]
 
     @property
@@ -481,16 +481,16 @@ class Outcome(Tabular):
     @cached_property
     def _summary(self) -> dict[str, float]:  # the run, the bound, the tables and the page ask
         played = self.ended if self.phase is None else self.phase != SET_ASIDE
-        found = {"jobs": float(played.sum()), "finished": float(self.finished.sum())}
-        found |= {name: count for name, (count, _) in self.endings.items()}
-        found |= spread("waiting", self.waiting[self.queued])
-        found |= self.times(self.timed)
-        found["makespan"] = self.makespan
-        found["deadlines missed"] = float(self.missed.sum())
-        found["worst users"] = self.worst_users
-        found["unfairness"] = self.unfairness
+        summary = {"jobs": float(played.sum()), "finished": float(self.finished.sum())}
+        summary |= {name: count for name, (count, _) in self.endings.items()}
+        summary |= spread("waiting", self.waiting[self.queued])
+        summary |= self.times(self.timed)
+        summary["makespan"] = self.makespan
+        summary["deadlines missed"] = float(self.missed.sum())
+        summary["worst users"] = self.worst_users
+        summary["unfairness"] = self.unfairness
         rounds = self.decisions or float("nan")
-        found["microseconds per decision"] = 1e6 * self.seconds / rounds
+        summary["microseconds per decision"] = 1e6 * self.seconds / rounds
         utilisation, goodput = self.utilisation, self.goodput
         seconds: dict[str, Any] = {
             "stragglers": self.stragglers(),
@@ -500,10 +500,10 @@ class Outcome(Tabular):
             **{name: held for name, (_, held) in self.endings.items()},
         }
         for k, device in enumerate(self.nodes.devices):
-            found[f"utilisation.{device}"] = utilisation[device]
-            found[f"goodput.{device}"] = goodput[device]
-            found |= {f"{name}.{device}": float(of[k]) / 3600 for name, of in seconds.items()}
-        return found
+            summary[f"utilisation.{device}"] = utilisation[device]
+            summary[f"goodput.{device}"] = goodput[device]
+            summary |= {f"{name}.{device}": float(of[k]) / 3600 for name, of in seconds.items()}
+        return summary
 
 
 def _phase(schedule: Schedule) -> npt.NDArray[np.int8]:
@@ -527,13 +527,13 @@ def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:
     if not any("fewest=" in text for text in jobs.terms):
         return np.ones(1)
     may = np.array(["fewest=" in text for text in jobs.terms])[jobs.term] & ~jobs.grouped
-    whole, had = ran, jobs.run
+    run, recorded = ran, jobs.run
     if pieces is not None:
-        last = pieces.why == LAST
-        had = np.bincount(pieces.job[last], pieces.tasks[last], len(jobs)).astype(np.float64)
-        whole = jobs.tasks.astype(np.float64)
-    known = may & (had > 0) & np.isfinite(whole)
-    return np.divide(whole, had, out=np.ones(len(jobs)), where=known)
+        final = pieces.why == LAST
+        recorded = np.bincount(pieces.job[final], pieces.tasks[final], len(jobs)).astype(np.float64)
+        run = jobs.tasks.astype(np.float64)
+    comparable = may & (recorded > 0) & np.isfinite(run)
+    return np.divide(run, recorded, out=np.ones(len(jobs)), where=comparable)
 
 
 def _dominant(demand: Floats, nodes: Nodes) -> Floats:
@@ -552,7 +552,7 @@ def spread(name: str, values: Floats) -> dict[str, float]:
     found = [float("nan")] * 3
     if values.size:
         found = [float(values.mean()), *map(float, np.percentile(values, [50, 95]))]
-    return {f"{name}.{which}": x for which, x in zip(("mean", "median", "p95"), found)}
+    return {f"{name}.{statistic}": x for statistic, x in zip(("mean", "median", "p95"), found)}
 
 
 def by_group(outcome: Outcome, group: Ints, of: Floats) -> Mapping[int, dict[str, float]]:
@@ -576,15 +576,15 @@ def size_groups(sizes: Floats) -> tuple[Ints, list[str]]:
     if different.size <= SIZES:
         return rank.astype(np.int64), [f"{size:g}" for size in different]
     power = np.ceil(np.log2(np.maximum(different, 1e-3)) - 1e-9).astype(np.int64)
-    groups, of = np.unique(power, return_inverse=True)
+    groups, group = np.unique(power, return_inverse=True)
     while groups.size > SIZES + 2:  # the smallest together
         power = np.maximum(power, groups[1])
-        groups, of = np.unique(power, return_inverse=True)
+        groups, group = np.unique(power, return_inverse=True)
     names = []
     for g in range(groups.size):
-        low, high = different[of == g].min(), different[of == g].max()
+        low, high = different[group == g].min(), different[group == g].max()
         names.append(f"{low:g}" if low == high else f"{low:g} to {high:g}")
-    return of[rank].astype(np.int64), names
+    return group[rank].astype(np.int64), names
 
 
 def runs_of(*columns: npt.NDArray[Any]) -> list[tuple[int, int]]:
@@ -593,8 +593,8 @@ def runs_of(*columns: npt.NDArray[Any]) -> list[tuple[int, int]]:
     >>> runs_of(np.array([5, 5, 7]), np.array([1, 2, 2]))
     [(0, 1), (1, 2), (2, 3)]
     """
-    new = np.any([np.diff(column) != 0 for column in columns], axis=0)
-    edges = [0, *(1 + np.flatnonzero(new)).tolist(), columns[0].size]
+    begins = np.any([np.diff(column) != 0 for column in columns], axis=0)
+    edges = [0, *(1 + np.flatnonzero(begins)).tolist(), columns[0].size]
     return [(a, b) for a, b in itertools.pairwise(edges) if b > a]
 
 
@@ -604,9 +604,9 @@ def jobs_as_rows(start: Ints, count: Ints) -> tuple[Ints, Ints]:
     >>> jobs_as_rows(np.array([5, 9]), np.array([2, 1]))
     (array([5, 6, 9]), array([0, 0, 1]))
     """
-    of = np.repeat(np.arange(count.size), count)
-    before = np.concatenate([[0], np.cumsum(count)])[:-1]
-    return start[of] + np.arange(of.size) - before[of], of
+    job = np.repeat(np.arange(count.size), count)
+    offset = np.concatenate([[0], np.cumsum(count)])[:-1]
+    return start[job] + np.arange(job.size) - offset[job], job
 
 
 def _pieces(schedule: Schedule) -> Pieces:
@@ -619,19 +619,19 @@ def _pieces(schedule: Schedule) -> Pieces:
         last_end = np.fmax.reduce(np.append(end, schedule.cuts["end"]), initial=-np.inf)
         end = np.where(running, np.fmax(begun, last_end), end)
     jobs = np.flatnonzero(np.isfinite(end) & np.isfinite(begun))
-    rows, of = jobs_as_rows(schedule.piece_from[jobs], schedule.piece_count[jobs])
-    last = jobs[of]
+    rows, job = jobs_as_rows(schedule.piece_from[jobs], schedule.piece_count[jobs])
+    job_of_piece = jobs[job]
     cuts = schedule.cuts
-    first = cuts["from"]
-    cut_rows, cut = jobs_as_rows(first[:-1], np.diff(first))
+    starts = cuts["from"]
+    cut_rows, cut = jobs_as_rows(starts[:-1], np.diff(starts))
     return Pieces(
-        np.concatenate([last, cuts["job"][cut]]).astype(np.int64),
+        np.concatenate([job_of_piece, cuts["job"][cut]]).astype(np.int64),
         np.concatenate([schedule.piece_node[rows], cuts["node"][cut_rows]]).astype(np.int64),
         np.concatenate([schedule.piece_tasks[rows], cuts["tasks"][cut_rows]]).astype(np.int64),
-        np.concatenate([begun[last], cuts["begun"][cut]]),
-        np.concatenate([end[last], cuts["end"][cut]]),
-        np.concatenate([np.full(last.size, LAST), cuts["why"][cut]]).astype(np.int64),
-        np.concatenate([schedule.held[last], cuts["held"][cut]]),
+        np.concatenate([begun[job_of_piece], cuts["begun"][cut]]),
+        np.concatenate([end[job_of_piece], cuts["end"][cut]]),
+        np.concatenate([np.full(job_of_piece.size, LAST), cuts["why"][cut]]).astype(np.int64),
+        np.concatenate([schedule.held[job_of_piece], cuts["held"][cut]]),
     )
 
 
@@ -639,17 +639,17 @@ def held_until(times: Floats, starts: Floats, amounts: Floats) -> Floats:
     """Σ amount · (time − start) over those that started before each time."""
     order = np.argsort(starts, kind="stable")
     starts, amounts = starts[order], amounts[order]
-    before = np.searchsorted(starts, times)
-    amount = np.concatenate([[0.0], np.cumsum(amounts)])[before]
-    moment = np.concatenate([[0.0], np.cumsum(amounts * starts)])[before]
-    held: Floats = amount * times - moment
-    return held
+    begun = np.searchsorted(starts, times)
+    amount = np.concatenate([[0.0], np.cumsum(amounts)])[begun]
+    moment = np.concatenate([[0.0], np.cumsum(amounts * starts)])[begun]
+    total: Floats = amount * times - moment
+    return total
 
 
 def over_bins(edges: Floats, begin: Floats, end: Floats, amounts: Floats) -> Floats:
     """Means of amounts held from their begin to their end, over the bins between edges."""
-    held = held_until(edges, begin, amounts) - held_until(edges, end, amounts)
-    return np.asarray(np.diff(held) / np.diff(edges))
+    amount = held_until(edges, begin, amounts) - held_until(edges, end, amounts)
+    return np.asarray(np.diff(amount) / np.diff(edges))
 
 
 @kernel
@@ -671,14 +671,14 @@ def _idle_while_waiting(
     J, P = rank.size, amount.size
     smallest, idle, total, i = size.size, capacity, 0.0, 0
     while i < times.size:
-        now = times[order[i]]
-        while i < times.size and times[order[i]] == now:
+        clock = times[order[i]]
+        while i < times.size and times[order[i]] == clock:
             event = order[i]
             if event < 2 * J:
-                of = rank[event if event < J else event - J]
-                waiting[of] += 1 if event < J else -1
-                if of < smallest:
-                    smallest = of
+                row = rank[event if event < J else event - J]
+                waiting[row] += 1 if event < J else -1
+                if row < smallest:
+                    smallest = row
             else:
                 event -= 2 * J
                 idle += amount[event - P] if event >= P else -amount[event]
@@ -687,5 +687,5 @@ def _idle_while_waiting(
         while smallest < size.size and waiting[smallest] == 0:
             smallest += 1
         if i < times.size and smallest < size.size and size[smallest] <= idle + 1e-9:
-            total += max(idle, 0.0) * (times[order[i]] - now)
+            total += max(idle, 0.0) * (times[order[i]] - clock)
     return total

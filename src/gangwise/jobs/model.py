@@ -134,8 +134,8 @@ class Nodes:
 
     def __iter__(self) -> Iterator[Node]:
         for n, name in enumerate(self.names):
-            has = {k: self.capacity[n, i] / 1000 for i, k in enumerate(self.devices)}
-            yield Node(name, has, self.labels[n], self.rates[n])
+            devices = {k: self.capacity[n, i] / 1000 for i, k in enumerate(self.devices)}
+            yield Node(name, devices, self.labels[n], self.rates[n])
 
     def of_pool(self, name: str) -> Bools:
         """Nodes of a pool [N]; all where the name is empty."""
@@ -333,7 +333,7 @@ class Account:
         for reason, rows in self.set_aside.items():
             shown = ", ".join(map(str, rows[:3])) + (", …" if rows.size > 3 else "")
             lines.append(f"set aside: {rows.size:,} {reason} (row{'s' * (rows.size > 1)} {shown})")
-        return lines + [f"assumed: {n:,} {what}" for what, n in self.noted.items()]
+        return lines + [f"assumed: {n:,} {assumption}" for assumption, n in self.noted.items()]
 
 
 class Columns(TypedDict, total=False):
@@ -517,15 +517,15 @@ class Jobs(Tabular):
     def seen(cls, jobs: Sequence[Job], devices: tuple[str, ...]) -> Jobs:
         """Jobs as a scheduler sees them, in their order; demands are over these device types."""
 
-        def coded(of: Iterable[Any]) -> tuple[Ints, tuple[Any, ...]]:
-            known: dict[Any, int] = {}
-            codes = [known.setdefault(each, len(known)) for each in of]
-            return np.array(codes, dtype=np.int64), tuple(known) or ("",)
+        def coded(names: Iterable[Any]) -> tuple[Ints, tuple[Any, ...]]:
+            codes_of: dict[Any, int] = {}
+            codes = [codes_of.setdefault(each, len(codes_of)) for each in names]
+            return np.array(codes, dtype=np.int64), tuple(codes_of) or ("",)
 
         columns: dict[str, Any] = {"submit": np.array([job.submitted for job in jobs], float)}
         for name in ("id", "row", "tasks", "limit", "deadline", "budget", "priority"):
             columns[name] = np.array([getattr(job, name) for job in jobs])
-        for place, several, of in (
+        for place, several, names in (
             ("shape", "shapes", "shape"),
             ("type", "types", "job_type"),
             ("user", "users", "user"),
@@ -534,7 +534,7 @@ class Jobs(Tabular):
             ("qos", "qoses", "qos"),
             ("term", "terms", "terms"),
         ):
-            columns[place], columns[several] = coded(getattr(job, of) for job in jobs)
+            columns[place], columns[several] = coded(getattr(job, names) for job in jobs)
         none = np.full(len(jobs), np.nan)
         return cls(
             **columns,
@@ -598,12 +598,12 @@ class Jobs(Tabular):
 
     def demand(self, devices: Sequence[str]) -> Ints:
         """Thousandths of each of these device types that a task of each shape asks for [S, K]."""
-        asked = np.zeros((len(self.shapes), len(devices)), dtype=np.int64)
+        demand = np.zeros((len(self.shapes), len(devices)), dtype=np.int64)
         for k, device in enumerate(devices):
             if device in self.devices:
                 place = self.devices.index(device)
-                asked[:, k] = [shape.demand[place] for shape in self.shapes]
-        return asked
+                demand[:, k] = [shape.demand[place] for shape in self.shapes]
+        return demand
 
     def shapes_on(self, devices: tuple[str, ...]) -> tuple[Shape, ...]:
         """The shapes with their demand over these device types; any others are left out."""
@@ -688,18 +688,18 @@ class _Log:
         groups: _Groups | None,
     ) -> Jobs:
         """The rows that are played, in the order of (submission, row); ``names`` are columns."""
-        before = self._dependencies(after)
+        predecessors = self._dependencies(after)
         submit, J = self.columns["submit"], self.size
         order = np.flatnonzero(self.good)
         in_order = order.size == J and bool((submit[1:] >= submit[:-1]).all())
         if not in_order:
             order = order[np.argsort(submit[order], kind="stable")]
-        kept = order.size
+        count = order.size
 
         def chosen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
             """Those that are played, in their order; one value that stands for all stays one."""
             if values.strides == (0,):
-                return np.broadcast_to(values[:1], (kept,)) if kept else values[:0].copy()
+                return np.broadcast_to(values[:1], (count,)) if count else values[:0].copy()
             return values if in_order else values[order]
 
         c: dict[str, Any] = {name: chosen(values) for name, values in self.columns.items()}
@@ -710,7 +710,7 @@ class _Log:
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
         per_node = one_for_all(c.pop("per_node"))
         c["shape"], c["shapes"] = _shapes(demand, per_node, constraint, order, groups)
-        c["after_from"], c["after"] = reordered(*before, order)
+        c["after_from"], c["after"] = reordered(*predecessors, order)
         for name, (place, several, default) in _NAMED.items():
             c[place], c[several] = _names(names.get(name), J, order, default)
         c |= {"limit": limit, "tasks": np.asarray(c["tasks"], dtype=np.int64)}
@@ -726,7 +726,7 @@ class _Log:
         if not after:
             return np.zeros(J + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         row_of = {name: int(i) for i, name in reversed(list(enumerate(ids.tolist())))}
-        before: list[list[int]] = [[] for _ in range(J)]
+        predecessors: list[list[int]] = [[] for _ in range(J)]
         unknown = 0
         for name, earlier in after.items():
             if name not in row_of:
@@ -734,16 +734,16 @@ class _Log:
                 continue
             rows = [row_of.get(other, -1) for other in dict.fromkeys(earlier)]
             unknown += rows.count(-1)
-            before[row_of[name]] += [row for row in rows if row >= 0]
+            predecessors[row_of[name]] += [row for row in rows if row >= 0]
         self.note("dependencies on jobs that are not in the log: dropped", unknown)
         bad = np.zeros(J, dtype=bool)
-        bad[_on_cycles(before)] = True
+        bad[_on_cycles(predecessors)] = True
         self.reject(bad, "that come after one another in a circle")
-        kept = [[other for other in others if self.good[other]] for others in before]
-        dropped = [len(b) - len(k) for b, k, good in zip(before, kept, self.good) if good]
+        playable = [[other for other in others if self.good[other]] for others in predecessors]
+        dropped = [len(b) - len(k) for b, k, good in zip(predecessors, playable, self.good) if good]
         self.note("dependencies on jobs that were set aside: dropped", sum(dropped))
-        lengths = np.array([len(others) for others in kept], dtype=np.int64)
-        flat = np.array([other for others in kept for other in others], dtype=np.int64)
+        lengths = np.array([len(others) for others in playable], dtype=np.int64)
+        flat = np.array([other for others in playable for other in others], dtype=np.int64)
         return np.concatenate([[0], np.cumsum(lengths)]), flat
 
 
@@ -809,8 +809,8 @@ class _Groups:
             self.odd[row] = True
             return
         several = tuple((tasks, shape) for shape, tasks in tasks_of.items())
-        (tasks, shape), *others = several
-        if not others:
+        (tasks, shape), *further = several
+        if not further:
             columns["tasks"][row], columns["per_node"][row] = tasks, shape.per_node
             asked = shape.demand
         else:
@@ -875,12 +875,12 @@ def _on_cycles(before: list[list[int]]) -> list[int]:
     from scipy.sparse.csgraph import connected_components
 
     J = len(before)
-    rows = [row for row, others in enumerate(before) for _ in others]
-    columns = [other for others in before for other in others]
+    rows = [row for row, earlier in enumerate(before) for _ in earlier]
+    columns = [other for earlier in before for other in earlier]
     graph = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(J, J))
     _, component = connected_components(graph, connection="strong")
     size = np.bincount(component, minlength=J)
-    loops = {row for row, others in enumerate(before) if row in others}
+    loops = {row for row, earlier in enumerate(before) if row in earlier}
     return [row for row in range(J) if size[component[row]] > 1 or row in loops]
 
 
@@ -899,24 +899,24 @@ def _shapes(
     columns = [*demand, np.maximum(np.nan_to_num(per_node), 0).astype(np.int64)]
     named: list[tuple[tuple[str, str], ...]] = [()]
     if constraint is not None:
-        asked = [tuple(sorted(constraint[i].items())) for i in order]
-        named = list(dict.fromkeys(asked)) or [()]
+        constraints = [tuple(sorted(constraint[i].items())) for i in order]
+        named = list(dict.fromkeys(constraints)) or [()]
         number = {c: i for i, c in enumerate(named)}
-        columns.append(np.array([number[c] for c in asked], dtype=np.int64))
+        columns.append(np.array([number[c] for c in constraints], dtype=np.int64))
     several: tuple[tuple[tuple[int, Shape], ...], ...] = ((),)
     if groups is not None:
         several = tuple(groups.several)
         columns.append(groups.code[order])
     code = np.broadcast_to(np.int64(0), (J,))
-    first = np.zeros(min(J, 1), dtype=np.int64)
+    representative = np.zeros(min(J, 1), dtype=np.int64)
     for values in columns:
         if values.size < J or (values == values[:1]).all():
             continue
         different, inverse = np.unique(values, return_inverse=True)
-        _, first, code = np.unique(
+        _, representative, code = np.unique(
             code * different.size + inverse, return_index=True, return_inverse=True
         )
-    of = [np.broadcast_to(values, (J,))[first].tolist() for values in columns]
+    distinct = [np.broadcast_to(values, (J,))[representative].tolist() for values in columns]
     shapes = tuple(
         Shape(
             tuple(row[:K]),
@@ -924,7 +924,7 @@ def _shapes(
             named[row[K + 1]] if constraint is not None else (),
             groups=several[row[-1]] if groups is not None else (),
         )
-        for row in zip(*of)
+        for row in zip(*distinct)
     )
     return code, shapes
 

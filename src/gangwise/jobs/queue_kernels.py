@@ -81,17 +81,17 @@ def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
     """Use after so many seconds at a rate of use, while e^(−decay) of it is left each second."""
     if decay == 0.0:
         return use + rate * seconds
-    kept = math.exp(-decay * seconds)
-    return use * kept + rate * (1.0 - kept) / decay
+    share_kept = math.exp(-decay * seconds)
+    return use * share_kept + rate * (1.0 - share_kept) / decay
 
 
 @lean_kernel
 def use_at(shares: FairShareState, a: int, now: float) -> float:
     """Use of a leaf: it halves every half-life."""
-    gone = now - shares.since[a]
-    if gone <= 0.0 or (shares.use[a] == 0.0 and shares.rate[a] == 0.0):
+    elapsed = now - shares.since[a]
+    if elapsed <= 0.0 or (shares.use[a] == 0.0 and shares.rate[a] == 0.0):
         return float(shares.use[a])
-    return float(decayed(shares.use[a], shares.rate[a], gone, shares.decay))
+    return float(decayed(shares.use[a], shares.rate[a], elapsed, shares.decay))
 
 
 @lean_kernel
@@ -135,8 +135,8 @@ def effective_use(shares: FairShareState) -> None:
     shares.factor[0] = 1.0  # shares of the whole, until leaves get theirs
     for a in range(1, shares.total.size):
         p = shares.parent[a]
-        whole = shares.factor[p] * shares.share[a]
-        shares.factor[a] = whole
+        share = shares.factor[p] * shares.share[a]
+        shares.factor[a] = share
         norm = shares.total[a] / shares.total[0] if shares.total[0] > 0.0 else 0.0
         shares.level[a] = norm if p == 0 else norm + (shares.level[p] - norm) * shares.share[a]
     for i in range(shares.order.size):
@@ -153,8 +153,8 @@ def fair_tree(shares: FairShareState) -> None:
     the same where all levels are, and of a user who is level with an account and its first.
     """
     for a in range(1, shares.total.size):
-        of = shares.total[shares.parent[a]]
-        part = shares.total[a] / of if of > 0.0 else 0.0
+        of_parent = shares.total[shares.parent[a]]
+        part = shares.total[a] / of_parent if of_parent > 0.0 else 0.0
         shares.level[a] = 0.0
         if shares.share[a] > 0.0:
             shares.level[a] = shares.share[a] / part if part > 0.0 else math.inf
@@ -227,19 +227,19 @@ def capped(inputs: Inputs, state: State, j: int) -> bool:
 @inner_kernel
 def meld(rows: Rows, a: int, b: int) -> int:
     """Skew heaps with the tops a and b, −1 for none, become one (Sleator and Tarjan, 1986)."""
-    top = before = int64(-1)
+    top = parent = int64(-1)
     while a >= 0 and b >= 0:
         if (rows[b].key, b) < (rows[a].key, a):
             a, b = b, a
-        if before < 0:
+        if parent < 0:
             top = a
         else:
-            rows[before].left = a
-        before, a = a, int64(rows[a].right)
-        rows[before].right = rows[before].left
-    if before < 0:
+            rows[parent].left = a
+        parent, a = a, int64(rows[a].right)
+        rows[parent].right = rows[parent].left
+    if parent < 0:
         return int(max(a, b))
-    rows[before].left = max(a, b)
+    rows[parent].left = max(a, b)
     return int(top)
 
 
@@ -329,9 +329,9 @@ def wake(inputs: Inputs, state: State, j: int) -> None:
 @inner_kernel
 def charge(users: Rows, half_life: float, now: float, u: int) -> None:
     """Bring the use of user u up to now: it halves every half-life."""
-    gone = now - users[u].at
-    if gone > 0.0:
-        users[u].use = decayed(users[u].use, users[u].rate, gone, math.log(2.0) / half_life)
+    elapsed = now - users[u].at
+    if elapsed > 0.0:
+        users[u].use = decayed(users[u].use, users[u].rate, elapsed, math.log(2.0) / half_life)
     users[u].at = now
 
 
@@ -410,8 +410,8 @@ def before(inputs: Inputs, state: State, i: int, j: int) -> bool:
     """Job i comes before job j, in an order that stays or is multifactor."""
     if state.standing is None or inputs.rules.queue != kernels.MULTIFACTOR:
         return bool(inputs.jobs[i].rank < inputs.jobs[j].rank)
-    one, two = priority_key(state.standing, i), priority_key(state.standing, j)
-    return bool(one < two or (one == two and i < j))
+    key, other_key = priority_key(state.standing, i), priority_key(state.standing, j)
+    return bool(key < other_key or (key == other_key and i < j))
 
 
 @inner_kernel

@@ -260,17 +260,17 @@ def observe(
                 beliefs.e_count[l, nodes[i]] += 1.0
     elif beliefs.kind == SHARED:
         beliefs.seen[0] += 1.0
-        at, left = 0, count
+        at, remaining = 0, count
         if beliefs.constants.slowest_only:
             for i in range(1, count):
                 if log_rates[i] < log_rates[at]:
                     at = i
-            left = 1
-        while left > 0:
-            k = min(RANKS, left)
+            remaining = 1
+        while remaining > 0:
+            k = min(RANKS, remaining)
             take_in(beliefs, l, nodes, log_rates, at, k, first, now)
             at += k
-            left -= k
+            remaining -= k
 
 
 @inner_kernel
@@ -328,8 +328,8 @@ def expect(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
     for i in range(k):
         n = ranks[i].node
         g = ranks[i].generation
-        gone = max(now - beliefs.f_time[n], 0.0)
-        beliefs.f_var[n] += c.drift * c.drift * gone / 3600.0
+        unseen = max(now - beliefs.f_time[n], 0.0)
+        beliefs.f_var[n] += c.drift * c.drift * unseen / 3600.0
         beliefs.f_time[n] = max(now, beliefs.f_time[n])
         z = ranks[i].above - beliefs.f_mean[n] - beliefs.a_mean[g, l] - ranks[i].shrunk
         for m in range(L):
@@ -385,16 +385,16 @@ def learn_types(beliefs: Beliefs, k: int) -> None:
     ranks, S, W = beliefs.gang.ranks, beliefs.gang.S, beliefs.gang.W
     L = beliefs.a_mean.shape[1]
     for g in range(beliefs.a_mean.shape[0]):
-        seen = False
+        observed = False
         for i in range(k):
             own = ranks[i].generation == g
-            seen = seen or own
+            observed = observed or own
             for m in range(L):
                 s = beliefs.gang.HS[i, m] if own else 0.0
                 for j in range(i):
                     s -= S[i, j] * W[j, m]
                 W[i, m] = s / S[i, i]
-        if not seen:
+        if not observed:
             continue
         beliefs.version[g] += 1
         for i in range(k):
@@ -463,14 +463,14 @@ def less_common(beliefs: Beliefs, i: int, k: int) -> tuple[float, float]:
         precision = 1.0 / spread  # of u given the others
         for j in range(k):
             if j != i:
-                other = ranks[j].of_type if ranks[j].generation != g else 0.0
-                precision += 1.0 / (ranks[j].alone + other)
+                of_others = ranks[j].of_type if ranks[j].generation != g else 0.0
+                precision += 1.0 / (ranks[j].alone + of_others)
         spread = 1.0 / precision
         for j in range(k):
             if j == i:
                 continue
-            other = ranks[j].of_type if ranks[j].generation != g else 0.0
-            w = spread / (ranks[j].alone + other)
+            of_others = ranks[j].of_type if ranks[j].generation != g else 0.0
+            w = spread / (ranks[j].alone + of_others)
             r -= w * ranks[j].residual
             for m in range(L):
                 if ranks[j].generation == g:
@@ -590,12 +590,12 @@ def released(beliefs: Beliefs, node: int, devices: float, now: float) -> None:
 @lean_kernel
 def age(beliefs: Beliefs, now: float) -> None:
     """Let the averages of releases fade up to now."""
-    gone = now - beliefs.release_time[0]
-    if gone > 0.0:
-        keep = math.exp(-gone / beliefs.constants.memory)
+    elapsed = now - beliefs.release_time[0]
+    if elapsed > 0.0:
+        keep = math.exp(-elapsed / beliefs.constants.memory)
         for g in range(beliefs.release.size):
             beliefs.release[g] *= keep
-            beliefs.backlog[g] = max(beliefs.backlog[g] - gone, 0.0)
+            beliefs.backlog[g] = max(beliefs.backlog[g] - elapsed, 0.0)
         beliefs.release_time[0] = now
 
 
@@ -732,17 +732,17 @@ def wait(
         killed = killed_at(beliefs, mean[at])
     expected = remaining(beliefs, asked.limit, 0.0)
     size = asked.size
-    here = expected * math.exp(-mean[at]) * (1.0 + size * beliefs.price[beliefs.generation[at]])
+    stay = expected * math.exp(-mean[at]) * (1.0 + size * beliefs.price[beliefs.generation[at]])
     for g in range(beliefs.release.size):
         if beliefs.release[g] <= 0.0 or beliefs.members[g] == 0.0:
             continue
         delay = c.price * (1.0 + c.crowd * waiting) * size / beliefs.release[g]
-        there = delay + expected * math.exp(-beliefs.typical[g]) * (1.0 + size * beliefs.price[g])
+        move = delay + expected * math.exp(-beliefs.typical[g]) * (1.0 + size * beliefs.price[g])
         if beliefs.walled:
             if not has_allowed(beliefs, g, allowed):
                 continue
-            there -= c.loss * asked.limit * (killed - killed_at(beliefs, beliefs.typical[g]))
-        if there < here:
+            move -= c.loss * asked.limit * (killed - killed_at(beliefs, beliefs.typical[g]))
+        if move < stay:
             return c.patience - waited
     return 0.0
 
@@ -752,5 +752,8 @@ def migrate(
     beliefs: Beliefs, limit: float, done: float, log_rate: float, other: float, restart: float
 ) -> bool:
     """Whether a job running at ``log_rate`` had better stop and go on at ``other``."""
-    left = remaining(beliefs, limit, done)
-    return left * (math.exp(-log_rate) - math.exp(-other)) > restart + beliefs.constants.saving
+    remaining_work = remaining(beliefs, limit, done)
+    return (
+        remaining_work * (math.exp(-log_rate) - math.exp(-other))
+        > restart + beliefs.constants.saving
+    )

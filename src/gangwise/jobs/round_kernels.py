@@ -54,9 +54,9 @@ def shift_shadow(
     if not allowed[n] or inputs.cluster.shapes[h].groups > 0:
         take_piece(inputs.cluster, room, s, pieces, first, i, sign)
         return 0
-    before = fits(inputs.cluster, room, h, n)
+    fitting = fits(inputs.cluster, room, h, n)
     take_piece(inputs.cluster, room, s, pieces, first, i, sign)
-    return int(fits(inputs.cluster, room, h, n) - before)
+    return int(fits(inputs.cluster, room, h, n) - fitting)
 
 
 @inlined_kernel
@@ -86,10 +86,10 @@ def give_back(inputs: Inputs, state: State, room: FreeDevices, j: int, o: int) -
     h, s = int64(inputs.jobs[j].shape), int64(inputs.jobs[o].shape)
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[h].constraint]
     p = inputs.jobs[o].piece_from
-    more = 0
+    freed = 0
     for m in range(p, p + state.jobs[o].pieces):
-        more += shift_shadow(inputs, room, h, allowed, s, state.out, p, m, kernels.GIVE_BACK)
-    return more
+        freed += shift_shadow(inputs, room, h, allowed, s, state.out, p, m, kernels.GIVE_BACK)
+    return freed
 
 
 @inlined_kernel
@@ -113,15 +113,15 @@ def promise(inputs: Inputs, state: State, q: int, j: int, ends: Rows, size: int)
     """
     now = instant = state.at.now
     room = referenced(kernels.room_of(state.shadow, q))
-    have = opened(inputs, state, room, j)
+    fitting = opened(inputs, state, room, j)
     time = kernels.NEVER
     i = 0
     while instant <= time and instant < kernels.NEVER:
         while i < size and max(ends[i].time, now) == instant:
-            have += give_back(inputs, state, room, j, ends[i].item)
+            fitting += give_back(inputs, state, room, j, ends[i].item)
             i += 1
-        have = counted_anew(inputs, state, room, have, j)
-        if time == kernels.NEVER and have >= inputs.jobs[j].tasks:
+        fitting = counted_anew(inputs, state, room, fitting, j)
+        if time == kernels.NEVER and fitting >= inputs.jobs[j].tasks:
             time = kernels.opens(inputs, j, instant)
             if state.kept is not None and q >= state.heads.size:
                 time = keep_from(inputs, state, j, time)
@@ -129,7 +129,7 @@ def promise(inputs: Inputs, state: State, q: int, j: int, ends: Rows, size: int)
             break
         instant = max(ends[i].time, now)
     state.promises[q].time = time
-    state.promises[q].fits = have
+    state.promises[q].fits = fitting
 
 
 @inlined_kernel
@@ -163,19 +163,19 @@ def keep_start(inputs: Inputs, state: State, p: int, j: int) -> None:
     """The latest start that is kept for job j, first in line of pool p, if requests are true."""
     at, now = state.at, state.at.now
     q = state.heads.size + p
-    kept, fit = state.kept[j], 0
+    promised, fit = state.kept[j], 0
     if (
-        kept < kernels.NEVER and kernels.opens(inputs, j, now) <= now
+        promised < kernels.NEVER and kernels.opens(inputs, j, now) <= now
     ):  # set before: enough end by then, as a rule
         room = referenced(kernels.room_of(state.shadow, q))
         fit = opened(inputs, state, room, j)
         for i in range(at.running):
             o = state.running[i]
-            if max(state.jobs[o].begun + state.times.request[o], now) <= kept:
+            if max(state.jobs[o].begun + state.times.request[o], now) <= promised:
                 fit += give_back(inputs, state, room, j, o)
         fit = counted_anew(inputs, state, room, fit, j)
     if fit >= inputs.jobs[j].tasks:
-        state.promises[q].time = kept
+        state.promises[q].time = promised
         state.promises[q].fits = fit
     else:
         for i in range(at.running):
@@ -288,12 +288,12 @@ def delayed_by(inputs: Inputs, state: State, j: int, count: int, end: float) -> 
     P = state.heads.size
     for q in range(state.promises.size):
         if is_past(inputs, state, q, j, end):
-            head, have = state.heads[q if q < P else q - P], state.promises[q].fits
-            left = keeps_promise(
-                inputs, state, referenced(kernels.room_of(state.shadow, q)), have, j, count, head
+            head, fitting = state.heads[q if q < P else q - P], state.promises[q].fits
+            remaining = keeps_promise(
+                inputs, state, referenced(kernels.room_of(state.shadow, q)), fitting, j, count, head
             )
-            state.promises[q].left = left
-            if left < 0:
+            state.promises[q].left = remaining
+            if remaining < 0:
                 undo(inputs, state, j, count, end, q)
                 return q
     return -1
@@ -503,8 +503,8 @@ def next_in_line(
 def passed_over(inputs: Inputs, state: State, j: int) -> bool:
     """Job j has left the line, or does so now, for a cap holds it."""
     run = state.jobs[j]
-    here = run.phase == kernels.WAITING and run.place == kernels.IN_LINE
-    if queue_kernels.line_stays(inputs) and not here:
+    in_line = run.phase == kernels.WAITING and run.place == kernels.IN_LINE
+    if queue_kernels.line_stays(inputs) and not in_line:
         return True
     if inputs.caps is None or not queue_kernels.capped(inputs, state, j):
         return False
@@ -523,10 +523,10 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
     way, count, rank = line_up(inputs, state)
     passing = not inputs.rules.shortest or at.first >= 0
     tested = i = aside = 0
-    last = -1
+    looked_at = -1
     while True:
-        j, i, rank = next_in_line(inputs, state, way, i, count, rank, last)
-        last = -1
+        j, i, rank = next_in_line(inputs, state, way, i, count, rank, looked_at)
+        looked_at = -1
         if j < 0:
             if passing or aside == 0:
                 break
@@ -535,7 +535,7 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
             continue
         if passed_over(inputs, state, j):
             continue
-        last = j
+        looked_at = j
         if inputs.hours is not None and kernels.opens(inputs, j, at.now) > at.now:
             p = kernels.pool_of(inputs, j) + (
                 state.heads.size >> 1
@@ -613,24 +613,24 @@ def look_around(inputs: Inputs, state: State, beliefs: Beliefs) -> None:
         return
     for m in range(count):
         j = state.sequence[m].item
-        seen = state.looks[j].seen
-        done = start_kernels.work_done(inputs, state, j)
+        rate = state.looks[j].seen
+        worked = start_kernels.work_done(inputs, state, j)
         limit, restart = inputs.jobs[j].limit, inputs.rules.restart
-        if remaining(beliefs, limit, done) <= seen * restart:
+        if remaining(beliefs, limit, worked) <= rate * restart:
             continue
         pieces = start_kernels.arrange(inputs, state, beliefs, state.room, j)
         if pieces == 0:
             continue
         p = inputs.jobs[j].piece_from
-        here = start_kernels.slowest(state, state.out, p, p + state.jobs[j].pieces)
-        there = kernels.NEVER
+        current = start_kernels.slowest(state, state.out, p, p + state.jobs[j].pieces)
+        proposed = kernels.NEVER
         for i in range(pieces):
             n = state.tried[i].node
-            there = min(there, state.mean[n] - beliefs.constants.caution * state.sd[n])
-        log_rate = math.log(seen)
-        if migrate(beliefs, limit, done, log_rate, log_rate + there - here, restart):
+            proposed = min(proposed, state.mean[n] - beliefs.constants.caution * state.sd[n])
+        log_rate = math.log(rate)
+        if migrate(beliefs, limit, worked, log_rate, log_rate + proposed - current, restart):
             interrupt(inputs, state, beliefs, j, int64(WHY_PREEMPTED))
-            state.looks[j].before = done
+            state.looks[j].before = worked
             start_kernels.start(inputs, state, j, pieces)
     at.fresh = 0
 

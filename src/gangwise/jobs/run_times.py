@@ -80,23 +80,23 @@ class PastRuns(NamedTuple):
 
 def memory_of(jobs_of_users: Ints) -> PastRuns:
     """A memory in which nothing has ended, for users with so many jobs to come [U]."""
-    first = np.concatenate([[0], np.cumsum(np.minimum(jobs_of_users, LAST))])
-    M = int(first[-1])
-    kept = np.zeros(M), np.zeros(M), np.zeros(M), np.zeros(M, np.int64), np.zeros(M)
+    starts = np.concatenate([[0], np.cumsum(np.minimum(jobs_of_users, LAST))])
+    M = int(starts[-1])
+    columns = np.zeros(M), np.zeros(M), np.zeros(M), np.zeros(M, np.int64), np.zeros(M)
     space = np.zeros((REQUESTS, BINS)), np.zeros((3, BINS)), np.zeros(BINS)
     places = np.full((3, CELLS), EVEN / CELLS)
-    return PastRuns(first, np.zeros(len(jobs_of_users), np.int64), *kept, *space, places)
+    return PastRuns(starts, np.zeros(len(jobs_of_users), np.int64), *columns, *space, places)
 
 
 def grown_memory(past: PastRuns, users: int) -> PastRuns:
     """The same memory with room for at least so many users; new ones may have many jobs."""
-    more = max(users - past.ended.size, 0)
-    first = np.concatenate([past.first, past.first[-1] + LAST * np.arange(1, more + 1)])
-    new = {"first": first, "ended": np.concatenate([past.ended, np.zeros(more, np.int64)])}
+    added = max(users - past.ended.size, 0)
+    starts = np.concatenate([past.first, past.first[-1] + LAST * np.arange(1, added + 1)])
+    columns = {"first": starts, "ended": np.concatenate([past.ended, np.zeros(added, np.int64)])}
     for name in ("length", "request", "size", "name", "when"):
-        old = getattr(past, name)
-        new[name] = np.concatenate([old, np.zeros(LAST * more, old.dtype)])
-    return past._replace(**new)
+        column = getattr(past, name)
+        columns[name] = np.concatenate([column, np.zeros(LAST * added, column.dtype)])
+    return past._replace(**columns)
 
 
 @inner_kernel
@@ -218,13 +218,13 @@ def recalibrate(past: PastRuns, c: int) -> None:
     G[0] = 0.0
     for k in range(CELLS):
         G[k + 1] = G[k] + past.places[c, k]
-    below, before = 0.0, 0.0
+    below, previous = 0.0, 0.0
     for b in range(BINS):
         below += past.mass[b]
         k = min(int(below * CELLS), CELLS - 1)
-        then = (G[k] + (below * CELLS - k) * past.places[c, k]) / G[CELLS]
-        past.mass[b] = then - before
-        before = then
+        calibrated = (G[k] + (below * CELLS - k) * past.places[c, k]) / G[CELLS]
+        past.mass[b] = calibrated - previous
+        previous = calibrated
 
 
 @lean_kernel
@@ -353,15 +353,15 @@ def user_ratio(times: RunTimes, j: int) -> float:
     weight = own[3] if own[3] > 0.0 else 0.0
     every = (times.all[2] * times.all[3] - 1.0) / (times.all[3] + 1.0)
     ratio = ((own[2] * weight if weight > 0.0 else 0.0) + every) / (weight + 1.0)
-    asked = times.request[j] if times.request[j] < math.inf else UNKNOWN
-    return float(max(min(asked * math.exp(ratio - SHORTER), times.request[j]), LEAST))
+    request = times.request[j] if times.request[j] < math.inf else UNKNOWN
+    return float(max(min(request * math.exp(ratio - SHORTER), times.request[j]), LEAST))
 
 
 @lean_kernel
 def learn_ratio(times: RunTimes, j: int, seconds: float) -> None:
     """Take in run time ÷ request of a job that has ended, into the means of all and of its user."""
-    asked = times.request[j] if times.request[j] < math.inf else UNKNOWN
-    ratio = math.log(max(seconds, LEAST) / max(asked, LEAST))
+    request = times.request[j] if times.request[j] < math.inf else UNKNOWN
+    ratio = math.log(max(seconds, LEAST) / max(request, LEAST))
     own = times.last[times.user[j]]
     for mean in (times.all, own):
         weight = KEPT * mean[3] if mean[3] > 0.0 else 0.0
@@ -388,8 +388,8 @@ def expect(times: RunTimes, j: int, now: float) -> float:
     if times.kind == RATIO:
         return user_ratio(times, j)
     # The mean of the user's last two; the request until there are two.
-    last = 0.5 * (times.last[times.user[j], 0] + times.last[times.user[j], 1])
-    seconds = last if last >= 0.0 else times.request[j]
+    mean = 0.5 * (times.last[times.user[j], 0] + times.last[times.user[j], 1])
+    seconds = mean if mean >= 0.0 else times.request[j]
     if seconds == math.inf:
         seconds = times.all[1] / times.all[0] if times.all[0] > 0.0 else 3600.0
     return float(max(min(seconds, times.request[j]), LEAST))
@@ -434,9 +434,11 @@ def corrected(times: RunTimes, j: int, elapsed: float) -> float:
     seconds = times.expected[j]
     i = 0
     while seconds <= elapsed and seconds < times.request[j]:
-        more = STEPS[min(i, len(STEPS) - 1)] * max(i - len(STEPS) + 2, 1)
-        known = not times.steps and times.request[j] < math.inf
-        seconds = times.request[j] if known else min(times.expected[j] + more, times.request[j])
+        step = STEPS[min(i, len(STEPS) - 1)] * max(i - len(STEPS) + 2, 1)
+        to_request = not times.steps and times.request[j] < math.inf
+        seconds = (
+            times.request[j] if to_request else min(times.expected[j] + step, times.request[j])
+        )
         i += 1
     return float(seconds)
 
@@ -453,13 +455,13 @@ def grown(times: RunTimes, jobs: int, users: int) -> RunTimes:
     """The same state with room for at least so many jobs and users."""
 
     def longer(values: Any, size: int, fill: float = 0.0) -> Any:
-        rest = np.full((max(size - len(values), 0), *values.shape[1:]), fill, values.dtype)
-        return np.concatenate([values, rest])
+        padding = np.full((max(size - len(values), 0), *values.shape[1:]), fill, values.dtype)
+        return np.concatenate([values, padding])
 
     of_jobs = "request", "user", "name", "size", "expected", "at_submission"
-    more = {name: longer(getattr(times, name), jobs) for name in of_jobs}
-    last, memory = longer(times.last, users, np.nan), grown_memory(times.memory, users)
-    return times._replace(**more, last=last, memory=memory)
+    of_jobs_grown = {name: longer(getattr(times, name), jobs) for name in of_jobs}
+    of_users, memory = longer(times.last, users, np.nan), grown_memory(times.memory, users)
+    return times._replace(**of_jobs_grown, last=of_users, memory=memory)
 
 
 @dataclass

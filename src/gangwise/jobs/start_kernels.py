@@ -41,8 +41,8 @@ def speed_of(inputs: Inputs, state: State, j: int) -> float:
 def work_done(inputs: Inputs, state: State, j: int) -> float:
     """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
     run = state.jobs[j]
-    gone = max(state.at.now - run.begun - inputs.rules.latency - run.overhead, 0.0)
-    return float(state.looks[j].before + gone * state.looks[j].seen)
+    elapsed = max(state.at.now - run.begun - inputs.rules.latency - run.overhead, 0.0)
+    return float(state.looks[j].before + elapsed * state.looks[j].seen)
 
 
 @inlined_kernel
@@ -117,8 +117,8 @@ def expected_ends(inputs: Inputs, state: State, beliefs: Beliefs) -> None:
     """With limits of work: when running jobs are expected to end, anew."""
     for i in range(state.at.running):
         j = state.running[i]
-        left = rate_kernels.remaining(beliefs, inputs.jobs[j].limit, work_done(inputs, state, j))
-        state.jobs[j].expect = state.at.now + left / state.looks[j].seen
+        seconds = rate_kernels.remaining(beliefs, inputs.jobs[j].limit, work_done(inputs, state, j))
+        state.jobs[j].expect = state.at.now + seconds / state.looks[j].seen
         kernels.put(state.order, i, state.jobs[j].expect, j)
     state.at.entered = state.at.running
     state.at.sorted = 0
@@ -260,8 +260,11 @@ def arrange_groups(
     while True:
         placed, count = 0, 0
         for m in range(low, low + inputs.cluster.shapes[s].groups):
-            of, tasks = int64(inputs.cluster.groups[m].shape), int64(inputs.cluster.groups[m].tasks)
-            count = arrange_alike(inputs, state, beliefs, room, j, of, tasks, choice)
+            part, tasks = (
+                int64(inputs.cluster.groups[m].shape),
+                int64(inputs.cluster.groups[m].tasks),
+            )
+            count = arrange_alike(inputs, state, beliefs, room, j, part, tasks, choice)
             if count == 0:
                 break
             for i in range(count):
@@ -269,7 +272,7 @@ def arrange_groups(
                 fit_kernels.take(
                     inputs.cluster,
                     room,
-                    of,
+                    part,
                     int64(tried.node),
                     int64(tried.tasks),
                     tried.mask,
@@ -381,13 +384,13 @@ def holds_off(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, cou
     for i in range(1, count):
         if state.mean[state.tried[i].node] < state.mean[slow]:
             slow = state.tried[i].node
-    known = beliefs.release_time[0]
+    updated = beliefs.release_time[0]
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[job.shape].constraint]
     waited = now - job.submit
     seconds = rate_kernels.wait(
         beliefs, asked_by(inputs, j), slow, state.mean, allowed, state.at.waiting, waited, now
     )
-    if beliefs.release_time[0] != known:
+    if beliefs.release_time[0] != updated:
         state.at.change += 1  # prices faded: the choice may pick other nodes
     if seconds <= 0.0:
         return False

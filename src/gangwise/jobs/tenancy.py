@@ -108,16 +108,19 @@ class Bounds:
     def refuses(self, jobs: Jobs, nodes: Ints) -> dict[str, Bools]:
         """Why jobs cannot be in the pool; ``nodes`` [J] are the fewest that hold each."""
         if self.qos:
-            what, mine = f"QOS {self.qos}", np.array([n == self.qos for n in jobs.qoses])[jobs.qos]
+            subject, mine = (
+                f"QOS {self.qos}",
+                np.array([n == self.qos for n in jobs.qoses])[jobs.qos],
+            )
         else:
             mine = np.array([name == self.pool for name in jobs.pools])[jobs.pool]
-            what = f"pool {self.pool}"
+            subject = f"pool {self.pool}"
         return {
-            f"that ask for more time than {what} allows": mine & (jobs.limit > self.most_time),
-            f"that need more nodes than {what} allows": mine
+            f"that ask for more time than {subject} allows": mine & (jobs.limit > self.most_time),
+            f"that need more nodes than {subject} allows": mine
             & (self.most_nodes > 0)
             & (nodes > self.most_nodes),
-            f"that need fewer nodes than {what} asks for": mine & (nodes < self.fewest_nodes),
+            f"that need fewer nodes than {subject} asks for": mine & (nodes < self.fewest_nodes),
         }
 
 
@@ -137,17 +140,19 @@ def having(asked: str, features: str) -> bool:
         if once == asked:
             break
         asked = once
-    found, names = True, {"1", *features.split(",")}
+    holds, names = True, {"1", *features.split(",")}
     for how, name in re.findall(r"(^|[&|])([^&|]+)", asked):
-        found = found and name in names if how != "|" else found or name in names
-    return found
+        holds = holds and name in names if how != "|" else holds or name in names
+    return holds
 
 
 def allowed_on(nodes: Nodes, shape: Shape) -> Bools:
     """Nodes that a task may use: those of its pool whose labels are as asked [N]."""
     if not shape.constraint:
         return nodes.of_pool(shape.pool)
-    labels = [all(has.get(k) == v for k, v in shape.constraint) for has in nodes.labels]
+    labels = [
+        all(node_labels.get(k) == v for k, v in shape.constraint) for node_labels in nodes.labels
+    ]
     return np.array(labels) & nodes.of_pool(shape.pool)
 
 
@@ -161,13 +166,13 @@ def asked_of(shape: Shape, k: int, model: str = "") -> int:
 def fewest_nodes(nodes: Nodes, shape: Shape, tasks: int) -> int:
     """How few nodes could hold so many tasks, if nothing else ran; groups share none."""
     if shape.groups:
-        return sum(fewest_nodes(nodes, part, many) for many, part in shape.groups)
+        return sum(fewest_nodes(nodes, part, count) for count, part in shape.groups)
     demand = np.array(shape.demand, dtype=np.int64)
-    asked = demand > 0
-    room = (nodes.capacity[:, asked] // demand[asked]).min(axis=1, initial=tasks)
+    wanted = demand > 0
+    room = (nodes.capacity[:, wanted] // demand[wanted]).min(axis=1, initial=tasks)
     room = np.where(allowed_on(nodes, shape), np.minimum(room, shape.per_node or tasks), 0)
-    held = np.cumsum(np.sort(room)[::-1])
-    return int(np.searchsorted(held, tasks)) + 1
+    cumulative = np.cumsum(np.sort(room)[::-1])
+    return int(np.searchsorted(cumulative, tasks)) + 1
 
 
 def fewest_of(jobs: Jobs, nodes: Nodes) -> Ints:
@@ -214,8 +219,8 @@ class Tally:
         """The first cap that keeps a job from starting, None for none."""
         for i, cap in enumerate(self.caps):
             name = cap.name(job)
-            held = name is not None and not cap.spared(job.pool, job.qos)
-            amount = self.amount(cap, job) if held else 0
+            counted = name is not None and not cap.spared(job.pool, job.qos)
+            amount = self.amount(cap, job) if counted else 0
             if amount and self.used.get((i, str(name)), 0) + amount > round(1000 * cap.most):
                 return cap
         return None
@@ -242,30 +247,30 @@ def claims(
 
     ``demand`` [S, K] is over the device types of the nodes.
     """
-    found = []
-    one = np.zeros(len(jobs), dtype=np.int64), ("",)
-    of = {
+    counters = []
+    single = np.zeros(len(jobs), dtype=np.int64), ("",)
+    by_scope = {
         "user": (jobs.user, jobs.users),
         "account": (jobs.charged, jobs.accounts),
         "pool": (jobs.pool, jobs.pools),
         "qos": (jobs.qos, jobs.qoses),
-        "all": one,
-        "job": one,
+        "all": single,
+        "job": single,
     }
     for cap in caps:
         if cap.scope == "array":
             arrays = [cap.of_array(text) for text in jobs.terms]
             number = {name: i for i, name in enumerate(dict.fromkeys(filter(None, arrays)))}
             codes = np.array([number.get(str(name), -1) for name in arrays])[jobs.term]
-            found.append((codes, np.where(codes >= 0, 1000, 0), codes >= 0))
+            counters.append((codes, np.where(codes >= 0, 1000, 0), codes >= 0))
             continue
-        (codes, _), counts = of[cap.scope], np.ones(len(jobs), dtype=bool)
+        (codes, _), counts = by_scope[cap.scope], np.ones(len(jobs), dtype=bool)
         filters = ("user" if cap.scope == "job" else cap.scope, cap.only), ("account", cap.accounts)
-        for what, wanted in (*filters, ("pool", (cap.pool,)), ("qos", (cap.qos,))):
+        for column, wanted in (*filters, ("pool", (cap.pool,)), ("qos", (cap.qos,))):
             if any(wanted):
-                place, names = of[what]
+                place, names = by_scope[column]
                 among = np.array([name in wanted for name in names])[place]
-                if what == "qos" and cap.or_pools:
+                if column == "qos" and cap.or_pools:
                     among |= np.array([name in cap.or_pools for name in jobs.pools])[jobs.pool]
                 counts &= among
         amount = np.full(len(jobs), 1000, dtype=np.int64)
@@ -276,13 +281,13 @@ def claims(
         elif cap.of != "jobs":
             kind, _, model = cap.of.partition(":")
             k = nodes.devices.index(kind) if kind in nodes.devices else -1
-            each = [asked_of(shape, k, model) for shape in jobs.shapes_on(nodes.devices)]
-            amount = np.array(each, dtype=np.int64)[jobs.shape] * jobs.tasks
+            per_shape = [asked_of(shape, k, model) for shape in jobs.shapes_on(nodes.devices)]
+            amount = np.array(per_shape, dtype=np.int64)[jobs.shape] * jobs.tasks
         counts = counts & (amount > 0)
         alone = counts & (cap.scope != "job")  # one that is about each job takes of no counter
-        held = counts & ~_spared(cap, jobs)
-        found.append((np.where(alone, codes, -1), np.where(counts, amount, 0), held))
-    return found
+        holds = counts & ~_spared(cap, jobs)
+        counters.append((np.where(alone, codes, -1), np.where(counts, amount, 0), holds))
+    return counters
 
 
 def _spared(cap: Cap, jobs: Jobs) -> Bools:
@@ -314,16 +319,16 @@ def weekly(text: str) -> list[tuple[int, int, int]]:
         raise ValueError(f"hours are {text!r}; write them like 'Mon-Fri 08:00-18:00'")
     days: list[int] = []
     for part in match[1].split(","):
-        first, _, last = part.partition("-")
-        if {first, last or first} - set(DAYS):
+        begin, _, end = part.partition("-")
+        if {begin, end or begin} - set(DAYS):
             raise ValueError(
                 f"{part!r} is not a day of the week, or two; there are {', '.join(DAYS)}"
             )
-        low, high = DAYS.index(first), DAYS.index(last or first)
+        low, high = DAYS.index(begin), DAYS.index(end or begin)
         days += [(low + i) % 7 for i in range((high - low) % 7 + 1)]
-    h, m, s, *then = (int(x or 0) for x in match.groups()[1:])
-    since, to = (3600 * h + 60 * m + s for h, m, s in ((h, m, s), then))
-    if max(since, to) > DAY or since in (to, DAY) or max(m, s, *then[1:]) > 59:
+    h, m, s, *rest_of_match = (int(x or 0) for x in match.groups()[1:])
+    since, to = (3600 * h + 60 * m + s for h, m, s in ((h, m, s), rest_of_match))
+    if max(since, to) > DAY or since in (to, DAY) or max(m, s, *rest_of_match[1:]) > 59:
         raise ValueError(f"{text!r} are not hours of a day, from 00:00 to 24:00")
     if since < to:
         return [(day, since, to) for day in days]
@@ -346,22 +351,22 @@ class Closing:
     def about(self, jobs: Jobs, nodes: Nodes, demand: Ints) -> Bools:
         """Jobs that do not start then [J]; ``demand`` [S, K] is over the nodes' device types."""
         [(counts, amount, _)] = claims([self.cap], jobs, nodes, demand)
-        more = (counts >= 0) & (amount > round(1000 * self.cap.most))
-        more &= ~np.array([name in self.exempt for name in jobs.users])[jobs.user]
-        return np.asarray(more & (jobs.limit > self.longer_than))
+        above = (counts >= 0) & (amount > round(1000 * self.cap.most))
+        above &= ~np.array([name in self.exempt for name in jobs.users])[jobs.user]
+        return np.asarray(above & (jobs.limit > self.longer_than))
 
     def times(self, first: float, last: float) -> list[tuple[float, float]]:
         """From when to when these hours are, between two times of the log and days around."""
         day = self.clock.date(first).replace(hour=0, minute=0, second=0, microsecond=0)
         week = [span for text in self.hours for span in weekly(text)]
-        found = []
+        windows = []
         for _ in range(int((last - first) // DAY) + 3):
             for weekday, since, to in week:
                 if weekday == day.weekday():
                     low, high = (self.clock.at(day + timedelta(seconds=s)) for s in (since, to))
-                    found.append((max(low, self.since), min(high, self.to)))
+                    windows.append((max(low, self.since), min(high, self.to)))
             day += timedelta(days=1)
-        return merged([(low, high) for low, high in found if low < high])
+        return merged([(low, high) for low, high in windows if low < high])
 
     @property
     def whose(self) -> str:
@@ -401,18 +406,18 @@ class Opening:
             none, zero = np.zeros(0), np.zeros(1, dtype=np.int64)
             return cls((), np.zeros((0, 0), bool), zero, np.zeros(2, dtype=np.int64), none, none)
         about = np.stack([c.about(jobs, nodes, demand) for c in closings])
-        first, last = float(jobs.submit.min()), float(jobs.submit.max()) + YEARS * 366 * DAY
-        times = [c.times(first, last) for c in closings]
+        begin, end = float(jobs.submit.min()), float(jobs.submit.max()) + YEARS * 366 * DAY
+        times = [c.times(begin, end) for c in closings]
         nobody = np.zeros((len(closings), 1), dtype=bool)
         kinds, of_job = np.unique(np.hstack([nobody, about]), axis=1, return_inverse=True)
-        each = []
+        windows = []
         for kind in kinds.T:
             mine = merged([span for c in np.flatnonzero(kind) for span in times[c]])
-            if mine and mine[-1][1] - mine[-1][0] > 8 * DAY and mine[-1][1] > last - DAY:
+            if mine and mine[-1][1] - mine[-1][0] > 8 * DAY and mine[-1][1] > end - DAY:
                 mine[-1] = mine[-1][0], np.inf  # it never opens again
-            each.append(mine)
-        flat = np.array([span for mine in each for span in mine]).reshape(-1, 2)
-        starts = np.concatenate([[0], np.cumsum([len(mine) for mine in each])])
+            windows.append(mine)
+        flat = np.array([span for mine in windows for span in mine]).reshape(-1, 2)
+        starts = np.concatenate([[0], np.cumsum([len(mine) for mine in windows])])
         since, to = np.ascontiguousarray(flat[:, 0]), np.ascontiguousarray(flat[:, 1])
         return cls(tuple(closings), about, of_job.ravel()[1:], starts, since, to)
 
@@ -438,13 +443,13 @@ def merged(given: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     >>> merged([(5, 9), (0, 2), (1, 6)])
     [(0, 9)]
     """
-    found: list[tuple[float, float]] = []
+    spans: list[tuple[float, float]] = []
     for since, to in sorted(given):
-        if found and since <= found[-1][1]:
-            found[-1] = found[-1][0], max(to, found[-1][1])
+        if spans and since <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(to, spans[-1][1])
         else:
-            found.append((since, to))
-    return found
+            spans.append((since, to))
+    return spans
 
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -563,13 +568,13 @@ def check_tree(accounts: tuple[AccountRule, ...]) -> None:
     """Raises ValueError where a parent is not there or below its own account."""
     parents = {account.name: account.parent for account in accounts}
     for account in accounts:
-        seen, at = [account.name], account.parent
+        path, at = [account.name], account.parent
         while at:
             if at not in parents:
-                raise ValueError(f"account {seen[-1]!r} has a parent {at!r}, which is not there")
-            if at in seen:
+                raise ValueError(f"account {path[-1]!r} has a parent {at!r}, which is not there")
+            if at in path:
                 raise ValueError(f"account {at!r} is below itself")
-            seen.append(at)
+            path.append(at)
             at = parents[at]
 
 
@@ -580,10 +585,10 @@ def below(accounts: tuple[AccountRule, ...], name: str) -> tuple[str, ...]:
     >>> below(tree, "a")
     ('a', 'b')
     """
-    found = [name]
-    for at in found:
-        found += [account.name for account in accounts if account.parent == at]
-    return tuple(found)
+    accounts_below = [name]
+    for at in accounts_below:
+        accounts_below += [account.name for account in accounts if account.parent == at]
+    return tuple(accounts_below)
 
 
 def standing_of(t: Any) -> FairShareState:
@@ -603,14 +608,14 @@ def standing_of(t: Any) -> FairShareState:
     tier = np.array([tiers.index(pool.tier if pool else 1) for pool in of_pool], dtype=np.int64)
     share = amount[:, cpu] / max(nodes.capacity[:, cpu].sum() / 1000.0, 1.0)
     size = (fewest_of(jobs, nodes) / len(nodes) + share) / 2 if w.job_size else share
-    asked = [terms_of(text).get("size", "nanxnan").split("x") for text in jobs.terms]
-    counted = np.array(asked, dtype=np.float64)[jobs.term]  # [J, 2]: cores, nodes
-    there = nodes.capacity[:, cpu].sum() / 1000.0, len(nodes)
-    size = np.where(np.isnan(counted[:, 0]), size, (counted / there).mean(axis=1))
+    sizes = [terms_of(text).get("size", "nanxnan").split("x") for text in jobs.terms]
+    counted = np.array(sizes, dtype=np.float64)[jobs.term]  # [J, 2]: cores, nodes
+    cluster_size = nodes.capacity[:, cpu].sum() / 1000.0, len(nodes)
+    size = np.where(np.isnan(counted[:, 0]), size, (counted / cluster_size).mean(axis=1))
     if "small_relative_to_time" in w.flags:  # whole nodes, by minute of the limit
         fewest = np.where(np.isnan(counted[:, 1]), fewest_of(jobs, nodes), counted[:, 1])
-        whole = np.maximum(fewest * there[0] / there[1], share * there[0])
-        size = whole / np.maximum(jobs.limit / 60.0, 1.0) / there[0]
+        cores = np.maximum(fewest * cluster_size[0] / cluster_size[1], share * cluster_size[0])
+        size = cores / np.maximum(jobs.limit / 60.0, 1.0) / cluster_size[0]
     score = w.job_size * (1.0 - size if w.favor_small else size) + jobs.priority
     most = max((pool.priority for pool in tenancy.pools), default=0.0) or 1.0
     most = 1.0 if "no_normal_part" in w.flags else most
@@ -689,13 +694,13 @@ def _tree(accounts: tuple[AccountRule, ...], jobs: Any) -> tuple[Ints, Ints, Int
     number = {name: i for i, name in enumerate(at)}
     pairs, place = numbered(jobs.charged * len(jobs.users) + jobs.user)
     mine = [(jobs.accounts[a], jobs.users[u]) for a, u in zip(*np.divmod(pairs, len(jobs.users)))]
-    given = {(a.name, user): shares for a in accounts for user, shares in a.users.items()}
-    leaves = dict.fromkeys([*mine, *given])
+    shares_of = {(a.name, user): shares for a in accounts for user, shares in a.users.items()}
+    leaves = dict.fromkeys([*mine, *shares_of])
     parent = [-1, *(number[rules[n].parent if n in rules else ""] for n in at[1:])]
     parent += [number[account] for account, _ in leaves]
     raw = np.array(
         [0.0, *(rules[n].shares if n in rules else 1.0 for n in at[1:])]
-        + [given.get(leaf, 1.0) for leaf in leaves]
+        + [shares_of.get(leaf, 1.0) for leaf in leaves]
     )
     above = np.array(parent, dtype=np.int64)
     of_siblings = np.bincount(above[1:], raw[1:], raw.size)[above[1:]]
@@ -709,5 +714,5 @@ def _tree(accounts: tuple[AccountRule, ...], jobs: Any) -> tuple[Ints, Ints, Int
     path = np.full((raw.size, max(map(len, ways))), -1, dtype=np.int64)
     for way in ways:
         path[way[-1], : len(way)] = way
-    found = np.arange(len(at), raw.size)
-    return place + len(at), found, above, raw, path
+    leaf_nodes = np.arange(len(at), raw.size)
+    return place + len(at), leaf_nodes, above, raw, path

@@ -209,12 +209,12 @@ class MeasuredWorld:
 
     def describe(self) -> str:
         every = sum(map(len, self.measured.values()))
-        of = ", ".join(m.upper() for m in self.table.models)
+        models = ", ".join(m.upper() for m in self.table.models)
         return (
-            f"measured rates of {every} training jobs on {of} ({self.table.path.name}), in shares "
-            f"{_row(self.shares)} of the nodes; labels declare {_row(self.declared)}; assumed: "
-            "which training job a job type of the log is (drawn), its work (the log's run time "
-            f"where it is fastest), limits of {_range(self.limits)} times the work (drawn)"
+            f"measured rates of {every} training jobs on {models} ({self.table.path.name}), "
+            f"in shares {_row(self.shares)} of the nodes; labels declare {_row(self.declared)}; "
+            "assumed: which training job a job type of the log is (drawn), its work (the log's run "
+            f"time where it is fastest), limits of {_range(self.limits)} times the work (drawn)"
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
@@ -271,24 +271,24 @@ def world_of(name: str) -> World:
     Traceback (most recent call last):
     gangwise.core.errors.ScenarioError: world measured: name its file, as in measured:PATH
     """
-    word, _, rest = name.strip().partition(":")
+    word, _, options = name.strip().partition(":")
     if word not in WORLDS:
         raise UnknownName("world", word, list(WORLDS))
     make, preset = WORLDS[word]
-    given: dict[str, Any] = dict(preset)
+    settings: dict[str, Any] = dict(preset)
     if make is MeasuredWorld:
-        given["file"], _, rest = rest.partition(",")
-        if not given["file"] or "=" in given["file"]:
+        settings["file"], _, options = options.partition(",")
+        if not settings["file"] or "=" in settings["file"]:
             raise ScenarioError(f"world {word}: name its file, as in {word}:PATH")
     accepted = list(make.__dataclass_fields__)
-    for key, value in parse(f"{word}:{rest}")[1].items():
+    for key, value in parse(f"{word}:{options}")[1].items():
         if key not in accepted:
             raise UnknownName(f"argument of world {word!r}", key, accepted)
-        given[key] = value
+        settings[key] = value
     try:
-        return make(**given)
+        return make(**settings)
     except TypeError as error:
-        raise ScenarioError(f"world {word!r} with {given}: {error}") from error
+        raise ScenarioError(f"world {word!r} with {settings}: {error}") from error
 
 
 def _row(values: Sequence[float] | Floats) -> str:
@@ -331,10 +331,10 @@ def rescaled(jobs: Jobs, load: float, capacity: float) -> Jobs:
 
 def stretched(jobs: Jobs, span: float) -> Jobs:
     """Submissions from 0 to ``span``, in the proportions that they have."""
-    first, last = (float(jobs.submit[i]) for i in (0, -1))
-    if last <= first:
+    begin, end = (float(jobs.submit[i]) for i in (0, -1))
+    if end <= begin:
         raise ScenarioError("all jobs are submitted at one instant; there is nothing to stretch")
-    submit = (jobs.submit - first) * (span / (last - first))
+    submit = (jobs.submit - begin) * (span / (end - begin))
     # A job is withdrawn after having waited for as long as in the log.
     return replace(jobs, submit=submit, withdrawn=submit + (jobs.withdrawn - jobs.submit))
 
@@ -345,6 +345,6 @@ def throughput_rates(
     """Rates [L, N] of jobs measured on all models, on nodes of ``models``: 1 on the fastest."""
     rates = np.empty((len(jobs), len(models)))
     for l, job in enumerate(jobs):
-        known = {m: table.throughput[m, job] for m in table.models}
-        rates[l] = [known[m] / max(known.values()) for m in models]
+        measured = {m: table.throughput[m, job] for m in table.models}
+        rates[l] = [measured[m] / max(measured.values()) for m in models]
     return rates

@@ -131,16 +131,16 @@ def line_up(line: WaitingLine, most: int) -> int:
 def may_start(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
     """Neither a cap nor closed hours hold job j, nor that it was preempted."""
     now = state.at.now
-    held = (
+    barred = (
         passes.known[j].until > now
         or passes.known[j].asleep
         or state.jobs[j].phase != kernels.WAITING
     )
     own = passes.known[j].reservation
     if own >= 0:
-        held = held or passes.reserved[own].begin > now or passes.reserved[own].end <= now
+        barred = barred or passes.reserved[own].begin > now or passes.reserved[own].end <= now
     return not (
-        held or queue_kernels.capped(inputs, state, j) or kernels.opens(inputs, j, now) > now
+        barred or queue_kernels.capped(inputs, state, j) or kernels.opens(inputs, j, now) > now
     )
 
 
@@ -150,26 +150,26 @@ def keep_off(inputs: Inputs, state: State, passes: PassState, j: int, sign: int)
 
     A job that names a reservation has its nodes alone.
     """
-    own, some = passes.known[j].reservation, False
+    own, shuts = passes.known[j].reservation, False
     for r in range(passes.clock.site):
-        held = passes.reserved[r]
+        booking = passes.reserved[r]
         mine = r == own
         if not mine and (
-            held.begin >= state.at.now + inputs.jobs[j].limit or held.end <= state.at.now
+            booking.begin >= state.at.now + inputs.jobs[j].limit or booking.end <= state.at.now
         ):
             continue
-        for i in range(held.first, held.last):
+        for i in range(booking.first, booking.last):
             if mine:
                 passes.on[passes.nodes[i]] = True
             else:
                 passes.shut[passes.nodes[i]] += 2 * sign
-                some = True
+                shuts = True
     if own >= 0:
-        some = True
+        shuts = True
         for n in range(passes.shut.size):
             passes.shut[n] += 0 if passes.on[n] else 2 * sign
             passes.on[n] = False
-    return some
+    return shuts
 
 
 @inlined_kernel
@@ -282,10 +282,10 @@ def holds_no_nodes(inputs: Inputs, state: State, passes: PassState, j: int) -> b
 def nowhere(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
     """Of the nodes that job j may use all are down, or reserved for others while it would run."""
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[inputs.jobs[j].shape].constraint]
-    some = False
+    usable = False
     for n in range(passes.shut.size):
-        some = some or (allowed[n] and state.up[n] and passes.shut[n] < 2)
-    return not some
+        usable = usable or (allowed[n] and state.up[n] and passes.shut[n] < 2)
+    return not usable
 
 
 @inlined_kernel
@@ -314,7 +314,7 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
     shut = passes.shut
     for n in range(shut.size):
         shut[n] = 0
-    whole = True  # no nodes are shut
+    all_open = True  # no nodes are shut
     for q in range(passes.open.size):
         passes.open[q] = 1
         passes.of_pool[q] = 0
@@ -335,7 +335,7 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
         if passes.gangs is not None or not known_too_large(inputs, state, j):
             s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
             pieces = arrange(inputs.cluster, passes.places, passes.room, s, tasks, shut)
-            if pieces == 0 and whole and not apart and passes.places.how[s] == ANY:
+            if pieces == 0 and all_open and not apart and passes.places.how[s] == ANY:
                 note_too_large(inputs, state, j)
         if passes.above is not None and pieces == 0:
             pieces = preemption.make_room(inputs, state, passes, j)
@@ -357,7 +357,7 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
             continue
         if shut_nodes(inputs, passes, j) == 0:
             return
-        whole = False
+        all_open = False
 
 
 # ------------------------------------------------------------------------------------ backfilling
@@ -391,8 +391,8 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
     epoch, not_yet = passes.settings.epoch, np.nextafter(now, np.inf)  # who is past its limit
     count, i, length = int64(1), 0, FIRST_WINDOW
     while i < entered:
-        then = referenced(kernels.room_of(passes.ahead.room, count))
-        copy_room(referenced(kernels.room_of(passes.ahead.room, count - 1)), then)
+        free_then = referenced(kernels.room_of(passes.ahead.room, count))
+        copy_room(referenced(kernels.room_of(passes.ahead.room, count - 1)), free_then)
         until = np.ceil((max(order[i].time, least) + epoch) / length) * length - epoch
         while i < entered and max(order[i].time, least) <= until:
             o = order[i].item
@@ -400,7 +400,7 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
             for m in range(q, q + state.jobs[o].pieces):
                 take_piece(
                     inputs.cluster,
-                    then,
+                    free_then,
                     int64(inputs.jobs[o].shape),
                     state.out,
                     q,
@@ -413,7 +413,7 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
                 )
             i += 1
         if passes.gangs is not None:
-            preemption.show_cores(inputs.cluster, passes.gangs, state.up, then, int64(1))
+            preemption.show_cores(inputs.cluster, passes.gangs, state.up, free_then, int64(1))
         passes.ahead.times[count] = max(order[i - 1].time, not_yet)
         count += 1
         length *= 2.0 if count > FINE else 1.0
@@ -431,12 +431,12 @@ def fit_then(cluster: ClusterArrays, windows: FutureWindows, s: int, w: int, n: 
 @inner_kernel
 def all_then(cluster: ClusterArrays, windows: FutureWindows, s: int, w: int) -> int:
     """How many tasks of shape s all nodes take in window w; counted once."""
-    known = windows.sums[s, w]
-    if known.stamp != windows.clock.stamp:
-        known.stamp, known.fits = windows.clock.stamp, 0
+    cached = windows.sums[s, w]
+    if cached.stamp != windows.clock.stamp:
+        cached.stamp, cached.fits = windows.clock.stamp, 0
         for n in range(windows.cover.size):
-            known.fits += fit_then(cluster, windows, s, w, n)
-    return int(known.fits)
+            cached.fits += fit_then(cluster, windows, s, w, n)
+    return int(cached.fits)
 
 
 @inner_kernel
@@ -528,23 +528,23 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
     minute behind the first end; the others 60, 120, 240 … s after that. A job that fits once some
     of a group have ended is taken to start when the last of it does.
     """
-    many, not_yet = passes.clock.ending, np.nextafter(state.at.now, np.inf)
-    first = on_nodes_of(inputs, state, passes, j, int64(0), int64(1))
-    if first == many:
+    ending, not_yet = passes.clock.ending, np.nextafter(state.at.now, np.inf)
+    nearest = on_nodes_of(inputs, state, passes, j, int64(0), int64(1))
+    if nearest == ending:
         return kernels.NEVER
     epoch, order = passes.settings.epoch, passes.leaving
-    edge = ((order[first].time + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
-    reaching = first  # the first end that reaches into the window; it says which group it is
+    edge = ((order[nearest].time + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
+    reaching = nearest  # the first end that reaches into the window; it says which group it is
     if not_yet <= passes.ahead.times[w - 1]:
-        reaching = max(first, first_later(passes, passes.ahead.times[w - 1]))
+        reaching = max(nearest, first_later(passes, passes.ahead.times[w - 1]))
         reaching = on_nodes_of(inputs, state, passes, j, reaching, int64(1))
-        if reaching == many:
+        if reaching == ending:
             return kernels.NEVER
     length = FIRST_WINDOW
     while order[reaching].time > edge + length:
         length *= 2.0
-    last = on_nodes_of(inputs, state, passes, j, first_later(passes, edge + length) - 1, int64(-1))
-    return float(max(order[last].time, not_yet))
+    final = on_nodes_of(inputs, state, passes, j, first_later(passes, edge + length) - 1, int64(-1))
+    return float(max(order[final].time, not_yet))
 
 
 @inlined_kernel
@@ -599,12 +599,12 @@ def meets_any(
         passes.on[state.tried[i].node] = True
     meets = False
     for r in range(passes.clock.reserved):
-        held = passes.reserved[r]
+        booking = passes.reserved[r]
         ends = (
             time + inputs.jobs[j].limit if r < passes.clock.site else until
         )  # the site's are exact
-        if held.begin < ends and held.end > (time if r < passes.clock.site else begins):
-            for i in range(held.first, held.last):
+        if booking.begin < ends and booking.end > (time if r < passes.clock.site else begins):
+            for i in range(booking.first, booking.last):
                 meets = meets or passes.on[passes.nodes[i]]
     for i in range(pieces):
         passes.on[state.tried[i].node] = False
@@ -652,9 +652,9 @@ def cover_first(inputs: Inputs, passes: PassState, j: int, after: float) -> None
     for n in range(passes.ahead.cover.size):
         passes.ahead.cover[n] = 0
     for r in range(clock.reserved):
-        held = passes.reserved[r]
-        if held.begin <= until and held.end > after:
-            for i in range(held.first, held.last):
+        booking = passes.reserved[r]
+        if booking.begin <= until and booking.end > after:
+            for i in range(booking.first, booking.last):
                 passes.ahead.cover[passes.nodes[i]] += 1
     clock.added = behind(passes.begins, int64(clock.reserved), until)
     clock.dropped = behind(passes.ends, int64(clock.reserved), after)
@@ -675,51 +675,51 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
     able = first_window(inputs.cluster, passes.ahead, s, tasks, int64(0), every, boolean(False))
     if able == clock.windows or early == kernels.NEVER:
         return kernels.NEVER, 0
-    after, tried = max(state.at.now, early), False
-    cover_first(inputs, passes, j, after)
-    a, b = behind(passes.begins, int64(R), after), behind(passes.ends, int64(R), after)
-    last = int64(0)
-    while after < kernels.NEVER:
-        while a < R and passes.begins[a].time <= after:
+    earliest, tried = max(state.at.now, early), False
+    cover_first(inputs, passes, j, earliest)
+    a, b = behind(passes.begins, int64(R), earliest), behind(passes.ends, int64(R), earliest)
+    window = int64(0)
+    while earliest < kernels.NEVER:
+        while a < R and passes.begins[a].time <= earliest:
             a += 1
-        while b < R and passes.ends[b].time <= after:
+        while b < R and passes.ends[b].time <= earliest:
             b += 1
         later = min(
             passes.begins[a].time if a < R else kernels.NEVER,
             passes.ends[b].time if b < R else kernels.NEVER,
         )
         if later < passes.ahead.times[able]:  # nor does it fit by then without any reservation
-            after = later
+            earliest = later
             continue
-        while last + 1 < clock.windows and passes.ahead.times[last + 1] <= later:
-            last += 1
-        cover_at(inputs, passes, j, after, int64(last))
-        w = last + 1
+        while window + 1 < clock.windows and passes.ahead.times[window + 1] <= later:
+            window += 1
+        cover_at(inputs, passes, j, earliest, int64(window))
+        w = window + 1
         if clock.idle >= tasks:
             w = first_window(
-                inputs.cluster, passes.ahead, s, tasks, int64(able), int64(last), boolean(True)
+                inputs.cluster, passes.ahead, s, tasks, int64(able), int64(window), boolean(True)
             )
-        if w <= last and not tried:
+        if w <= window and not tried:
             tried = True
-            if after > early:
-                too_early(inputs, passes, j, after)
-        pieces, time = int64(0), after
-        while w <= last and pieces == 0:  # features may need more than enough room
+            if earliest > early:
+                too_early(inputs, passes, j, earliest)
+        pieces, time = int64(0), earliest
+        while w <= window and pieces == 0:  # features may need more than enough room
             if w > 0:
                 time = end_of_group(inputs, state, passes, j, int64(w))
                 if time > later:
                     break
-                while w < last and passes.ahead.times[w] < time:
+                while w < window and passes.ahead.times[w] < time:
                     w += 1
-            then = referenced(kernels.room_of(passes.ahead.room, int64(w)))
-            pieces = arrange(inputs.cluster, passes.places, then, s, tasks, passes.ahead.cover)
+            free_then = referenced(kernels.room_of(passes.ahead.room, int64(w)))
+            pieces = arrange(inputs.cluster, passes.places, free_then, s, tasks, passes.ahead.cover)
             w += 1
         if pieces > 0:
-            time = max(time, after)
+            time = max(time, earliest)
             if not meets_any(inputs, state, passes, j, time, pieces):
                 return time, pieces
-            later = time if time > after else later
-        after = later
+            later = time if time > earliest else later
+        earliest = later
     if not tried:
         too_early(inputs, passes, j, kernels.NEVER)
     return kernels.NEVER, 0
@@ -731,9 +731,9 @@ def shut_reserved(inputs: Inputs, state: State, passes: PassState, j: int) -> No
     for n in range(passes.shut.size):
         passes.shut[n] = 0
     for r in range(passes.clock.reserved):
-        held = passes.reserved[r]
-        if held.begin <= state.at.now + inputs.jobs[j].limit and held.end > state.at.now:
-            for i in range(held.first, held.last):
+        booking = passes.reserved[r]
+        if booking.begin <= state.at.now + inputs.jobs[j].limit and booking.end > state.at.now:
+            for i in range(booking.first, booking.last):
                 passes.shut[passes.nodes[i]] = 1
 
 
@@ -744,16 +744,16 @@ def reserve(
     """Hold the nodes tried for job j from then on."""
     clock = passes.clock
     r = clock.reserved
-    held = passes.reserved[r]
-    held.begin = rounded(passes, time)
-    held.end = rounded(passes, time + inputs.jobs[j].limit)
-    held.first = clock.held
+    booking = passes.reserved[r]
+    booking.begin = rounded(passes, time)
+    booking.end = rounded(passes, time + inputs.jobs[j].limit)
+    booking.first = clock.held
     for i in range(pieces):
         passes.nodes[clock.held] = state.tried[i].node
         clock.held += 1
-    held.last = clock.held
-    kernels.enter_row(passes.begins, int64(0), r, held.begin, r)
-    kernels.enter_row(passes.ends, int64(0), r, held.end, r)
+    booking.last = clock.held
+    kernels.enter_row(passes.begins, int64(0), r, booking.begin, r)
+    kernels.enter_row(passes.ends, int64(0), r, booking.end, r)
     clock.reserved += 1
 
 
@@ -799,8 +799,8 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
                 >= tasks
             ):
                 break
-            less = tasks <= failed.tasks and limit <= failed.limit
-            if failed.stamp != passes.clock.passes or less:
+            easier = tasks <= failed.tasks and limit <= failed.limit
+            if failed.stamp != passes.clock.passes or easier:
                 failed.stamp, failed.tasks, failed.limit = passes.clock.passes, tasks, limit
         last -= 1
     return last
@@ -819,14 +819,14 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
     for k in range(GROUPS):
         if passes.most[k] > 0:
             passes.looked[k, :] = 0
-    ready, again = False, passes.above is None
-    last = count - 1
+    ready, recheck = False, passes.above is None
+    end_of_line = count - 1
     i = 0
     while True:
-        if again:
-            last = last_able(inputs, state, passes, i, last)
-            again = False
-        if i > last:
+        if recheck:
+            end_of_line = last_able(inputs, state, passes, i, end_of_line)
+            recheck = False
+        if i > end_of_line:
             return
         j = passes.line.front[i]
         i += 1
@@ -849,10 +849,10 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
                 passes.kept[m] = state.tried[m].node
             shut_reserved(inputs, state, passes, j)
             clock.hidden = 0
-            made = preemption.make_room(inputs, state, passes, j)
-            if made > 0:
+            preempting = preemption.make_room(inputs, state, passes, j)
+            if preempting > 0:
                 preemption.give_way(inputs, state, passes, j)
-                time, pieces = now, made
+                time, pieces = now, preempting
                 break
             for m in range(pieces):
                 state.tried[m].node = passes.kept[m]
@@ -863,7 +863,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
             )  # once more, without those below
         if time <= now:
             begin(inputs, state, passes, j, pieces)
-            ready, again = False, passes.above is None
+            ready, recheck = False, passes.above is None
             started += 1
             if started == passes.settings.starts:
                 return
@@ -872,8 +872,8 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
         elif time <= now + passes.settings.window and time < kernels.NEVER:
             reserve(inputs, state, passes, j, time, pieces)
             begins = passes.reserved[clock.reserved - 1].begin
-            meets_last = begins <= now + inputs.jobs[passes.line.front[last]].limit
-            again = meets_last and passes.above is None
+            meets_last = begins <= now + inputs.jobs[passes.line.front[end_of_line]].limit
+            recheck = meets_last and passes.above is None
 
 
 # ---------------------------------------------------------------------------------------- a round
@@ -915,17 +915,17 @@ def prepare(inputs: Inputs, state: State, passes: PassState) -> None:
     if inputs.rules.limits_of_work:
         for i in range(at.running):
             j = state.running[i]
-            left = max(inputs.jobs[j].limit - work_done(inputs, state, j), 0.0)
-            state.jobs[j].expect = at.now + left
+            remaining = max(inputs.jobs[j].limit - work_done(inputs, state, j), 0.0)
+            state.jobs[j].expect = at.now + remaining
             kernels.put(state.order, i, state.jobs[j].expect, j)
         at.entered, at.sorted = at.running, 0
     if passes.gangs is not None:
         preemption.count_cores(inputs, state, passes)
     clock.changed = clock.changed or clock.events > 0 or unlike_before(inputs, state, passes)
     for r in range(clock.site):  # nodes that were kept are free again, or a job may use them
-        held = passes.reserved[r]
-        new = clock.passed < held.begin <= at.now or clock.passed < held.end <= at.now
-        clock.changed = clock.changed or new
+        booking = passes.reserved[r]
+        turned = clock.passed < booking.begin <= at.now or clock.passed < booking.end <= at.now
+        clock.changed = clock.changed or turned
     if passes.settings.least_wait > 0:  # more may hold nodes than before
         clock.changed = 1
     clock.events = clock.moved = clock.acts = 0
@@ -938,13 +938,13 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
     clock, at, now = passes.clock, state.at, state.at.now
     rules = passes.settings
     prepare(inputs, state, passes)
-    whole = now >= clock.whole + WHOLE_LINE
-    looked_at = passes.line.front.size if whole else rules.depth + 1
+    whole_line = now >= clock.whole + WHOLE_LINE
+    looked_at = passes.line.front.size if whole_line else rules.depth + 1
     count = line_up(passes.line, int64(passes.line.front.size if clock.asleep > 0 else looked_at))
     if passes.above is not None and clock.asleep > 0:
         resume(inputs, state, passes, count)
     main_loop(inputs, state, passes, min(count, looked_at))
-    if whole:
+    if whole_line:
         clock.whole = now
     if passes.gangs is not None and overdue(state, passes.known):
         clock.changed = 1
@@ -955,14 +955,14 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
         if clock.changed:
             backfill(inputs, state, passes, line_up(passes.line, int64(rules.tested)))
         clock.changed = 0
-    first = int64(-1)
+    front = int64(-1)
     if rules.tested > 0 and line_up(passes.line, int64(1)) > 0:
-        first = passes.line.front[0]
+        front = passes.line.front[0]
     if (
         passes.gangs is not None and clock.gave > 0
     ):  # who was suspended may have made room for one below it
         resume(inputs, state, passes, int64(0))
-    ask(inputs, state, passes, first)
+    ask(inputs, state, passes, front)
     clock.due = 1
     clock.here = clock.events
 
@@ -1011,14 +1011,14 @@ def play(inputs: Inputs, state: State, passes: PassState, instants: int) -> int:
     at, clock = state.at, passes.clock
     for _ in range(instants):
         if at.half == 0:
-            before = at.now
+            previous = at.now
             at.fed = 0
             status = advance(inputs, state, None)
             if status != PAUSED:
                 return status
-            if at.now > before:
+            if at.now > previous:
                 for _ in range(min(clock.here, 2)):  # a second event finds it due again
-                    happened(clock, passes.settings.interval, before)
+                    happened(clock, passes.settings.interval, previous)
                 clock.here = 0
             clock.here += at.fed
             clock.events += at.fed

@@ -228,20 +228,22 @@ def asked_of_nodes(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints
     """What shapes ask: `features`, `how`, `parts`, `parts_from` and `wanted` of `Places`."""
     names, how, parts, starts = dict[str, int](), [], list[tuple[int, int]](), [0]
     for shape in shapes:
-        asked = next((k for k, _ in shape.constraint if "*" in k or "[" in k), "")
-        inside, each = re.fullmatch(r"\[([^\[\]()&]*)\]", asked), list[tuple[str, str]]()
-        if "*" in asked:
-            each = re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", asked)
+        expression = next((k for k, _ in shape.constraint if "*" in k or "[" in k), "")
+        inside, features = re.fullmatch(r"\[([^\[\]()&]*)\]", expression), list[tuple[str, str]]()
+        if "*" in expression:
+            features = re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", expression)
         elif inside:
-            each = [(name, "") for name in inside[1].split("|")]
+            features = [(name, "") for name in inside[1].split("|")]
         bounded = SO_MANY_NODES if any(shape.nodes) else ANY
-        how.append(SO_MANY_OF_EACH if "*" in asked else ALL_OF_ONE if inside else bounded)
-        parts += [(names.setdefault(name, len(names)), int(count or 1)) for name, count in each]
+        how.append(SO_MANY_OF_EACH if "*" in expression else ALL_OF_ONE if inside else bounded)
+        parts += [(names.setdefault(name, len(names)), int(count or 1)) for name, count in features]
         starts.append(len(parts))
-    has = [[having(name, labels.get("features", "")) for labels in nodes.labels] for name in names]
+    offered = [
+        [having(name, labels.get("features", "")) for labels in nodes.labels] for name in names
+    ]
     wanted = [(max(shape.nodes), shape.nodes[1], shape.nodes[0]) for shape in shapes]
     return (
-        np.array(has, dtype=bool).reshape(len(names), len(nodes)),
+        np.array(offered, dtype=bool).reshape(len(names), len(nodes)),
         np.array(how, dtype=np.int64),
         np.array(parts, dtype=np.int64).reshape(-1, 2),
         np.array(starts, dtype=np.int64),
@@ -268,10 +270,10 @@ def switches_of(nodes: Nodes) -> tuple[Ints, Ints, Ints]:
         while above[up[i][-1]] != up[i][-1]:
             up[i].append(above[up[i][-1]])
     apart = np.full((len(every), len(every)), FAR, dtype=np.int64)
-    for i, one in enumerate(up):
-        for j, other in enumerate(up):
-            if common := [k for k in one if k in other]:
-                apart[i, j] = one.index(common[0]) + other.index(common[0])
+    for i, path_up in enumerate(up):
+        for j, other_path in enumerate(up):
+            if common := [k for k in path_up if k in other_path]:
+                apart[i, j] = path_up.index(common[0]) + other_path.index(common[0])
     leaf = [number.get(path, -1) for _, _, path in paths]
     return np.array(leaf, dtype=np.int64), np.array(above, dtype=np.int64), apart
 
@@ -305,25 +307,25 @@ def arrange(
     if count_room(cluster, places, room, s, tasks, shut) < tasks:
         return 0
     free = room.free[:, places.cores if places.cores >= 0 else cluster.shapes[s].dominant]
-    how, first, last = places.how[s], places.parts_from[s], places.parts_from[s + 1]
+    how, begin, end = places.how[s], places.parts_from[s], places.parts_from[s + 1]
     count = int64(0)
     if how == ALL_OF_ONE:
-        for i in range(first, last):
+        for i in range(begin, end):
             count = lightest(places, free, tasks, int64(places.parts[i, 0]), int64(0))
             if count > 0:
                 break
         return int(count)
-    for i in range(first, last):
+    for i in range(begin, end):
         # Nodes for so many tasks with one feature; those taken take no other.
-        many = int64(places.parts[i, 1])
-        if many > tasks:
+        wanted_tasks = int64(places.parts[i, 1])
+        if wanted_tasks > tasks:
             return 0
-        before = count
-        count = lightest(places, free, many, int64(places.parts[i, 0]), count)
+        taken_before = count
+        count = lightest(places, free, wanted_tasks, int64(places.parts[i, 0]), count)
         if count == 0:
             return 0
-        tasks -= many
-        for m in range(before, count):
+        tasks -= wanted_tasks
+        for m in range(taken_before, count):
             places.fit[places.tried[m].node] = 0
     if tasks == 0:
         return int(count)
@@ -375,10 +377,10 @@ def lightest(places: Places, free: Ints, tasks: int, feature: int, count: int) -
         return 0
     weight = int64(0)
     while tasks > 0:
-        here = int64(0)
+        tasks_here = int64(0)
         for n in range(free.size):
-            here += fit_with(places, feature, weight, n)
-        some = min(tasks, here)
+            tasks_here += fit_with(places, feature, weight, n)
+        some = min(tasks, tasks_here)
         if some > 0:
             count = consecutive(places, free, some, find_runs(places, free, feature, weight), count)
         tasks -= some
