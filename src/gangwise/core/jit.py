@@ -27,15 +27,13 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
-from numba.core import ir, types
+from numba.core import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.datamodel.models import PrimitiveModel
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import intrinsic
-from numba.core.ir_utils import get_definition, guard
-from numba.core.rewrites import Rewrite, register_rewrite
 from numba.core.runtime.nrt import rtsys
 from numba.core.typing.typeof import typeof_impl
 
@@ -419,8 +417,8 @@ def _field(context: Any, builder: Any, of: Any, there: Any, name: str) -> Any:
     return numbas.imputils.impl_ret_borrowed(context, builder, member, builder.load(field))
 
 
-@register_rewrite("before-inference")
-class _AbsentFields(Rewrite):  # type: ignore[misc]  # likewise
+@numbas.rewrites.register_rewrite("before-inference")
+class _AbsentFields(numbas.rewrites.Rewrite):  # type: ignore[misc]  # likewise
     """Fields that are None, as constants: numba prunes branches on ``x.field is None``.
 
     It does so before it infers types, for arguments alone; what is pruned is not compiled.
@@ -433,24 +431,25 @@ class _AbsentFields(Rewrite):  # type: ignore[misc]  # likewise
         self.func_ir, self.block = func_ir, block
         self.absent = [
             statement
-            for statement in block.find_insts(ir.Assign)
-            if isinstance(statement.value, ir.Expr)
+            for statement in block.find_insts(numbas.ir.Assign)
+            if isinstance(statement.value, numbas.ir.Expr)
             and isinstance(self._type_of(statement.target), types.NoneType)
         ]
         return bool(self.absent)
 
     def apply(self) -> Any:
         for statement in self.absent:
-            statement.value = ir.Const(None, statement.loc)
+            statement.value = numbas.ir.Const(None, statement.loc)
             self.func_ir._definitions[statement.target.name] = [statement.value]
         return self.block
 
     def _type_of(self, variable: Any) -> Any:
         """Type of an argument, or of a field of one; None of all else."""
-        made = guard(get_definition, self.func_ir, variable)
-        if isinstance(made, ir.Arg):
+        find = numbas.ir_utils
+        made = find.guard(find.get_definition, self.func_ir, variable)
+        if isinstance(made, numbas.ir.Arg):
             return self.arguments[made.index]
-        if isinstance(made, ir.Expr) and made.op == "getattr":
+        if isinstance(made, numbas.ir.Expr) and made.op == "getattr":
             of = self._type_of(made.value)
             if isinstance(of, Reference) and made.attr in of.fields.fields:
                 return of.member(made.attr)[1]

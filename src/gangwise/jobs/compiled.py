@@ -91,7 +91,7 @@ def play_compiled(
         state = state._replace(standing=copy_of(scheduler.queue.standing))
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, t.jobs.types)
-        beliefs = scheduler.choice.state
+        beliefs: rate_kernels.Beliefs | None = scheduler.choice.state
         fixed = fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
     else:
         beliefs = nothing_believed()
