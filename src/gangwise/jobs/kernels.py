@@ -4,8 +4,10 @@ Devices are counted in thousandths (int64), so that books balance exactly. Jobs 
 order of (submission, row of the log); a *shape* is what one task asks for, shared by many jobs; a
 *piece* is the tasks of a job on one node (of fractions: on one device of a node).
 
-Kernels take ``g``, what is given and does not change; ``x``, the state, which does; and ``b``, what
-is believed of rates (:mod:`gangwise.jobs.rate_kernels`), None where a scheduler outside decides.
+Kernels take ``inputs``, which do not change; ``state``, which does; and ``beliefs`` about rates
+(:mod:`gangwise.jobs.rate_kernels`), None where nothing is believed of them. Parts that a play does
+not use are None as well (:func:`gangwise.jobs.compiled.only_used`): what depends on them is not
+compiled. Such fields have the type Any.
 """
 
 from __future__ import annotations
@@ -211,10 +213,10 @@ class ClusterArrays(NamedTuple):
     capacity: Ints  # [N, K]
     largest: Ints  # [K] of the largest node, at least 1
     shared: int  # device type whose devices are told apart, or -1
-    devices: Ints  # [N] how many of them
+    devices: Any  # Ints [N] how many of them
     allowed: Bools  # [C, N]
     meets: Bools  # [P, P] two pools share a node; a cluster without pools is one; see `heads`
-    groups: Rows  # GROUP
+    groups: Any  # Rows: GROUP
 
 
 @by_reference
@@ -337,10 +339,10 @@ class State(NamedTuple):
     end: Floats  # [J] NaN for none
     lost: Floats  # [J] device-seconds
     promised: Floats  # [J] earliest promise made while first in line, inf for none
-    kept: Floats  # [J] the latest start kept for it, inf for none; [0] where none are
+    kept: Any  # Floats [J] the latest start kept for it, inf for none; [0] where none are
     wants: Ints  # [J] or [0]: how many jobs it still comes after
     looks: Rows  # LOOK [J] where rates are learned or limits are of work
-    plans: Rows  # RESERVATION [J] where every job holds one
+    plans: Any  # Rows: RESERVATION [J] where every job holds one
     times: Any  # RunTimes: what is expected of run times; of no jobs where requests are believed
     out: Rows  # PIECE, those of job j from Inputs.jobs[j].piece_from on
     # order
@@ -353,7 +355,7 @@ class State(NamedTuple):
     fresh: Ints
     sequence: Rows  # DUE: jobs by a key
     spare_rows: Rows  # DUE
-    users: Rows  # USER
+    users: Any  # Rows: USER
     # Of each pool its first job in line that cannot start, −1 for none: [P], or [2 P] where hours
     # close: behind those of open jobs those of closed ones.
     heads: Ints
