@@ -27,7 +27,7 @@ from gangwise.cli import app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.registry import ANY, create, entries
 from gangwise.core.settings import toml_text
-from gangwise.jobs import simulation
+from gangwise.jobs import compiled, simulation
 from gangwise.jobs.scheduler import parts
 
 TYPED = {ANY: "fcfs+easy", "gavel": "gavel:seconds=7200"}  # it solves a programme every so often
@@ -225,8 +225,8 @@ class Played:
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path):
         self.folder, self.count, self.calls = folder, 0, itertools.count()
-        for name in "play_compiled", "play_passes":
-            patch.setattr(simulation, name, self._counted(getattr(simulation, name)))
+        for module, name in (compiled, "play_compiled"), (simulation, "play_passes"):
+            patch.setattr(module, name, self._counted(getattr(module, name)))
         run = self._counted(simulation.JobSimulation.run)
         patch.setattr(simulation.JobSimulation, "run", lambda *given: run(*given))
         rules = {

@@ -80,7 +80,7 @@ def test_users_are_not_regrouped_for_every_batch(monkeypatch):
         return group_by(self, *arguments, **named)
 
     monkeypatch.setattr(pl.DataFrame, "group_by", counting)
-    users, size, number = google.Users(), 50, 200
+    users, size, number = google.Summaries(google.first_users), 50, 200
     for batch in range(number):
         jobs = range(size * batch, size * (batch + 1))
         users.add(pl.DataFrame({"job": jobs, "user": [f"u{batch:03d}"] * size}))

@@ -185,7 +185,7 @@ def test_no_bar_of_time_reaches_below_zero(monkeypatch: pytest.MonkeyPatch) -> N
         n: [Outcome.of(simulate_jobs(each, Nodes.pool(4), n), n) for each in jobs] for n in NAMES
     }
     drawn: list[Any] = []
-    monkeypatch.setattr(report, "pictured", lambda title, rows, *_: drawn.extend(rows))
+    monkeypatch.setattr(report.web, "pictured", lambda title, rows, *_: drawn.extend(rows))
     report._group_figure(JobResults("jobs", played))
     assert any(low == 0.0 for *_, low, _ in drawn)
     assert not any(low is not None and low < 0 for *_, low, _ in drawn)

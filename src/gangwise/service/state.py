@@ -334,7 +334,7 @@ def expected(row: Mapping[str, Any], now: float) -> str:
     """Time until a waiting job starts: with an even chance, and in nine cases of ten.
 
     >>> expected({"p50": 100.0, "p90": 7300.0}, 40.0), expected({"p50": None}, 40.0)
-    ('1.0 min, 9 in 10 by 2.0 h', '?')
+    ('60 s, 9 in 10 by 2.0 h', '?')
     """
     if row.get("p50") is None:
         return "?"

@@ -578,7 +578,7 @@ def waits_explained(n: Compared) -> str:
             roughly(n.of(n.base, f"{key}.mean").mean) for key in ("waiting", "completion")
         )
         text = phrase("waits", jobs=jobs, wait=wait, took=took, base=n.base)
-        return text + phrase("starts unknown") * (n.as_logged and not n.drawn)
+        return text + f" {phrase('starts unknown')}" * (n.as_logged and not n.drawn)
     jobs = f"{fit.jobs:,} jobs of {source_in_words(n.name)}"
     if early := int(n.first.jobs.early.sum()):
         jobs += f", without the {early} that ran when it begins,"

@@ -380,6 +380,7 @@ class ApproximationInstance(InstanceBase):
     Examples
     --------
     >>> from gangwise import create_policy, simulate
+    >>> from gangwise.papers.approximation_jobs.problem import ApproximationProblem
     >>> from gangwise.papers.approximation_jobs.workloads import IidRates
     >>> from gangwise.papers.approximation_jobs.workloads import PoissonJobs
     >>> problem = ApproximationProblem([1.0, 0.5])

@@ -240,6 +240,7 @@ class GainOverheadProblem:
     --------
     Two servers, two device types, one job type that holds (1, 3) and (2, 2) devices:
 
+    >>> from gangwise import Channels, Cluster
     >>> problem = GainOverheadProblem(
     ...     Cluster(np.full((2, 2), 4.0), ("cpu", "gpu")),
     ...     requests=np.full((1, 2), 4.0),

@@ -348,6 +348,8 @@ class GangProblem(GangPlacementProblem):
     --------
     Two servers with four GPUs each, one job type of two tasks that both must run:
 
+    >>> from gangwise import Channels, Cluster
+    >>> from gangwise.papers.gain_overhead.problem import Utilities
     >>> problem = GangProblem(
     ...     Cluster(np.full((2, 1), 4.0), ("gpu",)),
     ...     task_job_type=np.array([0, 0]),

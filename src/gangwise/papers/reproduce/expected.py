@@ -130,7 +130,7 @@ def over_readings(rows: Iterable[pages.ClaimResult]) -> list[pages.ClaimResult]:
 
     Examples
     --------
-    >>> one = ClaimResult(
+    >>> one = pages.ClaimResult(
     ...     "p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "reproduced", ""
     ... )
     >>> two = replace(one, version="v @ second", ours=Estimate(9.0, 8.0, 10.0))
