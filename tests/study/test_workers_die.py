@@ -306,7 +306,7 @@ def test_a_what_if_that_was_killed_does_only_the_rest_and_says_the_same(log, whe
 
 
 STOPPED_AT_THE_START = """
-import os, signal
+import os, signal, time
 from pathlib import Path
 from gangwise.study.workers import parallel
 
@@ -318,8 +318,14 @@ try:
     parallel(abs, tasks(), print, 2, "loky", None)
 except KeyboardInterrupt as error:
     kept = error  # as a command does that says how to go on
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    print(sum(b"LokyProcess" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children))
+    for _ in range(20):  # one that is killed may be there for an instant; idle ones for minutes
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        files = [Path(f"/proc/{child}/cmdline") for child in children]
+        left = sum(b"LokyProcess" in file.read_bytes() for file in files if file.exists())
+        if not left:
+            break
+        time.sleep(0.1)
+    print(left)
 """
 
 
