@@ -41,7 +41,7 @@ def row(stack: Any, i: int) -> Any:
     if isinstance(stack, np.ndarray):
         return stack[i]
     if isinstance(stack, tuple):
-        return type(stack)(*(row(each, i) for each in stack))
+        return type(stack)(*(row(part, i) for part in stack))
     return stack
 
 
@@ -49,9 +49,8 @@ def row(stack: Any, i: int) -> Any:
 def _row(stack, i):  # type: ignore[no-untyped-def]  # numba compares annotations
     made: dict[str, Any] = {"referenced": referenced}
     text = _written(stack, "stack", made)
-    exec(
-        f"def of_row(stack, i):\n    return referenced({text})", made
-    )  # numba loops over no unlike fields
+    # numba loops over no unlike fields.
+    exec(f"def of_row(stack, i):\n    return referenced({text})", made)
     return made["of_row"]
 
 

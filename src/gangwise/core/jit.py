@@ -339,16 +339,16 @@ class Reference(types.Type):
 
     def __init__(self, fields: Any):
         self.fields = fields
-        of = fields.instance_class
-        what = hashlib.sha256(f"{of.__module__} {fields}".encode()).hexdigest()[:12]
-        super().__init__(f"{of.__name__}_{what}")
+        tuple_class = fields.instance_class
+        digest = hashlib.sha256(f"{tuple_class.__module__} {fields}".encode()).hexdigest()[:12]
+        super().__init__(f"{tuple_class.__name__}_{digest}")
 
     def member(self, name: str) -> tuple[int, Any]:
         """The place of a field, and its type: of a tuple within, if passed so, a reference."""
         i = self.fields.fields.index(name)
-        of = self.fields[i]
-        within = getattr(of, "instance_class", None) in _BY_REFERENCE
-        return i, Reference(of) if within else of
+        field_type = self.fields[i]
+        is_reference = getattr(field_type, "instance_class", None) in _BY_REFERENCE
+        return i, Reference(field_type) if is_reference else field_type
 
 
 _BY_REFERENCE = set[type]()
@@ -450,9 +450,9 @@ class _AbsentFields(numbas.rewrites.Rewrite):  # type: ignore[misc]  # likewise
         if isinstance(made, numbas.ir.Arg):
             return self.arguments[made.index]
         if isinstance(made, numbas.ir.Expr) and made.op == "getattr":
-            of = self._type_of(made.value)
-            if isinstance(of, Reference) and made.attr in of.fields.fields:
-                return of.member(made.attr)[1]
+            owner = self._type_of(made.value)
+            if isinstance(owner, Reference) and made.attr in owner.fields.fields:
+                return owner.member(made.attr)[1]
         return None
 
 

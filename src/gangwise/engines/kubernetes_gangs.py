@@ -100,7 +100,7 @@ class WatchedPod:
     def times(self, which: str) -> list[float]:
         """``startedAt`` or ``finishedAt`` of its containers, where they have it."""
         statuses = (self.manifest.get("status") or {}).get("containerStatuses") or ()
-        states = (each.get("state") or {} for each in statuses)
+        states = (status.get("state") or {} for status in statuses)
         stamps = ((s.get("terminated") or s.get("running") or {}).get(which) for s in states)
         return [objects.seconds(stamp) for stamp in stamps if stamp]
 

@@ -519,7 +519,7 @@ class Jobs(Tabular):
 
         def coded(names: Iterable[Any]) -> tuple[Ints, tuple[Any, ...]]:
             codes_of: dict[Any, int] = {}
-            codes = [codes_of.setdefault(each, len(codes_of)) for each in names]
+            codes = [codes_of.setdefault(name, len(codes_of)) for name in names]
             return np.array(codes, dtype=np.int64), tuple(codes_of) or ("",)
 
         columns: dict[str, Any] = {"submit": np.array([job.submitted for job in jobs], float)}

@@ -512,6 +512,22 @@ def passed_over(inputs: Inputs, state: State, j: int) -> bool:
     return True
 
 
+@inner_kernel
+def held_while_closed(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> bool:
+    """Whether the round goes on after job j, whose hours are closed: EASY keeps devices for it."""
+    p = kernels.pool_of(inputs, j) + (state.heads.size >> 1)  # the line of those that are closed
+    easy = inputs.rules.backfilling == kernels.EASY and state.heads[p] < 0
+    return not easy or hold_for(inputs, state, beliefs, j, p)
+
+
+@inlined_kernel
+def rate_of_limit(inputs: Inputs, state: State, pieces: int) -> float:
+    """The rate at which a limit in units of work runs down on the pieces tried; 1 for seconds."""
+    if inputs.rules.limits_of_work and inputs.rules.choice == kernels.BY_RATE:
+        return math.exp(start_kernels.slowest(state, state.tried, 0, pieces))
+    return 1.0
+
+
 @inlined_kernel
 def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
     """One round of decisions: start in order until one of a pool cannot; then backfill.
@@ -537,11 +553,7 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
             continue
         looked_at = j
         if inputs.hours is not None and kernels.opens(inputs, j, at.now) > at.now:
-            p = kernels.pool_of(inputs, j) + (
-                state.heads.size >> 1
-            )  # the line of those that are closed
-            easy = inputs.rules.backfilling == kernels.EASY and state.heads[p] < 0
-            if easy and not hold_for(inputs, state, beliefs, j, p):
+            if not held_while_closed(inputs, state, beliefs, j):
                 break
             continue
         kind = kind_of(inputs, beliefs, j)
@@ -570,9 +582,7 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
             continue
         end = at.now
         if at.first >= 0:
-            rate = 1.0
-            if inputs.rules.limits_of_work and inputs.rules.choice == kernels.BY_RATE:
-                rate = math.exp(start_kernels.slowest(state, state.tried, 0, pieces))
+            rate = rate_of_limit(inputs, state, pieces)
             end = at.now + kernels.length(inputs, state, j) / rate
             p = delayed_by(inputs, state, j, pieces, end)
             if p >= state.heads.size:

@@ -45,11 +45,11 @@ def classes_of(tenancy: Tenancy, pairs: list[tuple[str, str]]) -> tuple[Rows, Bo
     """`classes` and `above` of :class:`PassState`, of jobs of these (pool, QOS)."""
     rules = tenancy.preemption
     table: Any = tenancy.qos if rules.by == "qos" else tenancy.pools
-    pools = {each.name: each for each in tenancy.pools}
-    qos = {each.name: each for each in tenancy.qos}
+    pools = {rule.name: rule for rule in tenancy.pools}
+    qos = {rule.name: rule for rule in tenancy.qos}
     rows = np.zeros(len(pairs), dtype=CLASS)
     for row, (pool, name) in zip(rows, pairs):
-        own = {each.name: each.preempted for each in table}.get(name if rules.by == "qos" else pool)
+        own = {rule.name: rule.preempted for rule in table}.get(name if rules.by == "qos" else pool)
         mine = qos.get(name)
         row["way"] = WAYS[own or rules.how] if rules.by else OFF
         exempt = rules.exempt if mine is None or mine.exempt is None else mine.exempt
@@ -85,8 +85,8 @@ def make_room(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     mine = passes.pools[inputs.cluster.shapes[s].pool]
     for m in range(at.running):
         o = state.running[m]
-        of = passes.classes[passes.known[o].kind]
-        rested = at.now > state.jobs[o].begun and at.now >= state.jobs[o].begun + of.exempt
+        job_class = passes.classes[passes.known[o].kind]
+        rested = at.now > state.jobs[o].begun and at.now >= state.jobs[o].begun + job_class.exempt
         if (
             passes.above[c, passes.known[o].kind]
             and rested
@@ -269,9 +269,9 @@ def lose(inputs: Inputs, state: State, j: int) -> None:
         0.0 if every == kernels.NEVER else math.floor(done / every) * every if every > 0.0 else done
     )
     s = int64(inputs.jobs[j].shape)
-    of = inputs.cluster.demand[s, inputs.cluster.shapes[s].dominant]
+    devices = inputs.cluster.demand[s, inputs.cluster.shapes[s].dominant]
     state.jobs[j].left = inputs.jobs[j].work - kept
-    state.lost[j] += (done - kept) * of * inputs.jobs[j].tasks / 1000.0
+    state.lost[j] += (done - kept) * devices * inputs.jobs[j].tasks / 1000.0
 
 
 # --------------------------------------------------------------------------------- gang scheduling
@@ -443,21 +443,20 @@ def undisturbed(inputs: Inputs, state: State, passes: PassState, j: int) -> bool
 
 
 @inner_kernel
+def take_pieces(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
+    """What job j holds is not free in `passes.room`."""
+    shape, q = int64(inputs.jobs[j].shape), inputs.jobs[j].piece_from
+    for i in range(q, q + state.jobs[j].pieces):
+        take_piece(inputs.cluster, passes.room, shape, state.out, q, i, kernels.TAKE)
+
+
+@inner_kernel
 def count_cores(inputs: Inputs, state: State, passes: PassState) -> None:
     """Before a round: who holds which cores, and what is free to nobody, off `passes.room`."""
     copy_room(state.room, passes.room)
     for i in range(passes.clock.gave):
-        j, q = passes.gave[i], inputs.jobs[passes.gave[i]].piece_from
-        for m in range(q, q + state.jobs[j].pieces if passes.known[j].asleep else q):
-            take_piece(
-                inputs.cluster,
-                passes.room,
-                int64(inputs.jobs[j].shape),
-                state.out,
-                q,
-                m,
-                kernels.TAKE,
-            )
+        if passes.known[passes.gave[i]].asleep:
+            take_pieces(inputs, state, passes, int64(passes.gave[i]))
     see(inputs, state, passes, int64(0), -kernels.NEVER)
     for m in range(state.at.running):  # those that somebody else has started
         j = state.running[m]

@@ -216,17 +216,7 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
         passes.known[j].asleep = 0
     if passes.gangs is not None and not resumed:
         preemption.keep_cores(inputs, state, passes, j)
-        q = inputs.jobs[j].piece_from
-        for i in range(q, q + state.jobs[j].pieces):
-            take_piece(
-                inputs.cluster,
-                passes.room,
-                int64(inputs.jobs[j].shape),
-                state.out,
-                q,
-                i,
-                kernels.TAKE,
-            )
+        preemption.take_pieces(inputs, state, passes, j)
         preemption.show_cores(inputs.cluster, passes.gangs, state.up, passes.room, int64(0))
     if passes.gangs is None or not resumed:
         passes.known[j].turn = clock.started

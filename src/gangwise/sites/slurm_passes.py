@@ -170,8 +170,9 @@ class SlurmPasses(Composed):
         if books.hours is not None:
             hours = books.hours
             g = g._replace(hours=kernels.Hours(hours.starts, hours.since, hours.to))
-            of = np.broadcast_to(hours.of_job, max(hours.of_job.size, 1 + max(j.row for j in jobs)))
-            g.jobs["hours"] = of[[job.row for job in jobs]]
+            rows = [job.row for job in jobs]
+            calendars = np.broadcast_to(hours.of_job, max(hours.of_job.size, 1 + max(rows)))
+            g.jobs["hours"] = calendars[rows]
         for j, pieces_ in enumerate(held):
             x.jobs["pieces"][j] = len(pieces_)
             q = int(g.jobs["piece_from"][j])
@@ -266,8 +267,8 @@ class SlurmPasses(Composed):
         for j in holds[np.argsort(known["turn"][holds], kind="stable")].tolist():
             q, count = int(g.jobs["piece_from"][j]), int(x.jobs["pieces"][j])
             cores = p.gangs.masks[q : q + count].tolist()
-            of = float(known["end"][j]), float(known["ran"][j])
-            self._held[jobs[j].id] = HeldCores(cores, *of)
+            end, ran = float(known["end"][j]), float(known["ran"][j])
+            self._held[jobs[j].id] = HeldCores(cores, end, ran)
 
     def _held_back(self, job: Job, last: Round) -> tuple[str, float]:
         other, until, pieces = self._gave_way.get(job.id, ("", -math.inf, ()))

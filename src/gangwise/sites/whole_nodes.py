@@ -129,11 +129,11 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
         cores_asked = min(cores, 0) if shape.groups else cores
         played.append([_alone(part, many, cpu, nodes, cores_asked) for many, part in groups])
     tasks = jobs.tasks.copy()
-    counts = np.array([each[0].nodes if len(each) == 1 else 1 for each in played])
+    counts = np.array([groups[0].nodes if len(groups) == 1 else 1 for groups in played])
     tasks[rows] = counts[place]
     code = np.full(len(jobs), -1)
     code[rows] = place
-    unlike = any(group.unlike for each in played for group in each)
+    unlike = any(group.unlike for groups in played for group in groups)
 
     def alone_on(shape: Shape, group: _Alone) -> Shape:
         demand = (*group.demand, *[WHOLE] * unlike)

@@ -210,8 +210,8 @@ def _programs(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     # What ran once under its name is compared by user and request instead; negative numbers keep
     # the two apart.
     once = pl.len().over("program") == 1
-    whole = -pl.struct(request).rank("dense").cast(pl.Int64)
-    rows = rows.with_columns(program=pl.when(once).then(whole).otherwise("program"))
+    by_request = -pl.struct(request).rank("dense").cast(pl.Int64)
+    rows = rows.with_columns(program=pl.when(once).then(by_request).otherwise("program"))
     repeated = rows.filter((pl.col("program") < 0) & (pl.len().over("program") > 1))
     return rows.select("run", "start", "hosts", "program"), len(repeated) if called else 0
 

@@ -110,7 +110,7 @@ def with_verdicts(
         for claim in artefact.claims
     }
     readings = {reading: None for entry in every.values() for reading in entry.found}
-    whole = [
+    complete = [
         r for r in readings if bool(r[1]) == any(other_reading[1] for other_reading in readings)
     ] or list(readings)
 
@@ -119,7 +119,7 @@ def with_verdicts(
         far = sum(entry.distance(reading) for entry in tested)
         return sum(entry.agrees(reading) for entry in tested), -far
 
-    best = max(whole, key=fit, default=None)
+    best = max(complete, key=fit, default=None)
     words = {says: entry.word(best or ("", "", "")) for says, entry in every.items()}
     judged = [row if row.agrees is None else replace(row, verdict=words[row.says]) for row in rows]
     return judged, best if best and fit(best)[0] else None
