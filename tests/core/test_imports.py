@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from gangwise.moved import MOVED
 
 SOURCE = Path(__file__).parents[2] / "src" / "gangwise"
 
@@ -84,3 +90,16 @@ def test_there_are_no_import_circles():
     modules = {module_name(path): path for path in SOURCE.rglob("*.py")}
     assert len(modules) > 50
     assert [sorted(circle) for circle in circles(import_graph(modules))] == []
+
+
+@pytest.mark.parametrize("old", sorted(MOVED))
+def test_an_old_path_gives_the_module_from_its_new_place(old: str) -> None:
+    sys.modules.pop(f"gangwise.{old}", None)
+    with pytest.warns(
+        DeprecationWarning, match=MOVED[old]
+    ) as warned:  # of the packages above it as well
+        module = importlib.import_module(f"gangwise.{old}")
+    assert any(f"gangwise.{MOVED[old]} " in str(warning.message) for warning in warned)
+    assert module is importlib.import_module(f"gangwise.{MOVED[old]}")
+    assert module.__spec__ is not None
+    assert module.__spec__.name == f"gangwise.{MOVED[old]}"
