@@ -35,12 +35,16 @@ def page() -> str:
     known, parts = settings(), [HEAD]
     for kind, title in ENTRIES.items():
         of, old = known[kind], known[kind]["alias"]
-        parts.append(f"\n## {title}\n\n| setting | |\n|---|---|\n")
-        rows = dict.fromkeys(of["modelled"], "played")
+        parts.append(f"\n## {title}\n")
+        if played := sorted(of["modelled"], key=str.lower):
+            parts.append("\nPlayed: " + ", ".join(f"`{n}`" for n in played) + ".\n")
+        rows = {}
         for name, (why, *harmless) in of["not_modelled"].items():
             same = ", ".join(f"`{value}`" for value in harmless if value)
-            rows[name] = f"named: {why}" + f" ({same})" * bool(same)
+            rows[name] = why + f" ({same})" * bool(same)
         rows |= {name: "as " + ", ".join(f"`{n}`" for n in new) for name, new in old.items()}
+        if rows:
+            parts.append("\n| named | what is done instead |\n|---|---|\n")
         for name in sorted(rows, key=str.lower):
             parts.append(f"| `{name}` | {rows[name]} |\n")
         if rest := sorted(of["irrelevant"], key=str.lower):

@@ -557,7 +557,7 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
     quantiles = past.forecast(moment, rng)
     forecasts = forecast_rows(jobs, quantiles, calibration)[:SHOWN]
     line = (
-        f"{draws} futures under {past.forecaster.assumed}: drawn are run times and who comes, from "
+        f"{draws} futures under {past.forecaster.assumed}: drawn are run times and arrivals, from "
         f"{len(over):,} jobs that have ended; {calibration.known:,} earlier starts correct them"
     )
     return ForecastOfLog(instant, line, forecasts)

@@ -1,7 +1,7 @@
 """When waiting jobs will start: a distribution, from many futures that are played.
 
 A future draws what is not known: how long running jobs still take, how long waiting ones will, and
-who comes meanwhile — a stretch of the log's own past at the same time of day, for later jobs may
+which jobs arrive — a stretch of the log's own past at the same time of day, for later jobs may
 pass or stand ahead. The rules then decide in compiled code from the very state of the moment, and
 the starts in all futures are the distribution. What such distributions have been worth so far
 corrects them (:class:`Calibration`), as in Kuleshov, Fenner and Ermon (2018).
