@@ -18,7 +18,7 @@ import pytest
 from gangwise import TraceError
 from gangwise.logs import open_tables
 from gangwise.logs.formats.tabular import reader
-from gangwise.logs.inspect import report
+from gangwise.logs.inspect import report, summary
 from gangwise.logs.io import blocks
 from gangwise.logs.io.blocks import Blocks
 from gangwise.logs.jobs import jobs_of
@@ -345,5 +345,5 @@ def test_use_beyond_what_there_is_is_said(tmp_path, wait, said):
     lines = ["; MaxProcs: 3", *(row.format(n, wait) for n in (1, 2, 3))]
     (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
     tables = open_tables(tmp_path)
-    line = report(jobs_of(tables), tables).splitlines()[0]
+    line = report(log := jobs_of(tables), summary(log, tables)).splitlines()[0]
     assert ("misread, or nodes are missing" in line) == said

@@ -385,7 +385,13 @@ def tune_command(
     _print_tuning(tuning)
     if site:
         options.echo(_bound_sentence(folder, tuning, fixed))
-    options.say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
+    _report_of(folder, f"{len(tuning.trials)} trials")
+
+
+def _report_of(folder: Path, what: str) -> None:
+    from gangwise.report.pages import write_report
+
+    options.say(f"{what} in {folder}; open {write_report(folder)} in a browser")
 
 
 def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
@@ -486,10 +492,11 @@ def leaderboard_command(
 
     with options.progress(options.after_stop(out)) as advance:
         board = leaderboard(traces, out, own or [], Workers(jobs, backend, address), advance)
+    from gangwise.report.answers import leaderboard_page
+
+    page = leaderboard_page(board, options.command_line())
     options.echo(board.markdown())
-    options.say(
-        f"the runs of each log are in a folder of {out}; gangwise report makes a page of one"
-    )
+    options.write_page(out, "leaderboard", page, options.json_text(board.as_dict()))
 
 
 _COLOURS = {
@@ -549,9 +556,8 @@ def reproduce_command(
         options.echo(options.json_text({"rows": rows, "left_out": result.left_out}))
     else:
         _print_reproduced(result.rows, quick)
-        options.say(
-            f"{len(result.written)} files in {out}; gangwise report {out} makes a page of them"
-        )
+    if result.written:
+        _report_of(out, f"{len(result.written)} files")
     if accept or check:
         _compare_with_committed(result, quick, accept)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from gangwise.report.page import Page
     from gangwise.study.runs import NamedSource
     from gangwise.study.statistics import Estimate
     from gangwise.study.sweep import Progress
@@ -189,6 +190,17 @@ def echo(text: object = "", end: str = "\n") -> None:
 
 def say(text: str) -> None:
     print(shown(text), file=sys.stderr)
+
+
+def write_page(out: Path, name: str, page: Page, plain: str) -> None:
+    """Write the page of an answer and the same as JSON: ``NAME.html`` and ``NAME.json``."""
+    from gangwise.core.files import Folder
+    from gangwise.report.page import html
+
+    with Folder(out).publish(name) as publication:
+        publication.write(f"{name}.json", plain + "\n")
+        publication.write(f"{name}.html", html(page))
+    say(f"wrote {name}.html and {name}.json to {out}")
 
 
 @contextmanager

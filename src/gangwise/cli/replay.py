@@ -22,11 +22,13 @@ from gangwise.cli.options import (
     seed_list,
     settings_of,
     table,
+    write_page,
 )
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.registry import names_of
 
 if TYPE_CHECKING:
+    from gangwise.study.explain import ForecastOfLog
     from gangwise.study.what_if import Gate, Needed
 
 
@@ -129,13 +131,17 @@ def calibrate_command(
 
     with progress("nothing is kept") as advance:
         result = calibrate_log(path, trace, advance, events, **settings_of(settings))
-    echo(json_text(result.as_dict()) if as_json else result)
+    plain = json_text(result.as_dict()) if as_json or out else ""
+    echo(plain if as_json else result)
     if out is not None:
+        from gangwise.report.answers import calibration_page
+
         file = out / FILE
         if os.path.lexists(file):
             text = f"{file} is there already, perhaps corrected by hand; give another --out"
             raise StoreError(text)
         write_whole(file, result.toml())
+        write_page(out, "calibration", calibration_page(result, command_line()), plain)
         say(f"wrote {file}; read it, correct it; then: gangwise replay {path} --site {out}")
 
 
@@ -147,6 +153,7 @@ def forecast_command(
     draws: int = 100,
     from_history: bool = False,
     judge: bool = False,
+    out: Path | None = None,
     settings: list[str] | None = None,
     as_json: bool = False,
 ) -> None:
@@ -161,7 +168,7 @@ def forecast_command(
     from gangwise.study.explain import forecast_log
 
     if from_history:
-        _forecast_from_history(source, at, judge, settings, as_json)
+        _forecast_from_history(source, at, judge, out, settings, as_json)
         return
     if judge:
         raise ScenarioError("--judge goes with --from-history")
@@ -178,6 +185,8 @@ def forecast_command(
             forecast = forecast_log(
                 source, at or None, scheduler, recorded, draws, settings_of(settings), advance
             )
+    if out is not None:
+        _write_forecast(out, source, forecast, "", json_text(forecast.as_dict()))
     if as_json:
         echo(json_text(forecast.as_dict()))
         return
@@ -195,13 +204,16 @@ def forecast_command(
 
 
 def _forecast_from_history(
-    source: str, at: str, judge: bool, settings: list[str] | None, as_json: bool
+    source: str, at: str, judge: bool, out: Path | None, settings: list[str] | None, as_json: bool
 ) -> None:
     from gangwise.notation.units import roughly
     from gangwise.study.from_history import forecast_from_history
 
     with progress("nothing is kept") as advance:
         forecast = forecast_from_history(source, at, judge, settings_of(settings), advance)
+    if out is not None:
+        judged = str(forecast.judged or "")
+        _write_forecast(out, source, forecast.found, judged, json_text(forecast.as_dict()))
     if as_json:
         echo(json_text(forecast.as_dict()))
         return
@@ -212,6 +224,15 @@ def _forecast_from_history(
     if forecast.judged is not None:
         console.print(str(forecast.judged), markup=False)
     console.print(table(["job", *heads.values()], rows, (0,)))
+
+
+def _write_forecast(
+    out: Path, source: str, forecast: ForecastOfLog, judged: str, plain: str
+) -> None:
+    from gangwise.report.answers import forecast_page
+
+    page = forecast_page(Path(source).name, forecast, judged, command_line())
+    write_page(out, "forecast", page, plain)
 
 
 def what_if_command(

@@ -9,6 +9,7 @@ import typer
 
 from gangwise.cli.options import (
     add_command,
+    command_line,
     echo,
     json_text,
     progress,
@@ -16,6 +17,7 @@ from gangwise.cli.options import (
     screen,
     settings_of,
     table,
+    write_page,
     writing,
 )
 from gangwise.core.errors import ScenarioError, StoreError
@@ -198,6 +200,7 @@ for _command in (
 def jobs_command(
     path: Path,
     job_type: str = "",
+    out: Path | None = None,
     settings: list[str] | None = None,
     trace: str = "",
     strict: bool = False,
@@ -211,10 +214,13 @@ def jobs_command(
     with progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     log = jobs_of(tables, job_type=job_type)
-    if as_json:
-        echo(json_text({"played": log.played.to_dict(), **summary(log, tables)}))
-    else:
-        echo(report(log, tables))
+    facts = summary(log, tables)
+    plain = json_text({"played": log.played.to_dict(), **facts}) if as_json or out else ""
+    echo(plain if as_json else report(log, facts))
+    if out is not None:
+        from gangwise.report.answers import jobs_page
+
+        write_page(out, "jobs", jobs_page(path.name, facts, log.played, command_line()), plain)
 
 
 def nodes_command(
@@ -227,7 +233,6 @@ def nodes_command(
     as_json: bool = False,
 ) -> None:
     """Find slow nodes in a log with node lists: how unlike nodes are, and which changed when."""
-    from gangwise.core.files import Folder
     from gangwise.report.nodes import node_page, node_text
     from gangwise.study.findings import find_slow_nodes
 
@@ -242,7 +247,4 @@ def nodes_command(
     else:
         screen().print(node_text(result))
     if out is not None:
-        with Folder(out).publish("nodes") as publication:
-            publication.write("nodes.json", text + "\n")
-            publication.write("nodes.html", node_page(result, path.name))
-        say(f"wrote nodes.json and nodes.html to {out}")
+        write_page(out, "nodes", node_page(result, path.name, command_line()), text)

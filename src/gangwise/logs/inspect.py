@@ -432,6 +432,7 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
         "nodes": len(nodes),
         "devices": {name: log.total(name) for name in nodes.devices},
         "device": device,
+        "memory_unit": tables.units.get("mem", ""),
         "unlike": int(log.jobs.grouped.sum()),
         "job_type": {"column": log.job_type, "types": len(log.jobs.types)},
         "from_s": since,
@@ -473,11 +474,10 @@ def _sizes(size: Floats) -> list[dict[str, float]]:
     return [{"most": 0.0 if p == -2 else 2.0**p, "jobs": n} for p, n in counted]
 
 
-def report(log: JobLog, tables: Tables) -> str:
-    """Statistics of a log as text for a terminal; the first line is how much of it is played."""
-    facts = summary(log, tables)
+def report(log: JobLog, facts: Mapping[str, Any]) -> str:
+    """A :func:`summary` as text for a terminal; the first line is how much of the log is played."""
     start, end = facts["from_s"], facts["to_s"]
-    named = {"mem": f"{tables.units.get('mem', '')} of memory".strip()}
+    named = {"mem": f"{facts['memory_unit']} of memory".strip()}
     named |= {"gpu": "GPUs", "cpu": "cores"}
     devices = ", ".join(f"{n:,.6g} {named.get(q, q)}" for q, n in facts["devices"].items())
     lines = [

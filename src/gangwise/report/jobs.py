@@ -17,7 +17,6 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text as Line
 
-import gangwise
 from gangwise.core.arrays import Ints
 from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
@@ -106,25 +105,25 @@ class JobResults(Compared):
         title = f"{web.numbered(len(rows), *noun)} on {jobs} of {source_in_words(self.name)}"
         nodes, devices = len(self.first.nodes), self.first.nodes.devices
         total = self.first.capacity[devices.index(self.device)]
-        byline = [
-            title,
+        facts = [
             count(nodes, "node") if nodes > 1 else f"{total:,.0f} {web.in_words(self.device)}",
             *([count(self.seeds, "seed")] if self.drawn else []),
-            f"gangwise {gangwise.__version__}",
         ]
         parts: list[web.Part] = [web.Tiles(tiles(self)), *change_dots(self, ["completion"])]
-        for line in [*self.fidelity, *map(web.sentence_case, self.assumed)]:
-            warns = line.startswith("warning: ")
-            text = web.sentence_case(line.removeprefix("warning: ")) if warns else line
-            parts.append(web.Text(f"{text}.", "warning" if warns else "fidelity"))
+        parts += web.notes([*self.fidelity, *map(web.sentence_case, self.assumed)])
         parts += [section for make in SECTIONS if (section := make(self)) is not None]
-        return web.Page(title, [web.Chapter(headline(self), ", ".join(byline), parts)])
+        made = provenance_section(self)
+        return web.answer(title, headline(self), facts, parts, made, web.jobs_terms(*TERMS))
 
     def terminal(self) -> Group:
         notes = Line("\n".join([*self.fidelity, *self.assumed]))
         verdict, in_full = Line(headline(self), "bold"), Line(f"\n{self.text}")
         return Group(verdict, notes, Line(), rich_tables(self.sheets), in_full)
 
+
+TERMS = ("waiting", "completion", "slowdown", "utilisation", "goodput", "thrown away", "limit")
+TERMS += ("gang", "explained", "bound")
+"""What the page speaks of, in its glossary."""
 
 SHOWN = 12
 """Tables and figures show at most this many changes."""
@@ -740,10 +739,6 @@ def tables_section(n: JobResults) -> web.Section:
     return web.Section("Tables", [*change_dots(n, ["waiting"]), *sheets])
 
 
-def glossary_section(n: JobResults) -> web.Section:
-    return web.Section("What the words mean", [web.Terms(web.words("jobs"))])
-
-
 def nodes_section(n: JobResults) -> web.Section:
     shown = {name: n.outcomes[name][0] for name in (n.best, n.base)}
     title, figure = "Nodes over time", partial(figure_of_nodes, shown, n.device)
@@ -799,7 +794,5 @@ SECTIONS: list[Callable[[JobResults], web.Section | None]] = [
     schedulers_section,
     assumptions_section,
     edits_section,
-    provenance_section,
-    glossary_section,
 ]
 """The sections of the page, in their order."""

@@ -16,15 +16,28 @@ import numpy.typing as npt
 from rich.console import Group
 from rich.text import Text as Line
 
-import gangwise
 from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
 from gangwise.notation.units import roughly
-from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, phrase, pictured
+from gangwise.report.page import (
+    Page,
+    Section,
+    Tile,
+    Tiles,
+    answer,
+    by_command,
+    how_to_repeat,
+    in_words,
+    jobs_terms,
+    notes,
+    phrase,
+    pictured,
+)
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 from gangwise.study.findings import NodeFindings
 from gangwise.study.statistics import number
+from gangwise.study.store import versions
 
 RECTANGLES = 12_000
 """Beyond this many the chart of nodes shows means over bins, so that a page stays below 1 MB."""
@@ -253,8 +266,8 @@ def node_text(found: NodeFindings) -> Group:
     return Group(*head, rich_tables(node_sheets(found)))
 
 
-def node_page(found: NodeFindings, name: str) -> str:
-    """One page: the answer, all nodes with their intervals, the tables."""
+def node_page(found: NodeFindings, name: str, command: str = "") -> Page:
+    """The answer, all nodes with their intervals, the tables."""
     e = found.effects
     order = sorted(_order(found), key=lambda n: -e.mean[n])[:MOST_DRAWN]
     ends = [[100 * np.expm1(v[n]) for v in (e.mean, e.low, e.high)] for n in order]
@@ -267,9 +280,15 @@ def node_page(found: NodeFindings, name: str) -> str:
     picture = pictured(
         "Nodes", points, [panel], caption, {k: looks[k] for k in looks if k in lines}
     )
-    parts = [Text(f"{found.answer}.", "lead"), Text(f"{found.line}.", "fidelity")]
+    spread = [f"{100 * np.expm1(end):.2g} %" for end in e.spread]
+    tiles = [
+        Tile("Slow nodes", f"{int(e.slow.sum())}", f"of {int(np.isfinite(e.p).sum()):,} judged"),
+        Tile("Nodes differ by (sd)", spread[0], f"95 %: {spread[1]} to {spread[2]}"),
+        Tile("Jobs compared", f"{e.compared:,}", f"of {found.read:,}, in {e.programs:,} programs"),
+        Tile("Nodes that changed", f"{len(e.changes)}", "over the time of the log"),
+    ]
     tables = [Section(sheet.title, [sheet]) for sheet in node_sheets(found)]
-    title = f"Nodes of {name}"
-    byline = f"{len(found.names):,} nodes, gangwise {gangwise.__version__}"
-    sections = [Section("How unlike nodes are", [picture]), *tables] if order else []
-    return html(Page(title, [Chapter(title, byline, [*parts, *sections])]))
+    parts = [Tiles(tiles), *[picture] * bool(order), *notes([found.line]), *tables * bool(order)]
+    facts = [f"{len(found.names):,} nodes"]
+    made = how_to_repeat(by_command(command, "numbers", "Made from Python."), versions())
+    return answer(f"Nodes of {name}", f"{found.answer}.", facts, parts, made, jobs_terms("p"))

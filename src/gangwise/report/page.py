@@ -25,6 +25,7 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+import gangwise
 from gangwise.core.files import Folder, digest_of, read_whole
 from gangwise.core.registry import Kind, entries
 from gangwise.core.wording import phrases, words_of
@@ -252,6 +253,42 @@ def pictured(
     return Plot(title, caption, key, table, panels)
 
 
+def answer(
+    subject: str,
+    verdict: str,
+    facts: Sequence[str],
+    parts: Sequence[Part],
+    made: Section,
+    glossary: Mapping[str, str],
+) -> Page:
+    """The frame of a page with one answer, the same for all commands.
+
+    The verdict is its heading; ``parts`` are tiles, the chart that decides and sections; how it
+    was made and the glossary end it.
+    """
+    byline = ", ".join([subject, *facts, f"gangwise {gangwise.__version__}"])
+    ends = [made, Section("What the words mean", [Terms(glossary)])]
+    return Page(subject, [Chapter(sentence_case(verdict), byline, [*parts, *ends])])
+
+
+def notes(lines: Iterable[str]) -> list[Part]:
+    """What was left out, assumed or drawn; a line that begins with "warning:" stands out."""
+    parts: list[Part] = []
+    plain: list[str] = []
+    for line in lines:
+        if line.startswith("warning: "):
+            parts.append(Text(f"{sentence_case(line.removeprefix('warning: '))}.", "warning"))
+        else:
+            plain.append(f"{line.rstrip('.')}.")
+    return [*parts, *[Text(" ".join(plain), "fidelity")] * bool(plain)]
+
+
+def jobs_terms(*names: str) -> dict[str, str]:
+    """The meanings of these terms on pages about jobs."""
+    meanings = {**words("terms"), **words("jobs")}
+    return {name: meanings[name] for name in names}
+
+
 def terms(meanings: Mapping[str, str]) -> Fold:
     summary = f"What {enumerated(list(meanings))} {'means' if len(meanings) == 1 else 'mean'} here"
     return Fold(summary, [Terms(meanings)], kind="words")
@@ -357,6 +394,17 @@ def setting(value: Any) -> str:
         return repr(value)
 
 
+def meaning(heading: str) -> str:
+    r"""What a heading, or the label of a tile, speaks of: the glossary's entry of a term in it.
+
+    >>> meaning("completion\nmean, h")[:29], meaning("user")
+    ('From submission to the end: w', '')
+    """
+    text = heading.replace("\n", " ").lower()
+    named = [term for term in words("jobs") if re.search(rf"\b{re.escape(term)}\b", text)]
+    return str(words("jobs")[max(named, key=len)]) if named else ""
+
+
 _LARGEST, _SMALLEST = 1.47, 0.93
 """Most and fewest pixels of the page per point of a drawing, so that letters neither grow with a
 wide window nor become illegible in a narrow one."""
@@ -417,7 +465,7 @@ _ENVIRONMENT.filters |= {
     "plain_number": lambda value: "" if math.isnan(value) else repr(float(value)),
     "embedded": embedded,
     "human": lambda name: human(name),
-    "meaning": lambda heading: words("jobs").get(heading.split("\n")[0].strip(" ,"), ""),
+    "meaning": meaning,
     "kind": lambda part: type(part).__name__,
 }
 _LIGHT, _DARK = (

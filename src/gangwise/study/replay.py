@@ -5,7 +5,7 @@ The leaderboard is replays of public logs under the rules in ``leaderboard.toml`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -486,21 +486,35 @@ class Leaderboard:
         }
         for log, entries in self.numbers.items():
             columns[f"gap on {log}, %"] = _texts([100 * entries[e]["gap"] for e in ranked])
-        line = (
-            f"{len(self.numbers)} logs, each cut into {self.rules['parts']} parts of whole weeks "
-            "that begin with an empty cluster; ± is half a 95 % interval over parts. Nodes of a "
-            "log are alike, and no job is killed at its limit."
-        )
         worst = {"scheduler": columns["scheduler"]}
         for log, entries in self.numbers.items():
             hours = [entries[e]["worst users"] / 3600 for e in ranked]
             worst[f"worst users' waiting on {log}, h"] = _texts(hours)
-        parts = [line, _table(columns).rstrip(), _table(worst).rstrip()]
+        logs = [f"**{log}.** {text}" for log, text in self.log_lines()]
+        parts = [self.about, _table(columns).rstrip(), _table(worst).rstrip(), *logs]
+        return "\n\n".join(parts) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        mean = {
+            log: {name: {m: float(v.mean()) for m, v in row.items()} for name, row in rows.items()}
+            for log, rows in self.numbers.items()
+        }
+        return {"format": "gangwise-leaderboard-1", "ranked": self.ranked, "means": mean}
+
+    @property
+    def about(self) -> str:
+        return (
+            f"{len(self.numbers)} logs, each cut into {self.rules['parts']} parts of whole weeks "
+            "that begin with an empty cluster; ± is half a 95 % interval over parts. Nodes of a "
+            "log are alike, and no job is killed at its limit."
+        )
+
+    def log_lines(self) -> Iterator[tuple[str, str]]:
+        """What each log is, how much of it is played, and the entry tuned on the others."""
         for log in self.numbers:
             [about] = [rule["about"] for rule in self.rules["logs"] if rule["name"] == log]
             text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
-            parts.append(f"**{log}.** {text[0].upper()}{text[1:]}")
-        return "\n\n".join(parts) + "\n"
+            yield log, f"{text[0].upper()}{text[1:]}"
 
 
 def leaderboard(

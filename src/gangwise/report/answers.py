@@ -1,0 +1,294 @@
+"""Pages of what a command finds in a log: its jobs, when they start, its site; and the leaderboard.
+
+Each has the frame of :func:`~gangwise.report.page.answer`: the verdict, tiles, one chart, tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangwise.notation.units import roughly
+from gangwise.report import page as web
+from gangwise.report.plotting import Panel
+from gangwise.report.tables import Cell, Sheet, columns_sheet, estimate_cells, value_cell
+from gangwise.study.statistics import Estimate, count, mean_and_interval, number
+from gangwise.study.store import versions
+
+if TYPE_CHECKING:
+    from gangwise.logs.jobs import Played
+    from gangwise.study.explain import ForecastOfLog
+    from gangwise.study.findings import Calibrated
+    from gangwise.study.replay import Leaderboard
+
+
+def made_by(command: str, what: str = "numbers") -> web.Section:
+    """How a page without stored runs is made again."""
+    how = web.by_command(command, what, f"These {what} were made from Python.")
+    return web.how_to_repeat(how, versions())
+
+
+def _time(seconds: float | None) -> str:
+    return "not known" if seconds is None or math.isnan(seconds) else roughly(seconds)
+
+
+def _time_cell(seconds: float | None) -> Cell:
+    return Cell(_time(seconds), math.nan if seconds is None else seconds)
+
+
+def _tile(label: str, value: str, note: str = "", tone: str = "") -> web.Tile:
+    return web.Tile(label, value, note, tone)
+
+
+def jobs_page(source: str, facts: Mapping[str, Any], played: Played, command: str) -> web.Page:
+    """What is in a log, of :func:`~gangwise.logs.inspect.summary`."""
+    device, wait, run = web.in_words(facts["device"]), facts["wait"], facts["run"]
+    load, days = facts["implied_load"], (facts["to_s"] - facts["from_s"]) / 86400
+    jobs = count(facts["jobs"], "job")
+    parts = [f"keep {number(100 * load)} % of the {device} in use"] * (load is not None)
+    parts += [f"wait {roughly(wait['mean'])} on average"] * (wait is not None)
+    verdict = f"{jobs} in {number(days, int(days < 10))} days {' and '.join(parts)}".rstrip()
+    share = played.played / max(played.read, 1)
+    tiles = [
+        _tile(
+            "Jobs that can be played",
+            f"{number(100 * share, int(0.99 < share < 0.9995))} %",
+            f"{played.played:,} of {played.read:,}",
+            "bad" if played.doubts else "good" * (share > 0.95),
+        ),
+        _tile(f"Load of {device}", f"{number(100 * load)} %", "mean over the log")
+        if load is not None
+        else _tile("Users", f"{facts['users']:,}"),
+        _tile("Mean waiting", _time(wait["mean"]), f"median {_time(wait['median'])}")
+        if wait
+        else _tile("Mean waiting", "not recorded", "the log does not say when jobs started"),
+    ]
+    if run:
+        tiles.append(_tile("Median run time", _time(run["median"]), f"mean {_time(run['mean'])}"))
+    rows = [
+        ("load", "jobs", (at - facts["load_edges_s"][0]) / 86400, 100 * (share or 0), None, None)
+        for (at, _), share in zip(pairwise(facts["load_edges_s"]), facts["load"])
+    ]
+    panel = Panel("load", "days since the log begins", f"{device} in use, %", "steps")
+    chart = [web.pictured(f"{device} in use over time", rows, [panel], "")] * (load is not None)
+    sections = [web.Section("Waits and run times", [_spreads_sheet(facts)])] if wait or run else []
+    sizes = [f"up to {size['most']:g}" if size["most"] else "none" for size in facts["sizes"]]
+    columns = [("jobs", [value_cell(size["jobs"]) for size in facts["sizes"]])]
+    sections.append(
+        web.Section(
+            "Sizes", [columns_sheet("Jobs by size", sizes, columns, (), f"{device} of a job")]
+        )
+    )
+    users = facts["top_users"]
+    columns = [
+        ("jobs", [value_cell(user["jobs"]) for user in users]),
+        (
+            f"share of\n{played.unit}-hours, %",
+            [value_cell(100 * (user["share"] or 0), 1) for user in users],
+        ),
+        ("waiting\nmean", [_time_cell(user["wait"]) for user in users]),
+    ]
+    names = [user["user"] or "(not named)" for user in users]
+    caption = f"Those with the most {played.unit}-hours of {count(facts['users'], 'user')}."
+    sections.append(
+        web.Section("Users", [columns_sheet("Largest users", names, columns, (caption,), "user")])
+    )
+    lines = [played.line, *played.doubts, *played.warnings, *played.notes]
+    return web.answer(
+        f"Jobs of {source}",
+        f"{verdict}.",
+        [count(facts["nodes"], "node"), count(facts["users"], "user")],
+        [web.Tiles(tiles), *chart, *web.notes(lines), *sections],
+        made_by(command),
+        web.jobs_terms("waiting", "limit", "load", "played"),
+    )
+
+
+def _spreads_sheet(facts: Mapping[str, Any]) -> Sheet:
+    named = {"wait": "waiting", "run": "run time"}
+    shown = [name for name in named if facts[name]]
+    stats = ("mean", "median", "p90", "p95", "p99", "most")
+    columns = [(stat, [_time_cell(facts[name][stat]) for name in shown]) for stat in stats]
+    captions = []
+    if facts["waiting_share"] is not None:
+        share = number(100 * facts["waiting_share"], 1)
+        captions.append(f"Waiting is {share} % of the time in the system.")
+    if facts["limit_over_run"] is not None:
+        over = number(facts["limit_over_run"]["median"], 1)
+        captions.append(f"Limits are {over} times the run time (median).")
+    names = [named[name] for name in shown]
+    return columns_sheet("Waits and run times", names, columns, tuple(captions), "")
+
+
+MOST_JOBS = 500
+"""Forecasts of at most so many jobs have a row of the table."""
+
+
+def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: str) -> web.Page:
+    """When each waiting job will start, the soonest first."""
+    rows = sorted(forecast.rows, key=lambda row: row["p50"])
+    p50, p90 = (np.array([row[name] for row in rows], dtype=float) for name in ("p50", "p90"))
+    jobs = count(len(rows), "job waits", "jobs wait")
+    middle = _time(float(np.median(p50)))
+    verdict = f"{jobs}; for half of them the chance to have started is even within {middle}"
+    if len(rows) == 1:
+        verdict = f"1 job waits; the chance that it has started within {middle} is even"
+    waited = np.array([row["waited"] for row in rows])
+    tiles = [
+        _tile(
+            "Jobs that wait", f"{len(rows):,}", f"the longest since {_time(float(waited.max()))}"
+        ),
+        _tile("Start, even chance (p50)", middle, "median of the jobs, from now"),
+        _tile("Start, nine of ten (p90)", _time(float(np.median(p90))), "median of the jobs"),
+        _tile("Last start (p90)", _time(float(p90.max())), f"job {rows[int(p90.argmax())]['job']}"),
+    ]
+    size, unit = (86400.0, "days") if np.median(p90) > 3 * 86400 else (3600.0, "h")
+    finite = [i for i in range(len(rows)) if np.isfinite(p90[i])]
+    points = [
+        ("starts", "jobs", float(i + 1), p50[i] / size, p50[i] / size, p90[i] / size)
+        for i in finite
+    ]
+    panel = Panel(
+        "starts",
+        "jobs, the soonest first",
+        f"{unit} from now",
+        "points" if len(finite) < 2 else "dots",
+    )
+    caption = "A dot is p50, its line goes on to p90."
+    chart = [web.pictured("When jobs start", points, [panel], caption)] * bool(points)
+    seconds = {"limit": "limit", "waited": "waited", "p50": "p50", "p90": "p90"}
+    seconds |= {"promised": "by\nrequests", "started": "started\nafter"}
+    shown = rows[:MOST_JOBS]
+    columns = [
+        (heading, [_time_cell(row[name]) for row in shown])
+        for name, heading in seconds.items()
+        if any(row.get(name) is not None for row in shown)
+    ]
+    if "user" in rows[0]:
+        users = [Cell(str(row["user"]), words=True) for row in shown]
+        columns = [
+            ("user", users),
+            ("tasks", [value_cell(row["tasks"]) for row in shown]),
+            *columns,
+        ]
+    caption = f"The {MOST_JOBS} soonest of {len(rows):,}." * (len(rows) > MOST_JOBS)
+    names = [str(row["job"]) for row in shown]
+    table = columns_sheet("Starts", names, columns, (caption,) * bool(caption), "job")
+    lines = [forecast.basis.rstrip("."), *[judged.rstrip(".")] * bool(judged)]
+    return web.answer(
+        f"Starts of waiting jobs of {source}",
+        f"{verdict}.",
+        [f"at {forecast.now:,.0f} s of its clock"],
+        [web.Tiles(tiles), *chart, *web.notes(lines), web.Section("Every waiting job", [table])],
+        made_by(command, "forecasts"),
+        web.jobs_terms("p50", "p90", "by requests", "limit"),
+    )
+
+
+def calibration_page(result: Calibrated, command: str) -> web.Page:
+    """Rules of a site found in a log, and how much of its unexplained waiting they explain."""
+    from gangwise.study.findings import entry_text
+
+    fit, findings = result.found, result.found.findings
+    share = 1 - fit.left / fit.contradicted if fit.contradicted else 0.0
+    rules = count(len(findings), "rule")
+    verdict = f"{rules} found, which explain {number(100 * share)} % of the hours in which jobs "
+    verdict += "waited beside free devices"
+    if not findings:
+        verdict = "no rule is confirmed: no cap, closing hours or missing capacity"
+    tiles = [
+        _tile("Rules found", f"{len(findings):,}"),
+        _tile(
+            "Hours that capacity does not explain",
+            f"{number(fit.contradicted)} h",
+            f"of {number(fit.hours)} h of the log: every waiting job would have fitted",
+        ),
+        _tile(
+            "Left with these rules",
+            f"{number(fit.left)} h",
+            f"{number(100 * share)} % explained",
+            "good" * (share >= 0.5),
+        ),
+        _tile(
+            "Jobs not started at once",
+            f"{fit.refused:,}",
+            f"{fit.refused - fit.unexplained:,} of them explained",
+        ),
+    ]
+    columns = [
+        ("evidence", [Cell(f"{rule.evidence}.", words=True) for rule in findings]),
+        ("jobs it\nexplains", [value_cell(rule.explains[1]) for rule in findings]),
+    ]
+    table = columns_sheet("Rules", [*map(entry_text, findings)], columns, (), "rule")
+    parts: list[web.Part] = [web.Tiles(tiles), *web.notes(result.headline)]
+    parts += [web.Section("Rules found", [table])] * bool(findings)
+    file = web.Section("The site file", [web.Code(result.toml().rstrip())])
+    return web.answer(
+        f"The site behind {result.source}",
+        f"{verdict}.",
+        [count(len(result.log.jobs), "job"), count(len(result.log.nodes), "node")],
+        [*parts, file],
+        made_by(command, "rules"),
+        web.jobs_terms("waiting", "cap", "window"),
+    )
+
+
+def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
+    """Every entry on every log: completion over the bound, and over the base's."""
+    base, ranked = board.rules["base"], board.ranked
+    able = [name for name in ranked if name not in board.rules["oracles"]]
+    best = able[0]
+    ratios = {name: mean_and_interval(board.ratio(name)) for name in ranked}
+    over = {name: mean_and_interval(100 * (board.ratio(name, base) - 1)) for name in ranked}
+    lead = over[best]
+    verdict = f"{web.short_name(best)} completes jobs {number(-lead.mean, 1)} % sooner than "
+    verdict += f"{web.short_name(base)} over {count(len(board.numbers), 'log')}, the most of all"
+    tiles = [
+        _tile("Best entry", web.sentence_case(web.short_name(best)), best),
+        _tile("Its completion over the bound", number(ratios[best].mean, 2), "1 cannot be beaten"),
+        _tile(
+            f"Against {web.short_name(base)}", f"{number(lead.mean, 1, sign=True)} %", _ends(lead)
+        ),
+        _tile(
+            "Entries", f"{len(ranked)}", f"{len(board.rules['oracles'])} of them know the future"
+        ),
+    ]
+    changes = {name: e for name, e in over.items() if name != base}
+    caption = f"Less is better. {board.about}"
+    chart = web.dots(f"Completion against {base}, %, geometric mean over logs", changes, caption)
+    looks: list[tuple[str, list[Cell]]] = [
+        ("completion\n÷ bound", estimate_cells([ratios[name] for name in ranked], least=2)),
+        (f"over {base},\n%", estimate_cells([over[name] for name in ranked], True, 1)),
+    ]
+    worst: list[tuple[str, list[Cell]]] = []
+    for log, entries in board.numbers.items():
+        gaps = [mean_and_interval(100 * entries[name]["gap"]) for name in ranked]
+        looks.append((f"gap on\n{log}, %", estimate_cells(gaps)))
+        hours = [mean_and_interval(entries[name]["worst users"] / 3600) for name in ranked]
+        worst.append((f"{log},\nh", estimate_cells(hours)))
+    tables = [
+        columns_sheet("Completion", ranked, looks, (board.about,), "scheduler"),
+        columns_sheet("Waiting of the worst users", ranked, worst, (), "scheduler"),
+    ]
+    parts = [web.Tiles(tiles), *chart, web.Section("The board", tables)]
+    parts.append(web.Section("Logs", [web.Terms(dict(board.log_lines()))]))
+    meanings = {name: web.about_scheduler(name) for name in ranked}
+    parts.append(web.Section("Schedulers", [web.Terms(meanings)]))
+    return web.answer(
+        "Leaderboard of schedulers",
+        f"{verdict}.",
+        [count(len(board.numbers), "log"), count(len(ranked), "entry", "entries")],
+        parts,
+        made_by(command),
+        web.jobs_terms("completion", "waiting", "bound"),
+    )
+
+
+def _ends(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "no interval"
+    return f"95 %: {number(estimate.low, 1, sign=True)} to {number(estimate.high, 1, sign=True)}"
