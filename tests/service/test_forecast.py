@@ -51,7 +51,7 @@ def test_where_nobody_waits_nothing_is_foretold(tmp_path: Path) -> None:
     service = Service(engine, tmp_path, "fcfs+easy+best-fit", act=True, clock=time.clock)
     ticks(service, time)
     service.close()
-    with pytest.raises(ScenarioError, match="nobody waits"):
+    with pytest.raises(ScenarioError, match="no job waits"):
         forecast_live(tmp_path)
 
 

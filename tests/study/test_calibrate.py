@@ -66,7 +66,7 @@ def test_a_log_without_waits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="started"):
         calibrate_log(file)
     file.write_text("; MaxProcs: 8\n1 0 0 60 1 -1 -1 1 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
-    with pytest.raises(ScenarioError, match="nobody waited"):
+    with pytest.raises(ScenarioError, match="no job waited"):
         calibrate_log(file)
 
 

@@ -111,7 +111,7 @@ class _Played(NamedTuple):
 
 
 class _Seedless(ISpawnableSeedSequence):
-    """A source of random bits that draws and splits as another does, and tells no seed."""
+    """A source of random bits that draws and splits as another does, without its seed."""
 
     def __init__(self, source: np.random.SeedSequence):
         self._source = source

@@ -128,7 +128,7 @@ class Outcome(Generic[GivenFeedbackT]):
 class Environment(Protocol):
     @property
     def problem(self) -> Any:
-        """What a policy is told at the start; never the hidden truth."""
+        """What a policy knows at the start; never the hidden truth."""
 
     @property
     def metrics(self) -> tuple[str, ...]:

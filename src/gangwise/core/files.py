@@ -1,17 +1,17 @@
 """Atomic, sealed files and folders of results: everything that gangwise writes goes through here.
 
-- A file is written beside its place, flushed, and renamed, and the folder is flushed: a
+- A file is written next to its place, flushed, and renamed, and the folder is flushed: a
   reader, even after a power cut, sees the old file or the new one.
 - Files that belong together are published together (:meth:`Folder.publish`). All are on the disk
   before the first is renamed, and what they replace is gone before the first appears, so that a new
-  summary never stands beside an old page. Whoever opens the folder next completes a publication
+  summary never stands beside an old page. The next command on the folder completes a publication
   that was cut short.
 - ``.gangwise/`` in the folder holds the registry of its own files with their digests, its locks and
   its checkpoints. A file that is read is compared with its digest (:meth:`Folder.read`). Only
   registered files are ever replaced or removed, and nothing is reached through a link
   (:mod:`gangwise.core.handles`): all of this may have come out of an archive.
 - A lock (:meth:`Folder.lock`) admits one writer. The kernel releases it when its holder dies; the
-  holder's process, host and command are kept beside it.
+  holder's process, host and command are kept with it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def digest_of(data: bytes) -> str:
 
 
 def write_whole(path: Path | str, content: Content, mode: int = 0o666) -> None:
-    """Write one file, all or nothing: beside its place, flushed, renamed.
+    """Write one file, all or nothing: next to its place, flushed, renamed.
 
     Raises StoreError when it cannot be written; what was there before is still there.
     """
@@ -177,9 +177,9 @@ class Folder:
     def lock(self, name: str = "folder", command: str = "") -> Iterator[None]:
         """Keep other writers out; the thread that holds the lock may take it again.
 
-        Whoever takes it first completes a publication that was cut short, and removes unfinished
+        Its first holder completes a publication that was cut short, and removes unfinished
         files of dead processes. ``name`` is ``folder`` for all of it, or a file that is written
-        into it; ``command`` is told to those who find it locked.
+        into it; those who find it locked read ``command``.
 
         Raises StoreError when another process holds it; names process, host and command.
         """
@@ -404,7 +404,7 @@ class Folder:
             sides, seals, stale = plan
             waiting = {n: side for n, side in sides.items() if self._fits(seals[n], side)}
             in_place = {name for name in seals if self._fits(seals[name], name)}
-            # Every file is there, in its place or beside it: the publication is completed.
+            # Every file is there, in its place or next to it: the publication is completed.
             # Otherwise the disk lost some before any was renamed, and the old files stay.
             if waiting.keys() | in_place == seals.keys():
                 for name in waiting.keys() - in_place:
@@ -608,7 +608,7 @@ def _host() -> str:
 
 
 def write_side_file(tree: Tree, folder: str, data: bytes, mode: int = 0o666) -> str:
-    """Write and flush a file beside those of a folder, to be renamed into place; its name."""
+    """Write and flush a file next to those of a folder, to be renamed into place; its name."""
     side = f"{folder}/.gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
     handle = tree.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with _none_left(tree, side), _closed(handle):

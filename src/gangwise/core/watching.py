@@ -13,7 +13,7 @@ _reports: list[Report] = []
 
 @contextmanager
 def watched(report: Report) -> Iterator[None]:
-    """Have progress reported, until the block ends; it is told to the innermost one alone."""
+    """Have progress reported, until the block ends; only the innermost one receives it."""
     _reports.append(report)
     try:
         yield

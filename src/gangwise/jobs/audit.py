@@ -4,12 +4,12 @@ A schedule is an :class:`~gangwise.jobs.metrics.Outcome`, simulated, live or rec
 held against what always holds: gangs whole, tasks per node, labels, nodes that are up, no device
 twice, submissions, dependencies, one attempt at a time, limits, work done. At a sample of instants
 the queue and the free devices are counted anew from the schedule alone, and it is asked whether
-each start is one that the order and the backfilling allow: nobody overtakes without backfilling;
-no device idles for a first in line that fits; whoever passes it leaves it what it was promised.
+each start is one that the order and the backfilling allow: no job overtakes without backfilling;
+no device idles for a first in line that fits; a job that passes it leaves it what it was promised.
 Closed hours are read off the calendar; which jobs count in a cap is read as elsewhere
 (:func:`gangwise.jobs.tenancy.claims`).
 
-Shared devices are counted, not told apart. Where a job that asks for parts of one is first in line,
+Shared devices are counted, not followed. Where a job that asks for parts of one is first in line,
 or nodes do not say all (``skipped``), an instant is left out.
 """
 
@@ -286,7 +286,7 @@ class _Auditor:
         self.bad_attempts("hours", np.array(bad, dtype=bool), "starts in closed hours")
 
     def held(self, j: int, running: Ints) -> bool:
-        """Whether a cap keeps a job from starting beside others that run."""
+        """Whether a cap keeps a job from starting with others that run."""
         for most, counter, amount, holds in self.caps:
             if counter[j] >= 0 and amount[j] and holds[j]:
                 used = amount[running[counter[running] == counter[j]]].sum()
@@ -330,7 +330,7 @@ class _Auditor:
             if not (above and rested and how != "off"):
                 bad.append(a)
         at = np.array(bad, dtype=np.int64)
-        text = "is preempted for nobody who may, too early, or does not come back as it should"
+        text = "is preempted for no job that may, too early, or does not come back as it should"
         self.found("preemption", at, self.of, None, self.until, text)
 
     def jobs_hold(self) -> None:
@@ -520,7 +520,7 @@ class _Auditor:
         if keyed is None:
             self.report.skip("the order of the queue is not known")
             return False
-        # Where two keys are too near to tell apart, rounding may have decided.
+        # Where two keys are too near to each other, rounding may have decided.
         key, exact = keyed
         order = np.lexsort((of[queue], key))
         queue, key = queue[order], key[order]
@@ -627,7 +627,7 @@ def audit(
     """Hold a schedule against the rules.
 
     It is to keep to the order and the backfilling of a ``scheduler``; without one, what always
-    holds is looked at alone. ``conditions`` are what was hidden, None where nobody knows them, and
+    holds is looked at alone. ``conditions`` are what was hidden, None where they are unknown, and
     ``promised`` [J] the earliest start that was promised to each job, as ``Schedule.reserved`` has
     it. The queue is counted anew at so many ``instants`` at most, drawn at random with ``seed``.
     """

@@ -16,7 +16,7 @@ from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.tenancy import Cap, Opening, Tally, Tenancy, allowed_on
 
 Piece = tuple[int, int, int]
-"""Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
+"""Node, tasks on it, and a mask of the shared devices they use (0 if not counted one by one)."""
 
 Left = Literal["finished", "killed", "cancelled", "failed", "preempted"]
 EventKind = Literal["submitted", "started", Left, "node_up", "node_down", "node_drained"]
@@ -115,7 +115,7 @@ class Books:
         Thousandths of devices; a node that is down has nothing free, one that drains less than
         nothing until what runs there has ended.
     device : ndarray [N, D]
-        Free of each shared device ([N, 0] where they are not told apart).
+        Free of each shared device ([N, 0] where they are not counted one by one).
     up : ndarray [N]
     running : dict
         Id → :class:`Running`, in the order of their starts.
@@ -209,7 +209,7 @@ class Books:
         requested = demand > 0
         take: Ints = (self.free[:, requested] // demand[requested]).min(axis=1)
         amount = self.of_shared(shape)
-        # A fraction fits on one device; whole ones need devices that nobody uses.
+        # A fraction fits on one device; whole ones need devices that are unused.
         if 0 < amount < 1000:
             take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
         elif amount:
@@ -334,7 +334,7 @@ class Explanation:
     frees : tuple of str
         Jobs whose end is expected to let it start.
     start : float
-        When it is expected to start if everyone takes as long as requested and nobody else comes;
+        When it is expected to start if everyone takes as long as requested and no other job comes;
         inf where nothing says.
     """
 

@@ -54,7 +54,7 @@ int64: Any = np.int64
 MOMENTUM = 0.7  # share of the last direction that the next one keeps
 
 MOST_PRICED = 200_000
-"""Jobs up to which prices are searched where nobody asks for it: a step costs 0.4 µs a job."""
+"""Jobs up to which prices are searched without --bound: a step costs 0.4 µs a job."""
 
 
 @dataclass(frozen=True, eq=False)

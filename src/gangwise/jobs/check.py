@@ -278,7 +278,7 @@ def _played(kind: type[_Watched], world: _World, original: Any, where: str) -> _
 
 
 def _check_peeking(world: _World, original: Any, first: _Watched, where: str) -> None:
-    """Decisions are the same under another truth until the two can be told apart."""
+    """Decisions are the same under another truth until the two differ visibly."""
     second = _played(_Watched, world.hidden(), original, where)
     shows = min(float(np.nanmin(s.state.end)) for s in (first, second))
     happens = [*world.fails, *world.drains, *world.cancels]

@@ -24,8 +24,8 @@ device, subject to Σ_g T[c, g] X[c, g] ≥ w[c] / (time left to the deadline) (
 
 In every round the pair with the largest X[c, g] over the share of its time that the job has had on
 g so far goes first. Jobs that run where the round wants them go on; others are preempted, and a
-restart costs. Devices that the shares leave over go to whoever waits longest; with *cost* only to
-jobs whose work is cheapest there, since an idle device costs nothing.
+restart costs. Devices that the shares leave over go to the job that waits longest; with *cost* only
+to jobs whose work is cheapest there, since an idle device costs nothing.
 """
 
 from __future__ import annotations
@@ -445,7 +445,7 @@ class Gavel:
             if books.opens(running.job, self._last) > self._last:
                 stay.add(name)
                 room[on[name]] -= asks[name]
-        # No one else wants what the pairs leave: whoever runs there goes on.
+        # No other job wants what the pairs leave: jobs that run there go on.
         for name, g in [*pairs, *on.items()]:
             if name not in stay and name not in leave and asks[name] <= room[g]:
                 room[g] -= asks[name]

@@ -522,7 +522,7 @@ def held_devices(jobs: Jobs, nodes: Nodes) -> Floats:
 def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:
     """By how much jobs took longer since they had fewer tasks than they ask for, [J], or [1] of 1.
 
-    Of pieces, the tasks of the last attempt tell; as recorded, the seconds that it ``ran`` [J].
+    Of pieces, the tasks of the last attempt count; as recorded, the seconds that it ``ran`` [J].
     """
     if not any("fewest=" in text for text in jobs.terms):
         return np.ones(1)
@@ -683,7 +683,7 @@ def _idle_while_waiting(
                 event -= 2 * J
                 idle += amount[event - P] if event >= P else -amount[event]
             i += 1
-        # Ranks below the smallest have nobody waiting.
+        # Ranks below the smallest have no waiting job.
         while smallest < size.size and waiting[smallest] == 0:
             smallest += 1
         if i < times.size and smallest < size.size and size[smallest] <= idle + 1e-9:

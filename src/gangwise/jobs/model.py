@@ -199,7 +199,7 @@ class Shape(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Tasks of a job that are alike, where others of it are not: its workers, beside its head.
+    """Tasks of a job that are alike, where others of it are not: its workers, or its head.
 
     Attributes
     ----------
@@ -487,7 +487,7 @@ class Jobs(Tabular):
         >>> jobs.id, jobs.shapes
         (array([1, 0]), (Shape(demand=(500,), ...), Shape(demand=(1000,), ...)))
 
-        A head beside two workers:
+        A head with two workers:
 
         >>> ray = Group(1, {"cpu": 4}), Group(2, {"cpu": 8, "gpu": 4})
         >>> jobs = Jobs.of(submit=[0], run=[9], id=["ray"], groups={"ray": ray})

@@ -135,7 +135,7 @@ class FairShare(Order):
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         # Every user's use decays in every round, so that sums do not depend on who waits.
-        for user in self._use:  # those who have nobody waiting, too
+        for user in self._use:  # users without a waiting job, too
             self._charged(user, now)
         return [self._charged(job.user, now)[0] for job in jobs]
 
@@ -234,7 +234,7 @@ class Reservations:
     """Conservative backfilling: a reservation for every waiting job.
 
     A job keeps its reservation, nodes and all, unless it can start earlier. In the order of the
-    queue each is asked, while all others keep theirs, so that nobody's is ever moved back; one
+    queue each is asked, while all others keep theirs, so that none is ever moved back; one
     whose time has come gets the best there is. When nodes come or go, all plan anew.
     """
 
@@ -376,7 +376,7 @@ def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple
         + " + ".join(f"{d / 1000:g} {k}" for k, d in zip(books.nodes.devices, shape.demand) if d)
         for tasks, shape in job.groups
     )
-    # EASY's promise tells when enough will have ended.
+    # EASY's promise is when enough will have ended.
     until, _ = reservation(job, books, ends, now)
     return f"{groups} do not fit on what is free{pool}", until
 
@@ -410,7 +410,7 @@ def request_of(job: Job) -> float:
 
 @dataclass
 class Round:
-    """The state that a round left, for whoever asks why a job waits.
+    """The state that a round left, to explain why a job waits.
 
     That is its books, when running jobs are expected to end, the queue in its order, the first job
     in line of each pool, and by whose promise others were kept from passing.

@@ -34,7 +34,7 @@ class Scheduler(Protocol):
     """Decides who starts where. Its constructor's arguments are its whole configuration.
 
     It pickles at any moment and never sees work, rates or the future. One that has an attribute
-    ``learns`` which is false is told of no rates; measurements open rounds. Jobs of groups of
+    ``learns`` which is false hears of no rates; measurements open rounds. Jobs of groups of
     unlike tasks are set aside unless it has an attribute ``groups`` which is true.
     """
 

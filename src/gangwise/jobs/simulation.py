@@ -261,7 +261,7 @@ class JobSimulation:
     # What is decided
 
     def act(self, action: Any) -> None:
-        """Do at this instant what the scheduler, or whoever steps the simulation, has decided."""
+        """Do at this instant what the scheduler, or a caller that steps, has decided."""
         instant = self.now
         name = getattr(action, "job", None)
         j = self.rows.get(name, -1) if isinstance(name, str) else -1
@@ -410,7 +410,7 @@ class JobSimulation:
                     yield f"{takes}, where {books.free[n, k] / 1000:g} are free"
         if nodes.shared is None:
             return
-        # Device by device: a fraction takes part of one, whole ones nobody else's.
+        # Device by device: a fraction takes part of one, whole ones no other's.
         amount, free = books.of_shared(shape), books.device.copy()
         for n, c, mask in action.pieces or books.tell_apart(shape, action.tasks):
             used = [g for g in range(mask.bit_length()) if mask >> g & 1]

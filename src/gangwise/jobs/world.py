@@ -8,7 +8,7 @@ The drawn world: node n of generation g runs job j of type l at
 
     rate = speed_g · exp(A[l, g] + E[l, n] + U[j]) · (straggler at the time? straggling : 1)
 
-with A, E, U normal. Labels tell ``speed_g``; all else is hidden.
+with A, E, U normal. Labels give ``speed_g``; all else is hidden.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class MeasuredWorld:
     A job type of the log stands for a training job of the table, drawn among those that were
     measured on all models with as many GPUs as most jobs of the type ask for (the next smaller
     number that was measured). Its work is the log's run time, on the model where it is fastest.
-    Labels tell the model; what they declare is the geometric mean of all measured jobs there.
+    Labels give the model; what they declare is the geometric mean of all measured jobs there.
 
     Parameters
     ----------

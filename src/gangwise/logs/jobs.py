@@ -2,7 +2,7 @@
 
 :func:`jobs_of` makes :class:`~gangwise.jobs.model.Jobs` and the nodes they ran on of the tables of
 any format. Waiting is not work: a job is submitted when it was created, and its work is the time
-from its start to its end, or what the log says it ran. Steps, each told in :class:`Played`:
+from its start to its end, or what the log says it ran. Steps, each counted in :class:`Played`:
 
 1. jobs that cannot be played (no time, no request, no task, a circle of dependencies) are set
    aside; those that were withdrawn before they started wait in line until then;
@@ -166,7 +166,7 @@ class Played:
 
     @property
     def unknown(self) -> int:
-        """Jobs whose rows could not be read: nobody knows their device-hours."""
+        """Jobs whose rows could not be read: their device-hours are unknown."""
         return sum(lost.jobs for lost in self.lost.values() if lost.hours is None)
 
     @property

@@ -1,7 +1,7 @@
 """Tables of jobs that were pending: one row for each job at each instant at which one looked.
 
 Sites that keep what ``squeue`` or ``sprio`` said, beside what accounting says of the same jobs
-later, have such tables; Compute Canada's are published. Columns are told by their names. Only what
+later, have such tables; Compute Canada's are published. Columns are known by their names. Only what
 was known at the instant may be used: columns that say what a job asked for, who asked, its
 priority and shares, and what stood above it and ran. Of a column that stands there twice, as NAME_x
 and NAME_y, the second is that of the instant.
@@ -68,7 +68,7 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
         "hour": instant % 86400 // 3600,
     }
     if eligible := _first(columns, ELIGIBLE):
-        # When a job that waits for another, or for a time, will be eligible nobody knows yet.
+        # When a job that waits for another, or for a time, will be eligible is not known yet.
         since = instant - _seconds(table, eligible)
         features |= {
             "eligible": (since >= 0) * 1.0,

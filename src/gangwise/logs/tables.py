@@ -2,7 +2,7 @@
 
 :class:`Tables` is what every :class:`Reader` reads. :func:`of_tables` makes the
 :class:`Fidelity` report of it (what was left out, and what the trace asks of its cluster);
-:func:`save_tables` keeps tables as Parquet beside a manifest, :func:`load_tables` reads them.
+:func:`save_tables` keeps tables as Parquet with a manifest, :func:`load_tables` reads them.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Kept:
     # ``played``, ``played_hours`` and ``given`` of the jobs that come in each slot of the window,
     # shape [slots, 3].
     by_slot: Floats | None = field(default=None, compare=False, repr=False)
-    unread: int = 0  # jobs whose rows could not be read: nobody knows their device-hours
+    unread: int = 0  # jobs whose rows could not be read: their device-hours are unknown
 
     def in_first(self, slots: int) -> Kept:
         """The coverage of a run of ``slots``: the beginning of the window, or all of it and more.

@@ -131,7 +131,7 @@ def quantity(text: pl.Expr) -> pl.Expr:
     >>> frame.select(quantity(pl.col("q")))["q"].to_list()
     [0.5, 17179869184.0, 2.0, 1000.0, 1500000000.0, None, 1.2e+19]
     """
-    # Mantissa and suffix are told apart only where the whole is a quantity.
+    # Mantissa and suffix are separated only where the whole is a quantity.
     fits = text.str.contains(f"^(?:{QUANTITY})$")
     number = text.str.extract(rf"^({NUMBER}(?:[eE][+-]?\d+)?)", 1).cast(pl.Float64, strict=False)
     suffix = text.str.extract(r"([KMGTPE]i|[numkMGTPE])$", 1).fill_null("")

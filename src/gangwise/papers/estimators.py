@@ -468,7 +468,7 @@ class GaussianSampling(OfMemory):
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
-        noise = self._rng.standard_normal(counts.size)  # of all arms: one stream whoever played
+        noise = self._rng.standard_normal(counts.size)  # of all arms: one stream for every policy
         drawn = self.memory.means + self.spread * noise / np.sqrt(np.maximum(counts, 1.0))
         return np.where(counts > 0, np.clip(drawn, 0.0, 1.0), 1.0) if self.clip else drawn
 

@@ -1,1 +1,1 @@
-"""The live service: a scheduler beside a real cluster, watching or acting."""
+"""The live service: a scheduler of a real cluster, watching or acting."""

@@ -226,7 +226,7 @@ def account_sentence(result: dict[str, Any], act: bool) -> str:
     rival = "the baseline" if act else "the baseline, taken for the cluster's own scheduler"
     if abs(saving) <= half:
         verdict = f"the model's error, {100 * half:.0f} %, is as large as any saving"
-        verdict = f"whether deciding here saves time cannot be told: {verdict}"
+        verdict = f"whether deciding here saves time is not known: {verdict}"
     else:
         word = "save" if saving > 0 else "cost"
         word = f"{word}s" if act else f"would {word}"
@@ -529,7 +529,7 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
         if quantiles.phase == "waiting" and quantiles.possible and quantiles.until < np.inf
     }
     if books is None or not offered:
-        raise ScenarioError("nobody waits whom the service could place")
+        raise ScenarioError("no job waits that the service could place")
     jobs, _ = drawn(ledger, rows, (), None)
     begun, end = np.full(len(jobs), np.nan), np.full(len(jobs), np.inf)
     for j, at in enumerate(jobs.row.tolist()):

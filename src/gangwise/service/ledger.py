@@ -98,7 +98,7 @@ class Ended:
 
 @dataclass
 class Ledger:
-    """Nodes, jobs and books, and a scheduler that is told of their changes."""
+    """Nodes, jobs and books, and a scheduler that hears of their changes."""
 
     scheduler: Any
     baseline: Any = "fcfs+easy+best-fit"
@@ -334,7 +334,7 @@ class Ledger:
             return
         self.rounds += 1
         wanted = [Intent(k, j, a, _placed(p), by) for k, j, a, p, by in decided]
-        # A recorded round is what the cluster was told. Where this scheduler (edited since, say)
+        # A recorded round is what the cluster got. Where this scheduler (edited since, say)
         # decides otherwise, its decisions are taken back and the recorded ones are applied.
         if self.intents[count:] == wanted:
             return
@@ -368,7 +368,7 @@ class Ledger:
             return
         self._bind()
         if not self.act or self.paused:
-            self.scheduler.place(Queue([]), self.books, self.now)  # it is told of the events
+            self.scheduler.place(Queue([]), self.books, self.now)  # it hears of the events
             self.books.events.clear()
             return
         for name in [name for name, at in self.wake_times.items() if at <= self.now]:

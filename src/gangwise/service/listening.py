@@ -1,6 +1,6 @@
 """The process of the API: apart from the scheduler's, which it can neither stop nor slow down.
 
-It reads the service's files and writes requests; the two share nothing else. Whoever connects gets
+It reads the service's files and writes requests; the two share nothing else. A client gets
 a limited time for a request and one connection of a limited number: where these are used up, the
 connection that has waited longest without a request is cut, so that idle ones keep no other out. It
 ends when the service does, however that ends.

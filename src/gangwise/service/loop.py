@@ -2,7 +2,7 @@
 
 One tick: take in what happened; let the scheduler decide; commit the journal and the intents; act
 on them. Killed at any line, the service restarts from checkpoint and journal, tells the cluster
-again what it had not been told (placing an attempt twice starts it once), and holds its books
+again what it had not got (placing an attempt twice starts it once), and holds its books
 against the cluster's table.
 
 A row, an event, a record or a request that cannot be read is left alone and listed, and the others
@@ -280,7 +280,7 @@ class Service:
         due = self.ledger.changed or self.ledger.due() <= instant
         if reachable and due and self._is_there() and "database" not in self.troubles:
             self._decide(instant)
-        # Nothing is told to the cluster before it is on the disk.
+        # Nothing is sent to the cluster before it is on the disk.
         if self._save(instant):
             self._answer()
             if may_act:
@@ -449,7 +449,7 @@ class Service:
             for event in events:
                 self._take_in_one("event of job", event.job, self._take_in_event, event, instant)
                 if event.kind == "started" and not self.engine.capabilities.exact_split:
-                    self._compared = -math.inf  # the table tells how tasks are divided
+                    self._compared = -math.inf  # the table shows how tasks are divided
             if compare:
                 self._compare(table, instant)
                 self._compared = instant
@@ -680,7 +680,7 @@ class Service:
         return True
 
     def _act(self) -> None:
-        """Tell the cluster what is intended, all of which is on the disk."""
+        """Send the cluster what is intended, all of which is on the disk."""
         due = []
         for key, intent in list(self._todo.items()):
             active = self.ledger.jobs.get(intent.job)
@@ -714,7 +714,7 @@ class Service:
             self._take_back_late()
 
     def _carry_out(self, intent: Intent) -> EngineError | None:
-        """Tell the cluster; returns why it refused or failed."""
+        """Send it to the cluster; returns why it refused or failed."""
         try:
             if intent.kind == "place":
                 self.engine.place(intent.job, intent.attempt, intent.placed)

@@ -196,7 +196,7 @@ def _check_requests(report: Report) -> None:
 def repair(report: Report) -> list[str]:
     """Make the folder whole again, and say what was done; no service may work in it meanwhile.
 
-    What was damaged is kept beside its place, as ``.damaged``.
+    A damaged file is kept next to its place, as ``.damaged``.
     """
     folder, actions = report.folder, []
     chain = report._chain

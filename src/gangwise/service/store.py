@@ -13,7 +13,7 @@ need not wait for the disk: what it loses with the power, the lines still say. T
     known     names of the jobs that wait or run
     views     name → JSON                what the service shows; made anew
 
-An intent is committed as ``intended`` before the cluster is told.
+An intent is committed as ``intended`` before it is sent to the cluster.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def own_folder(folder: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         about = folder.stat()
         mode = stat.S_IMODE(about.st_mode)
-        # Whoever may write into the folder could make a chain that fits, so others may not.
+        # A user who may write into the folder could make a chain that fits, so others may not.
         if not mode & stat.S_IWOTH:
             return []
         foreign = sorted(

@@ -1,4 +1,4 @@
-"""What a log tells of its site: caps, opening hours, capacity that was not there, start latency.
+"""Rules of a site, found in its log: caps, opening hours, missing capacity, start latency.
 
 Evidence is what :mod:`gangwise.sites.retelling` finds: jobs that are *refused*, though every
 job that waits would fit. A rule of the site is written down when it says which jobs those are:
@@ -81,7 +81,7 @@ class Calibration:
     """Rules found in a log, and how many of the jobs that were refused they explain."""
 
     findings: tuple[FoundRule, ...]
-    contradicted: float  # hours in which nobody started though every waiting job would have fitted
+    contradicted: float  # hours in which no job started though every waiting job would have fitted
     left: float  # those of them that are left when the findings are known
     hours: float  # of the log
     refused: int  # jobs that came in contradicted hours and were not started
@@ -106,7 +106,7 @@ def calibrate(
 ) -> Calibration:
     """Find the rules of a site in a recorded schedule.
 
-    ``away`` is capacity that was not there, where node events tell it; else it is looked for.
+    ``away`` is capacity that was not there, where node events give it; else it is looked for.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def _trials(record: Record, site: SiteConstraints, swept: Swept, patience: float
 
 
 def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[FoundRule]]:
-    """Nodes of each pool that was refused beside other nodes, where the log says who ran where.
+    """Nodes of each pool whose jobs waited while other nodes were idle, from the log's node lists.
 
     The nodes are those that its jobs ran on: in either half of the weeks hardly any but those of
     the other half. Few were never reached, by Chao's estimate f1 (f1 - 1) / 2 (f2 + 1) of nodes on
@@ -658,7 +658,7 @@ def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
 
 
 def _window(record: Record, t: Trials, swept: Swept) -> Iterator[FoundRule]:
-    """The longest time without so many devices, that a row of refused jobs tells of.
+    """The longest time without so many devices, that a row of refused jobs shows.
 
     Found from every other refused job, and judged on all others that came in that time: none of
     them starts beyond what was left.

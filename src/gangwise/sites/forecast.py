@@ -389,13 +389,13 @@ class StartCalibration:
         """Quantiles of starts that were drawn [draws], corrected."""
         ahead, made_at, place, began = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
         even, unit = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
-        # A forecast counts by its age, and by how alike the waits are that were foretold.
+        # A forecast counts by its age, and by how alike the predicted waits are.
         recent = 0.5 ** (np.maximum(now - made_at, 0.0) / self.HALF)
         times = np.clip(ahead, 1.0, 1e9) / np.clip(np.median(starts) - now, 1.0, 1e9)
         alike = np.exp(-0.5 * (np.log(times) / np.log(self.ALIKE)) ** 2)
 
         def at(prior: Floats, weight: Floats, wanted: Any) -> Floats:
-            weighs = weight > 1e-9  # of what weighs nothing, nobody may be left at risk
+            weighs = weight > 1e-9  # none of weight 0 may be left at risk
             points = np.concatenate([place[weighs], prior]), np.concatenate([began[weighs], unit])
             return censored_levels(*points, np.concatenate([weight[weighs], unit]), wanted)
 

@@ -77,7 +77,7 @@ class Holder:
         return self._subtree_quota[k]
 
     def guaranteed(self, k: Key) -> float:
-        """The part of its total above the lending limit, which nobody else may borrow."""
+        """The part of its total above the lending limit, which no other may borrow."""
         return max(0.0, self.subtree_quota(k) - self.limit(k).lending)
 
     def usage(self, k: Key) -> float:
@@ -93,7 +93,7 @@ class Holder:
         return max(0.0, own - used) + min(self.parent.available(k), room)
 
     def potential_available(self, k: Key) -> float:
-        """What could be used if nobody else used anything."""
+        """What could be used if no other queue used anything."""
         if self.parent is None:
             return self.subtree_quota(k)
         return min(
@@ -188,7 +188,7 @@ FIT, PREEMPT, NO_FIT = range(3)
 def assign(w: QueuedWorkload, fair: bool) -> int:
     """Give every resource a flavor, the first or best of its group: FIT, PREEMPT or NO_FIT.
 
-    Pod sets get theirs one after another, each beside what those before it need.
+    Pod sets get theirs one after another, each with what those before it need taken.
     """
     w.needs, w.flavors = {}, []
     return max(_assign_set(w, count, asks, fair) for count, asks in w.asks)
@@ -592,7 +592,7 @@ def shortage(w: QueuedWorkload) -> str:
             quota = f"nominal quota {queue.limit(k).nominal:g}"
             request = f"{amount:g} {k[1]} of flavor {k[0]} asked for"
             lacks.append(f"{request}, {max(free, 0):g} free ({quota})")
-    return f"ClusterQueue {queue.name}: {'; '.join(lacks)}; nobody there may be preempted for it"
+    return f"ClusterQueue {queue.name}: {'; '.join(lacks)}; none there may be preempted for it"
 
 
 def next_head(heads: Sequence[QueuedWorkload], fair: bool) -> int:

@@ -19,13 +19,13 @@ order               Kendall's τ of starts over pairs of jobs that, as recorded,
 waits               Spearman's rank correlation of the waits
 ==================  ================================================================================
 
-Where no plain scheduler can have done what was recorded: nobody starts, though every waiting job
+Where no plain scheduler can have done what was recorded: no job starts, though every waiting job
 would fit. Under any order, with or without backfilling, the job that is first in line starts when
 it fits. Who is first a log does not say; but while *every* job that waits would fit alone into what
 is idle, the first does too. A log in which that goes on for longer than a start takes contradicts
 the model of its site, whatever the order was, and a schedule of ours never does: evidence needs no
 rule. :func:`sweep` goes through a recorded schedule once, under what is known of the site
-(:class:`SiteConstraints`), and tells for each instant whether the record contradicts it. The work
+(:class:`SiteConstraints`), and gives for each instant whether the record contradicts it. The work
 is O((E + T) · A) for E events, T changes of opening hours and A kinds of jobs that wait at once.
 """
 
@@ -446,7 +446,7 @@ class SiteConstraints:
 class Swept:
     """A recorded schedule under a site: a row for each instant at which something changed [T].
 
-    While the record is *refused*, nobody starts for longer than a start takes, though every job
+    While the record is *refused*, no job starts for longer than a start takes, though every job
     fits that waits and may start. What was there is then less than ``use + first``.
     """
 
@@ -476,7 +476,7 @@ ENDS, TICK, COMES, STARTS = range(4)
 def sweep(record: Record, site: SiteConstraints | None = None, patience: float = 0.0) -> Swept:
     """Where the record contradicts any work-conserving scheduler of the site.
 
-    ``patience`` is the seconds that a start may take. Of two jobs beside two idle devices the
+    ``patience`` is the seconds that a start may take. Of two jobs and two idle devices the
     second waits for the first to end:
 
     >>> jobs = Jobs.of([0, 0], [9, 9], recorded_start=[0, 9], recorded_end=[9, 18])
@@ -492,7 +492,7 @@ def sweep(record: Record, site: SiteConstraints | None = None, patience: float =
     clear, total = np.zeros(len(record), bool), record.nodes.capacity.sum(axis=0)
     _sweep(events, *_tables(record, site), total, (refused, use, largest, started), clear)
     lasts = np.diff(times, append=times[-1])
-    # Refused instants in a row are one wait, as long as nobody starts in it.
+    # Refused instants in a row are one wait, as long as no job starts in it.
     run = np.cumsum(started | ~refused)  # a start begins another wait: the scheduler is at work
     long = np.bincount(run, lasts * refused, minlength=run[-1] + 1)[run] > patience
     return Swept(times, lasts, refused & long, use, largest, clear)
@@ -541,7 +541,7 @@ class Kinds(NamedTuple):
     per_node: Ints  # [C]
     allowed: Bools  # [C, N]
     single: Floats  # [C]: counted devices of a task
-    group: Ints  # [C, M]: who counts against limit m, −1 for nobody
+    group: Ints  # [C, M]: who counts against limit m, −1 for none
     over: Bools  # [R, C]: whether closing hours r are for them
     longest: Floats  # [C]: the longest limit, seconds
 
@@ -637,7 +637,7 @@ def _until_open(hours: Bools) -> Floats:
 def _room(k: Kinds, h: JobArrays, x: Now, total: Ints, c: int) -> int:
     """Tasks of a kind that surely fit now."""
     room = 0
-    if h.short.shape[2]:  # in use are so many devices, nobody knows where: the worst nodes
+    if h.short.shape[2]:  # so many devices are in use, where is unknown: the worst nodes
         for n in range(k.allowed.shape[1]):
             room += k.allowed[c, n]
         for d in range(k.demand.shape[1]):

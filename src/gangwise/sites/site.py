@@ -296,7 +296,7 @@ class Site:
         for name, label in {**names, "reservation": "reservations"}.items():
             rows = getattr(self.rules, name)
             dated = [r for r in rows if isinstance(r.since, datetime)]
-            # A file beside the site's has times of the log, which need no clock.
+            # A further file has times of the log, which need no clock.
             timeless = [r for r in rows if not isinstance(r.since, datetime)]
             if (clock := self.clock) is not None:
                 text = "the others are not while jobs come"
@@ -319,7 +319,7 @@ class Site:
     def _draining(self, jobs: Jobs, ran_on: Mapping[str, Ints]) -> Site:
         """Nodes that were drained while jobs ran there take none from their last start on.
 
-        Slurm prints a node as drained from when its last job has ended, not from when it was told
+        Slurm prints a node as drained from when its last job has ended, not from the command
         to drain. ``ran_on``: the jobs that ran on each node.
         """
         windows, earlier = list[MaintenanceWindow](), 0
@@ -446,7 +446,7 @@ class Site:
         for i, rule in enumerate(r.closed, 1):
             for name in rule.exempt:
                 requested.setdefault(("user", name), f"closed {i}")
-        # Slurm has an account and a user root whoever submits jobs. Jobs are of the accounts at the
+        # Slurm has an account and a user root in any case. Jobs are of the accounts at the
         # ends of the tree.
         for account in r.account:
             if len(tenancy.below(r.account, account.name)) == 1 and account.name != "root":

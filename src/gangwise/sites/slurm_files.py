@@ -46,7 +46,7 @@ OTHER_FILES = re.compile(
     r"(acct_gather|burst_buffer|cgroup|cli_filter|gres|helpers|job_container|knl|mpi|namespace|oci"
     r"|plugstack|scrun|slurmdbd)\.conf"
 )
-"""Files beside slurm.conf that do not bear on scheduling."""
+"""Files next to slurm.conf that do not bear on scheduling."""
 SHOWN = 4  # so many places of a setting are named
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ before it in this pass. A reservation holds whole nodes, whatever part of them t
 Where the site has preemption, a job that does not fit may take the place of others at once, see
 :mod:`gangwise.sites.preemption`. Who is suspended waits for its own nodes, and holds nothing there;
 under gang scheduling it holds its cores. Compiled code decides, see
-:mod:`gangwise.sites.slurm_kernels`: a whole simulation, or one round for whoever calls `place`.
+:mod:`gangwise.sites.slurm_kernels`: a whole simulation, or one round for a call of `place`.
 https://slurm.schedmd.com/sched_config.html
 """
 

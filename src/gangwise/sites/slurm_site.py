@@ -347,7 +347,7 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     by = {"preempt/qos": "qos", "preempt/partition_prio": "tier"}.get(kind, "")
     if not by:
         if kind != "preempt/none":
-            r.notes.append(f"{row.where}: PreemptType={kind} is not known: nobody is preempted")
+            r.notes.append(f"{row.where}: PreemptType={kind} is not known: no job is preempted")
         return {}
     if "GANG" in row.values.get("PreemptMode", "").upper():
         r.notes.append("jobs of one tier do not take turns (PreemptMode=GANG): only tiers count")

@@ -25,7 +25,7 @@ from gangwise.sites.forecast import DAY, censored_levels
 from gangwise.sites.quantile_forest import CELLS, distributions
 
 EDGES = np.linspace(0.0, np.log(4e7), CELLS + 1)  # of log seconds: from 1 s to 15 months
-LEAST = 200  # known starts before anything is foretold
+LEAST = 200  # known starts before anything is predicted
 FADES = 20 * DAY  # what is older counts half in the forest
 RECENT = 7 * DAY  # and in how long the like of a job waited of late
 SHRUNK = 5.0  # starts of everybody that count in that
@@ -65,7 +65,7 @@ class PendingJobs:
 
 
 class WaitForecasts(NamedTuple):
-    """What is foretold at an instant, of rows of :class:`PendingJobs`."""
+    """Predictions at an instant, for rows of :class:`PendingJobs`."""
 
     now: float
     rows: Ints
@@ -126,8 +126,8 @@ def forecast_in_order(
 ) -> Iterator[WaitForecasts]:
     """Foretell at each instant, in order, from what was known by then.
 
-    At ``instants`` where they are given: those before them are foretold only to recalibrate by.
-    Nothing is foretold before :data:`LEAST` starts are known.
+    At ``instants`` where they are given: those before them serve only to recalibrate.
+    Nothing is predicted before :data:`LEAST` starts are known.
     """
     pending = _with_recent(pending)
     features = np.column_stack(list(pending.features.values()))
@@ -209,7 +209,7 @@ def pending_of(
     instants: Floats,
     most: int = 1000,
 ) -> PendingJobs:
-    """Jobs that waited at instants of a log, with what accounting data tell of these.
+    """Jobs that waited at instants of a log, with what accounting data hold of these.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ WHOLE = 1_000_000  # thousandths of it on each node: more than jobs that could e
 
 
 def split_jobs(jobs: Jobs, code: Ints, change: Callable[[Shape, int], Shape]) -> Jobs:
-    """Jobs whose shapes are told apart by a code [J] as well, each changed by its own."""
+    """Jobs whose shapes also differ by a code [J], each changed by its own."""
     kinds, place = distinct_pairs(jobs.shape, code)
     shapes = tuple(change(jobs.shapes[s], c) for s, c in kinds.T.tolist())
     return replace(jobs, shape=place, shapes=shapes)
@@ -71,7 +71,7 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
 def _without_what_never_holds(jobs: Jobs, nodes: Nodes) -> Jobs:
     """Jobs that their number of nodes could never hold take any: equal parts may need more.
 
-    So do jobs of which the nodes that they name hold a part alone: they have others beside.
+    So do jobs of which the nodes that they name hold a part alone: they have other nodes as well.
     """
     kinds, place = distinct_pairs(jobs.shape, jobs.tasks)
     empty, shapes = Books.opened(nodes), jobs.shapes_on(nodes.devices)
@@ -125,7 +125,7 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
     for k, cores in kinds.T.tolist():
         shape, cpu = jobs.shapes[pairs[0, k]], jobs.devices.index("cpu")
         groups = shape.groups or ((int(pairs[1, k]), shape),)
-        # Cores that a job of groups asked for are not told apart by group.
+        # Cores that a job of groups asked for are not known by group.
         cores_asked = min(cores, 0) if shape.groups else cores
         played.append([_alone(part, many, cpu, nodes, cores_asked) for many, part in groups])
     tasks = jobs.tasks.copy()

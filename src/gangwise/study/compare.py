@@ -37,7 +37,7 @@ from gangwise.study.statistics import Estimate, numbers
 from gangwise.study.store import Store, store_of
 from gangwise.study.sweep import Progress, Workers, check_names, perform
 
-FIDELITY = "fidelity.json"  # beside the results of a trace: what was read, left out and assumed
+FIDELITY = "fidelity.json"  # next to the results of a trace: what was read, left out and assumed
 COMPARISON = "comparison"  # name of the experiment of a comparison
 FEW_SLOTS = 5_000  # up to so many slots of all runs together are played sooner than workers start
 AUTO = 0  # as many workers as there are cores, none for a few slots

@@ -284,7 +284,7 @@ class ForecastOfLog:
     """When waiting jobs start.
 
     A row of each waiting job has ``job``, ``user``, ``tasks``, ``limit``, ``waited``; seconds from
-    then on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and nobody comes), and
+    then on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and none comes), and
     ``started``, what came of it, None if nothing did.
     """
 
@@ -309,7 +309,7 @@ def forecast_log(
 
     The log is played under the ``scheduler`` up to then, or taken as ``recorded``, and under it
     from then on. Without a time it is the end of the log, as recorded. ScenarioError for a time
-    outside of the log, or when nobody waits then.
+    outside of the log, or when no job waits then.
     """
     scenario = replay_source(source, dict(settings or {})).scenario()
     assert isinstance(scenario, ReplayScenario)
@@ -353,7 +353,7 @@ def forecast_log(
 
 
 def end_of(jobs: Jobs) -> float:
-    """The last time that a log tells of, on its clock."""
+    """The last time in a log, on its clock."""
     columns = [jobs.submit, jobs.recorded_start + jobs.run, jobs.withdrawn]
     return max(float(times[np.isfinite(times)].max(initial=-np.inf)) for times in columns)
 

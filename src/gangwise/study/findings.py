@@ -1,4 +1,4 @@
-"""What a log tells of its cluster: which nodes are slow, and the rules of its site.
+"""Findings in the log of a cluster: which nodes are slow, and the rules of its site.
 
 To find slow nodes, runs of one program are compared: of what a user submitted under one name, of
 one size and with one request; digits of names do not count, since they number runs. Where a name
@@ -47,7 +47,7 @@ DONE = ("completed", "pass", "succeeded", "finished", "terminated")
 """How formats call jobs that did what they had to, in small letters."""
 LISTED = "slurm-sacct (NodeList), philly, kubernetes, and csv with a column that is mapped to hosts"
 MOST_NODES = 16
-"""Larger gangs are left out: nearly all have a slow node, and hardly any tells which."""
+"""Larger gangs are left out: nearly all have a slow node, and hardly any shows which."""
 REACHED = 0.99  # share of its limit from which on a job has reached it
 
 
@@ -272,7 +272,7 @@ class Calibrated:
         patience = duration(fit.patience)
         waits = phrase("contradicted", found=fit, device=device, patience=patience)
         if (self.record.start == self.record.submit).all():
-            waits = "Nobody waited, or the log does not say how long"
+            waits = "No job waited, or the log does not say how long"
         lines = [self.log.played.line + clock, waits]
         of_events = [rule for rule in fit.findings if rule.entry.get("why") == NODE_EVENTS]
         if away := [rule.explains[0] for rule in of_events]:
@@ -292,7 +292,7 @@ class Calibrated:
         return "\n".join([*self.headline, *items])
 
     def toml(self) -> str:
-        lines = [f"# What {self.source} tells of its site, by gangwise {gangwise.__version__}."]
+        lines = [f"# Rules of the site of {self.source}, found by gangwise {gangwise.__version__}."]
         lines += [f"# {text}" for text in self.headline]
         lines += ["# Rules were fitted on some weeks and judged on the others; none is fitted to"]
         lines += ["# waiting times. Correct what you know better.", ""]
@@ -357,7 +357,7 @@ def calibrate_log(
     events: Path | None = None,
     **settings: Any,
 ) -> Calibrated:
-    """Find what a log tells of its site.
+    """Find the rules of a site in its log.
 
     ``path``, ``trace`` and ``settings`` are those of
     :func:`~gangwise.logs.open_tables`; ``events`` is a CSV file of when nodes went and
@@ -372,7 +372,7 @@ def calibrate_log(
     log = jobs_of(tables)
     times = tables.events if events is None else node_events(events, log.clock)
     jobs = log.jobs
-    if times is not None and not np.isfinite(jobs.recorded_start).any():  # nobody waits, then
+    if times is not None and not np.isfinite(jobs.recorded_start).any():  # no job waits, then
         jobs = replace(jobs, recorded_start=jobs.submit, recorded_end=jobs.submit + jobs.run)
     places = {"pool": (jobs.pools, jobs.pool), "account": (jobs.accounts, jobs.charged)}
     groups = {scope: np.array(names)[codes] for scope, (names, codes) in places.items()}
@@ -381,7 +381,7 @@ def calibrate_log(
     record = Record.of(jobs, log.nodes, log.played.device, groups, monday, hosts)
     if times is None and (record.start == record.submit).all():
         raise ScenarioError(
-            "the log says that every job started when it was submitted: nobody waited, so there "
+            "the log says that every job started when it was submitted: no job waited, so there "
             "is nothing to calibrate"
         )
     windows = [] if times is None else [*windows_of(times, record)]

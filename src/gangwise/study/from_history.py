@@ -166,7 +166,7 @@ def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs
         )
     instants = int(np.clip((time - begin) / APART, 1, INSTANTS))
     groups = {"user": jobs.user, "account": jobs.charged, "pool": jobs.pool}
-    # A group with one member tells nothing.
+    # A group with one member shows nothing.
     groups = {name: code for name, code in groups.items() if np.unique(code).size > 1}
     pending = pending_of(
         jobs.submit,

@@ -206,7 +206,7 @@ class ReplayScenario:
     @cached_property
     def log(self) -> JobLog:
         s, nodes = self.settings, None
-        if theirs := s.site.startswith(SLURM):  # what a job was given is there, whoever ran
+        if theirs := s.site.startswith(SLURM):  # what a job was given is there, whatever ran
             nodes = self._given_site[0].nodes_given_out
         return open_jobs(
             s.source,
@@ -643,14 +643,14 @@ def load_of(jobs: Jobs, nodes: Nodes) -> float:
 
 
 def _with_gpus_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
-    """Tell the GPUs of a node apart where tasks take parts of one, and never more than one."""
+    """Count the GPUs of a node one by one where tasks take parts of one, never more than one."""
     if "gpu" not in nodes.devices or "gpu" not in jobs.devices:
         return nodes
     k = jobs.devices.index("gpu")
     gpus = [part.demand[k] for s in jobs.shapes for _, part in s.groups or ((1, s),)]
     demands = np.array(gpus, dtype=np.int64)
     capacity = nodes.capacity[:, nodes.devices.index("gpu")]
-    # A task that takes part of a GPU must lie on one: then GPUs are told apart.
+    # A task that takes part of a GPU must lie on one: then GPUs count one by one.
     parts = (demands % 1000 != 0) & (demands > 0)
     countable = not (capacity % 1000).any() and capacity.max() <= 63_000
     if not parts.any() or (demands[parts] > 1000).any() or not countable:
@@ -741,7 +741,7 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
     # A bound must hold whatever happens: each node counts with the highest rate that it ever has.
     rates = rates * top
     # Of a job of groups the one that holds most stands for the job: with the others it cannot be
-    # done sooner. What these hold counts as work beside.
+    # done sooner. What these hold counts as further work.
     heads = [
         max(shape.groups, key=lambda group: group[0] * group[1].demand[k]) if shape.groups else None
         for shape in tables.shapes
@@ -768,7 +768,7 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
         work = np.minimum(work, jobs.limit * slowest[kind])
     can = ~tables.aside & np.isinf(jobs.withdrawn)
     later = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
-    # Dependencies on jobs that are set aside bind nobody.
+    # Dependencies on jobs that are set aside bind no job.
     waits = can[later] & can[jobs.after]
     row = np.cumsum(can) - 1
     on = slice(None) if can.all() else can  # a million jobs are not copied for nothing

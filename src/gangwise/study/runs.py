@@ -356,7 +356,7 @@ class RunSpec:
 
     @property
     def whole(self) -> bool:
-        """Whether a replay plays it in compiled code from end to end; threads go on beside it."""
+        """Whether a replay plays it in compiled code from end to end; threads go on meanwhile."""
         compiled = getattr(self.source.scenario(), "compiled", None)
         return compiled is not None and bool(compiled(self.policy))
 

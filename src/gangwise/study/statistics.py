@@ -100,7 +100,7 @@ def batch_means(values: npt.ArrayLike) -> Estimate:
 
 STRETCHES, LEAST_WEEKS = 13, 8
 """Stretches of equal length that a log is cut into, of a week at least; and the fewest weeks. They
-grow with the log, so that what one leaves in the queue of the next is little beside its own."""
+grow with the log, so that what one leaves in the queue of the next is little against its own."""
 LEAST_BLOCKS = 8  # an interval needs so many of them, by the jobs that they hold
 DRIFTING = 2.5
 """Factor by which the load's ups and downs may widen an interval; beyond it there is none."""

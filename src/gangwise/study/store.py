@@ -2,7 +2,7 @@
 
 A folder of results holds ``runs/KEY.parquet`` and, for each experiment, ``NAME.plan.json`` (what it
 asks for) and ``NAME.command.json`` (how it was made). The key is a hash of all that defines a run:
-experiments share equal runs, and whoever asks for more has only the rest played.
+experiments share equal runs, and only runs that are missing are played.
 
 Files go through :mod:`gangwise.core.files`, so that one under its final name is whole. A run also
 carries a digest of its content: a copy of the folder without its ``.gangwise`` is still good, and a
@@ -176,7 +176,7 @@ class Store:
 class MemoryStore(Store):
     """Finished runs that are kept in memory alone.
 
-    The caller will write what it needs of them to ``file``; unfinished runs are saved beside it.
+    The caller will write what it needs of them to ``file``; unfinished runs are saved next to it.
     """
 
     def __init__(self, file: Path | None = None) -> None:

@@ -168,7 +168,7 @@ class Experiment(_FrozenModel):
         "", description="the metric that policies are ranked by, the scenario's own by default"
     )
     minimise: bool = Field(False, description="whether less of the objective is better")
-    metrics: list[str] = Field([], description="metrics that tables show beside the reward")
+    metrics: list[str] = Field([], description="metrics that tables show in addition to the reward")
 
     @field_validator("seeds", "cases", "comparators")
     @classmethod
@@ -343,7 +343,7 @@ def experiment_toml(experiment: Mapping[str, Any]) -> str:
 Backend = Literal["loky", "dask", "ray"]
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is."""
+"""Receiver of progress: what is being done, how much of it, of how much."""
 
 
 def silent(what: str, done: int, of: int) -> None: ...
@@ -455,7 +455,7 @@ def perform(
 ) -> Results:
     """Play the runs that are not in the store, and return the results of all.
 
-    A run gives the same numbers whoever plays it. What cannot travel, such as a policy that does
+    A run gives the same numbers on every backend. What cannot travel, such as a policy that does
     not pickle or that was defined in ``__main__``, is played in this process. ``experiment`` is
     stored in the plan and has at least a ``name``. ``progress`` counts runs, or slots if
     ``slotwise``. Errors are those of :func:`sweep`; on Ctrl-C, Interrupted, with the run in hand

@@ -487,7 +487,7 @@ def _search(
     direction = "minimize" if study.definition["minimise"] else "maximize"
     sampled = optuna.create_study(direction=direction)
     distributions = {parameter.name: parameter.distribution for parameter in parameters}
-    # The study is told again from its trials, in their order.
+    # The study is filled again from its trials, in their order.
     for trial in study.trials:  # what the sampler learns from
         params = dict(trial.arguments)
         sampled.add_trial(

@@ -1,7 +1,7 @@
 """What if: a site's rules as they are, and changes of them, on the same jobs.
 
 A change is one or several of a site file, see :mod:`gangwise.study.changes`, of the
-``scheduler``, or of the ``load``. Each is played beside the rules as they are: a replay whose
+``scheduler``, or of the ``load``. Each is compared with the rules as they are: a replay whose
 rows are pairs of a site and a scheduler. So intervals, pages and folders are those of a replay.
 """
 
@@ -55,7 +55,7 @@ def what_if(
     progress: Progress | None = None,
     gates: Sequence[Gate] = (),
 ) -> Replayed:
-    """Play the rules as they are, and each change beside them.
+    """Play the rules as they are, and each change of them.
 
     ScenarioError for a change of what is not there, or a gate's unknown metric, before anything is
     played.

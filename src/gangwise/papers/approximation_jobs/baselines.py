@@ -36,7 +36,7 @@ from gangwise.papers.estimators import Estimator
 
 
 def max_min_shares(total: float, most: Floats) -> Floats:
-    """Max-min fair shares of ``total``: equal, but nobody gets more than ``most``, shape [n].
+    """Max-min fair shares of ``total``: equal, but no job gets more than ``most``, shape [n].
 
     >>> max_min_shares(10.0, np.array([1.0, 9.0, 9.0]))
     array([1. , 4.5, 4.5])

@@ -269,7 +269,7 @@ class OPM(RateLearning, PolicyBase):
         work = jobs.work if self.history == "executed" else self._expected
         slopes = self._slopes(jobs, rows, t, work)
         if self.unit == "largest":
-            # Then α is the step of the steepest job; all are zero where nobody gains from more.
+            # Then α is the step of the steepest job; all are zero where no job gains from more.
             slopes = slopes / (float(slopes.max(initial=0.0)) or 1.0)
         state.climb(slopes, multipliers, rates, self._alpha, observation.available)
         if self.history == "expected":
@@ -316,7 +316,7 @@ class OPM(RateLearning, PolicyBase):
         prices = self._problem.prices[there]
         least = float(prices.min()) if prices.size else 0.0
         poor = jobs.budget[jobs.rows] * (1.0 + problems.SLACK) < jobs.cost[jobs.rows] + least
-        # Nobody to suspend, and nobody suspended: the usual case costs one comparison.
+        # No job to suspend, and none suspended: the usual case costs one comparison.
         if state.n == jobs.rows.size and not poor.any():
             return
         for row, too_poor in zip(jobs.rows.tolist(), poor.tolist()):

@@ -1,6 +1,6 @@
 """The problem of ESDP §2: channels on or off, cluster-wide capacities, what supply costs.
 
-Policies are told all of this. They are not told the mean utility of any channel.
+Policies know all of this, but not the mean utility of any channel.
 
 ESDP §3.1 assumes net utilities Z̃ in [0, 1] and normalises "by carefully tuning the parameters in
 f_k"; with the paper's own numbers (three costs around 0.5 against a mean utility of 0.55) every net

@@ -523,7 +523,7 @@ class OGASchedReserve(PolicyBase):
     scale, eta, decay, horizon : float
         Parameters of the step rules.
     leftover : bool
-        When the arrivals are seen, hand what the absent job types had reserved, and what nobody
+        When the arrivals are seen, hand what the absent job types had reserved, and what no job
         had, to the jobs that came, where it raises the reward. What is learned stays the same; the
         decision then depends on the arrivals, and is never worth less.
 

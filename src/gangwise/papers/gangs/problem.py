@@ -291,7 +291,7 @@ class GangPlacementProblem:
         """Servers by what they are and not by what they are called: largest first; shape [R].
 
         Servers that have the same devices come in the order of the job types that connect to them.
-        Whoever goes through servers in this order decides alike under any names.
+        A policy that goes through servers in this order decides alike under any names.
         """
         capacity = self.cluster.capacity
         mask = self.channel_of < 0  # lexsort sorts by its last key first
@@ -414,7 +414,7 @@ class GangSpeedsProblem(GangPlacementProblem):
     for what a task requests, so tasks of one job type that request different amounts cost
     different: ``cost`` is what all tasks pay on a channel, inside Z̃, and d_q what a task pays
     wherever it runs, outside of it, so that there is still one number to learn for a channel.
-    Policies are told all of this, but not the mean utility of any channel.
+    Policies know all of this, but not the mean utility of any channel.
 
     Parameters
     ----------

@@ -455,13 +455,13 @@ def publish(
 
 @dataclass(frozen=True)
 class Reproduction:
-    rows: list[pages.ClaimResult]  # claims beside our numbers, one for each reading
+    rows: list[pages.ClaimResult]  # claims with our numbers, one for each reading
     written: list[Path]
     left_out: dict[str, str]  # artefacts that were not run, and why
     totals: Totals
     artefacts: tuple[Artefact, ...] = ()  # those that were played
     played: float = 0.0  # when the first of their runs was made, seconds since 1970
-    joined: bool = False  # whether artefacts of earlier commands stay beside these in the folder
+    joined: bool = False  # whether artefacts of earlier commands stay in the folder
 
 
 def reproduce(
@@ -477,7 +477,7 @@ def reproduce(
 
     The folder has ``runs/`` (the store), ``PAPER-ARTEFACT.png``, ``.svg``, ``.csv`` and
     ``.parquet``, ``side-by-side.csv``, ``.md`` and ``.json``, ``reproduction.json`` (which
-    artefacts). Artefacts of earlier calls at the same scale stay beside the new ones. For ``jobs``,
+    artefacts). Artefacts of earlier calls at the same scale stay. For ``jobs``,
     ``backend`` and ``address`` see :func:`gangwise.study.sweep.sweep`.
 
     StoreError when results cannot be written.

@@ -66,8 +66,8 @@ class Filled:
 class Filling:
     """One order of arrivals and of nodes, for every policy alike.
 
-    Times of jobs play no part, and GPUs are told apart. Arrivals end before they ask for more than
-    ``until`` as a share of the GPUs.
+    Times of jobs play no part, and GPUs count one by one. Arrivals end before they ask for more
+    than ``until`` as a share of the GPUs.
     """
 
     def __init__(self, jobs: Jobs, nodes: Nodes, seed: int, until: float = 1.3):

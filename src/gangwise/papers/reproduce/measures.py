@@ -1,6 +1,6 @@
 """Measures by name: what a claim or a line of a figure is, from the runs of an experiment.
 
-A measure takes results, the policy whose number it is, and the parameters that stand beside its
+A measure takes results, the policy whose number it is, and the parameters that stand with its
 name in the table of a paper. It gives a number for each seed, or an estimate over them. All are
 paired: each seed is the same arrivals and the same noise for every policy. Sums come from
 cumulative curves, which are recorded at some slots and interpolated between them.

@@ -18,7 +18,7 @@
     parameters ``{}`` is the version's policy. ``answers`` names a function that gives the
     numbers of all versions instead.
 ``ours``
-    Versions that are ours, or rivals: shown beside the paper's and not tested.
+    Versions that are ours, or rivals: shown with the paper's and not tested.
 ``panels``
     Axes, and a measure of each of ``lines`` ``against`` something, see :func:`_axis`. Entries
     of one name are one panel, with the axes of the first; ``{on}`` is what an experiment is
@@ -193,7 +193,7 @@ class Artefact:
 Table = Mapping[str, Any]
 
 ROWS_FOLDER = "alibaba-v2018"
-"""The folder of the trace; the folder of gpu-v2020 stands beside it."""
+"""The folder of the trace; the folder of gpu-v2020 is next to it."""
 
 CLAIM = {
     *("says", "paper", "number", "near", "above", "below", "why", "timed", "beside", "only"),

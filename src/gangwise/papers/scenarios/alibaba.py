@@ -280,7 +280,7 @@ def bounds(values: Floats, low: float, high: float) -> Floats:
 
 
 def _described(settings: RowSettings) -> dict[str, Any]:
-    """Settings and the number of rows there are, so that twins and files are told apart."""
+    """Settings and the number of rows there are, so that twins and files differ."""
     classes = {
         trace: [len(rows.machines), len(rows.requests), float(rows.requests.sum())]
         for trace in TRACES

@@ -5,7 +5,7 @@ The trace gives arrivals and ends of jobs, and when machines come and go; steps 
 
 1. jobs: rows of one ``job`` are one job, there from the first creation on, for as long as it ran:
    from the first start to the last end (waiting is not work), or from creation to deletion where
-   the format tells no start; jobs that never ran are left out;
+   the format has no start; jobs that never ran are left out;
 2. window: from where ``skip`` of the jobs have been created, ``hours`` long, or until the last
    creation; jobs that come before it or after it are left out, and end with it at the latest;
 3. slots: the window is cut into ``slots`` of them, or into slots of length ``slot``; a job arrives
@@ -54,7 +54,7 @@ from gangwise.papers.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenari
 
 
 class MachineSettings(JobDraws):
-    """Settings of what no trace tells and is drawn: budgets, utilities, rates and prices."""
+    """Settings of what no trace has and is drawn: budgets, utilities, rates and prices."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -327,7 +327,7 @@ class ReplayedLifetimes:
 
 
 class JobsTraceScenario(TraceScenarioBase):
-    """A trace, played as approximation jobs; the seed draws what the trace does not tell.
+    """A trace, played as approximation jobs; the seed draws what the trace lacks.
 
     It takes a reader, or what one has read, and fields of :class:`JobsSettings`.
 

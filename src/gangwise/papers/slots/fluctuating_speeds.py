@@ -7,10 +7,10 @@ arrivals, at most one of a type in a slot. Then, also settings (:class:`SpeedsSe
 2. speeds: measured where the trace holds measurements, or ``speeds`` names some; otherwise drawn;
 3. capacity of the cluster, supply cost, and delay of feedback.
 
-A file of throughputs tells the mean speed of a job on a GPU model. It knows its own jobs and
+A file of throughputs gives the mean speed of a job on a GPU model. It knows its own jobs and
 models: a job type is given one of its jobs with the same number of GPUs (or the nearest number that
 was measured), and a server has its model if the name begins alike (``V100M32`` is ``v100``).
-Recorded times of iterations tell whole distributions: a job type is given one of the jobs, and each
+Recorded times of iterations give whole distributions: a job type is given one of the jobs, and each
 channel one of the job's workers. Where there are recorded times and servers, but no jobs, the
 recorded jobs are the job types.
 
@@ -165,7 +165,7 @@ RECORD = 1000  # values in the record of a drawn speed, where others have a reco
 
 
 class SpeedsTraceScenario(demands.TraceScenarioBase):
-    """A trace, played with speeds that must be learned; the seed draws what it does not tell.
+    """A trace, played with speeds that must be learned; the seed draws what it lacks.
 
     It takes a reader, or what one has read, and fields of :class:`SpeedsSettings`.
 

@@ -258,7 +258,7 @@ def write_outline(
 ) -> list[Path]:
     """Write the tables, and ``scenario.toml``, which plays them again; returns what was written.
 
-    A scenario that is built of tables has them saved beside it and needs the trace no more; one
+    A scenario that is built of tables has them saved with it and needs the trace no more; one
     that is not (of job events of Google, and recorded speeds) names the files.
 
     ``settings`` are the arguments that the trace at ``path`` was opened with; the folder ``out`` is
