@@ -204,7 +204,7 @@ class Pause(BaseModel):
 
 
 class Share(BaseModel):
-    """Of how many jobs one goes where the baseline has it; 0 for none."""
+    """One of so many jobs goes where the baseline places it; 0 for none."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     every: int = Field(ge=0, le=1_000_000)

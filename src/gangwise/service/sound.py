@@ -1,4 +1,4 @@
-"""Whether a service's folder is as it was written, and how it becomes so again.
+"""Checks of a service's folder: is it as it was written, and how it is restored.
 
 The lines in ``journal.log`` and in SQLite are the same chain, and all else that SQLite has follows
 from them: it is worked out again and compared. What one of the two has lost, the other has.

@@ -206,7 +206,7 @@ class OperatorRequests:
         return [f"request {number}" for number in sorted(gaps | set(wrong))] + checks
 
     def lost(self) -> list[str]:
-        """OperatorRequests of which no whole row is left; a row's seal says its number, too."""
+        """Requests of which no whole row is left; a row's seal has its number, too."""
         rows = self._all("SELECT rowid, sealed FROM wishes")
         newest = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         if rows and newest is None:
@@ -322,7 +322,7 @@ VIEWS = ("health", "nodes", "queue", "running", "slow", "held", "unreadable", "a
 
 
 def devices(amounts: Mapping[str, float]) -> str:
-    """Amounts of devices.
+    """Amounts of devices in words, without zeros.
 
     >>> devices({"gpu": 4.0, "cpu": 0.5})
     '4 gpu + 0.5 cpu'

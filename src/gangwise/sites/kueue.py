@@ -1,4 +1,4 @@
-"""Kueue: a site as kubectl prints it, and who is admitted when, by quotas in a tree of cohorts.
+"""Kueue: a site as kubectl prints it, and admission by quotas in a tree of cohorts.
 
 A folder has any of these, in YAML or JSON, under any names; lists and single objects alike::
 
@@ -408,7 +408,7 @@ def _largest_share(holder: Holder, among: set[int]) -> Holder | None:
 
 @dataclass
 class Kueue:
-    """Admission as Kueue has it, then all pods at once on nodes of the flavors.
+    """Admission by Kueue's rules, then all pods at once on nodes of the flavors.
 
     Pods take the nodes with most free, as kube-scheduler prefers. Pod sets of one workload get
     their flavors and nodes one after another, those of the largest pods first.
@@ -427,7 +427,7 @@ class Kueue:
     def observe(self, rate: Rate) -> None: ...
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
-        """Cycles of admission until nothing changes; then all who are admitted and find nodes."""
+        """Cycles of admission until nothing changes; then all admitted ones that find nodes."""
         quotas = books.tenancy.quotas if books.tenancy else {}
         if self._quotas is not quotas:
             self._quotas, self._queues = quotas, tree_of(quotas)
@@ -782,7 +782,7 @@ class Printed:
 
 
 def read_kueue(folder: Path) -> dict[str, Any]:
-    """What :class:`gangwise.sites.site.Site` is made of, of the objects that kubectl printed.
+    """The parts of a :class:`gangwise.sites.site.Site`, from objects that kubectl printed.
 
     Raises ScenarioError where there is no ClusterQueue, a cohort is below itself, or a file cannot
     be read.

@@ -353,7 +353,7 @@ class Record:
         monday: float = 0.0,
         hosts: tuple[Ints, Ints] | None = None,
     ) -> Record:
-        """From jobs with recorded starts and ends; raises ScenarioError where there are none.
+        """The record of jobs with starts and ends; raises ScenarioError where there are none.
 
         >>> jobs = Jobs.of([0, 0], [9, 9], recorded_start=[0, 9], recorded_end=[9, 18])
         >>> Record.of(jobs, Nodes.pool(2)).size

@@ -209,7 +209,7 @@ class Site:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], path: str, **more: Any) -> Site:
-        """From the content of a file; ScenarioError as :meth:`read` has it."""
+        """The site in the content of a file; raises ScenarioError as :meth:`read` does."""
         try:
             return cls(Rules(**document), path, **more)
         except ValidationError as error:
@@ -246,7 +246,7 @@ class Site:
 
     @property
     def digest(self) -> str:
-        """Of what the file says, not of how it is written; and of the clock, where that counts."""
+        """Digest of what the file means, not of its layout; and of the clock, where that counts."""
         late: Any = {  # came later: without it a digest is what it was
             "preemption": True,
             "kueue": True,
@@ -714,7 +714,7 @@ class Site:
 
 
 def together(rules: str, site: str | None) -> str | None:
-    """What ``--as`` prints and ``--site`` names, as the one setting `site`.
+    """The rules of ``--as`` and ``--site`` as the one setting `site`.
 
     >>> together("slurm:lab", "site.toml"), together("fcfs", "site.toml"), together("slurm:lab", "")
     ('slurm:lab,site.toml', 'site.toml', 'slurm:lab')

@@ -351,7 +351,7 @@ def silent(what: str, done: int, of: int) -> None: ...
 
 @dataclass(frozen=True)
 class Workers:
-    """Who plays runs.
+    """Processes or machines that play runs.
 
     Parameters
     ----------
