@@ -317,6 +317,7 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fou
     for (scope, unit), use in uses.items():
         codes = use.group
         names = record.groups[scope][1] if scope in record.groups else ("",)
+        # Peaks of one half of the weeks are judged on the other half.
         half = _halves(record, use.key % use.span + use.begin)
         peaks = [use.peaks(len(names), half, f, patience) for f in (0, 1)]
         several = np.bincount(codes, t.refused, minlength=len(names))
@@ -625,6 +626,7 @@ def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
     user, at = codes[refused], t.at[refused]
     last_end, none = use.last_end(user, at), use.at(user, at) == 0
     for g in np.unique(codes[t.prompt]) if len(names) > 1 else ():
+        # Starts of the others cut time into gaps; in a reserved one many of them are refused.
         others_start = np.sort(record.start[(codes != g) & record.started])
         mine = np.sort(record.start[(codes == g) & record.started])
         gap = np.searchsorted(others_start, at, "right")
@@ -637,6 +639,8 @@ def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
             users = np.unique(codes[rows]).size
             if min(went, users) < LEAST or end - begin < HOUR:
                 continue
+            # Refusals of one user on one day hang together, so a user-day counts once. Half of
+            # them found the gap; the other half judges.
             times = np.unique(codes[rows] * 1e6 + t.day[rows]).size // 2
             away = (t.at < begin) | (t.at >= end)
             rate = _rate(t.day[away] + 1e6 * codes[away], t.refused[away], 0.5)
@@ -676,6 +680,8 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[FoundRule]:
     i = 0
     while i < rows.size:
         low, high, k = swept.use[place[i]], most[i], i + 1
+        # What was left lies in [low, high) for every refusal of the row; the row ends where no
+        # capacity would explain the next one as well, or after a day without one.
         while k < rows.size and t.at[rows[k]] - t.at[rows[k - 1]] < 86400:
             up, down = max(low, busy[k - 1]), min(high, most[k])
             if up >= down:
@@ -687,6 +693,7 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[FoundRule]:
     count, (i, k, low, high) = best
     mine = rows[i:k]
     begin, end = float(t.at[mine[0]]), float(record.start[mine[-1]])
+    # The shortage is over, at the latest, when more is in use than was left.
     resumes = swept.time[np.flatnonzero((swept.time > t.at[mine[-1]]) & (swept.use > low))]
     end = min(end, float(resumes[0])) if resumes.size else end
     inside = (t.at >= begin) & (t.at < end)

@@ -152,6 +152,7 @@ def node_effects(
 def _units(runs: Runs) -> _Units:
     order = np.lexsort((runs.start, runs.program))
     program, place = runs.program[order], runs.place[order]
+    # Runs of a program in a row on the same nodes are one unit: their mean.
     head = np.ones(order.size, dtype=bool)
     head[1:] = (np.diff(program) != 0) | (np.diff(place) != 0)
     at = np.cumsum(head) - 1
@@ -169,6 +170,7 @@ def _units(runs: Runs) -> _Units:
     _, first_of, program, size_of = np.unique(
         program, return_index=True, return_inverse=True, return_counts=True
     )
+    # Programs with many units are cut into blocks of nearly equal size, side by side in time.
     blocks = -(-size_of // BLOCK)
     within = np.arange(y.size) - first_of[program]
     block = (np.cumsum(blocks) - blocks)[program] + within * blocks[program] // size_of[program]
@@ -395,15 +397,19 @@ def _without_another(
     row = np.repeat(np.arange(mine.size), lengths)
     entry = u.first[units][row] + np.arange(row.size) - (np.cumsum(lengths) - lengths)[row]
     companion, shared = np.unique(u.node[entry], return_counts=True)
+    # Only companions that share many runs with node n can hide behind it, or it behind them.
     most = companion[np.argsort(-shared, kind="stable")][: COMPANIONS + 1]
     most = most[most != n]
     if not most.size:
         return 0.0
+    # alone[i, m] is 0 where companion m is in run i of node n: column m leaves its runs out.
     alone = np.ones((mine.size, most.size))
     place = np.full(u.nodes, -1)
     place[most] = np.arange(most.size)
     at = place[u.node[entry]]
     alone[row[at >= 0], at[at >= 0]] = 0.0
+    # Within a cell, which of its runs fell to node n is chance under the null: the sum over
+    # its draws without replacement has this mean and, below, this variance.
     begins = np.flatnonzero(np.diff(cells.of[mine], prepend=-1))
     cell = cells.of[mine][begins]
     count = np.add.reduceat(alone, begins)
@@ -412,6 +418,7 @@ def _without_another(
     size, scale = cells.size[cell, None], sigma[cells.unit[cell], None]
     score = (with_it - count * (with_it - without) / size) / scale
     spread = count * (1 - count / size) * variance[cells.unit[cell], None] / scale**2
+    # Runs of a cell correlate by ``alike``, which widens a sum of several.
     spread *= 1 + np.maximum(count - 1, 0) * alike
     chance = np.sqrt(spread.sum(axis=0))
     return float(ndtr(-np.min(score.sum(axis=0) / np.maximum(chance, 1e-9))))

@@ -182,6 +182,7 @@ class SlurmPasses(Composed):
         for b in range(len(x.room.top)):
             some = books.free[b * kernels.BLOCK : (b + 1) * kernels.BLOCK]
             x.room.top[b] = some.max(axis=0, initial=0)
+        # Waiting jobs are rows 0 to W − 1: a bit each in `words`, one for 64 in `summary`.
         W, at = len(jobs) - len(runs), x.at
         at.now, at.half, at.next_job, at.waiting, at.running = now, 1, len(jobs), W, len(runs)
         x.jobs["phase"][:W], x.jobs["phase"][W:] = WAITING, RUNNING

@@ -259,6 +259,7 @@ def _features(
     """What is known at an instant of each job that waits, in the order of submission."""
     submit, begun, size, limit = columns
     waits = waits[np.argsort(submit[waits], kind="stable")]
+    # Device-seconds asked for, and those that running jobs may still take by their limits.
     asks = size[waits] * limit[waits]
     open = size[runs] * np.maximum(limit[runs] - (now - begun[runs]), 0.0)
     table = {
@@ -271,6 +272,8 @@ def _features(
     }
     for name, code in {"all": np.zeros(submit.size, np.int64), **groups}.items():
         mine, codes = code[waits], int(code.max()) + 1
+        # Sorted by group and, within one, by submission: the sum of a group's jobs above a job is
+        # a difference of cumulative sums.
         above = np.argsort(mine, kind="stable")
         low = np.searchsorted(mine[above], mine[above], side="left")
         for unit, amount in (("jobs", np.ones(waits.size)), ("size", size[waits]), ("work", asks)):

@@ -264,6 +264,7 @@ class ClusterOfJobs(StrictSettings):
         devices = list(dict.fromkeys(k for job in self.jobs for k in job.devices))
         parts: list[dict[str, Any]] = []
         for job in self.jobs:
+            # The stream is seeded by the name, not by the place in the file.
             name = int.from_bytes(hashlib.sha256(job.name.encode()).digest()[:4], "big")
             rng = np.random.default_rng([seed, 21, name])
             submit = job.arrivals.draw(span, rng)

@@ -283,6 +283,7 @@ class Rounds:
                 active.append(submitted)
                 submitted, changed = submitted + 1, True
             if changed and clock - shared >= self.between:
+                # What a job was due since the last shares and did not receive is carried over.
                 running = [j for j in active if holding[j]]
                 due[running] += share[running] * (clock - shared) - (
                     received[running] - self.seconds / 2
@@ -298,6 +299,7 @@ class Rounds:
             if len(active) > room:
                 rows, placed = np.array(active), []
                 for g in range(3):
+                    # Priority of a job on a kind: its share ÷ the part of the time it got.
                     priority = share[rows, g] * spent[g] / np.maximum(received[rows, g], 1.0)
                     rows = rows[np.lexsort((share[rows, g], due[rows, g], priority))[::-1]]
                     placed += [(j, g) for j in rows[:room].tolist()]
