@@ -8,6 +8,7 @@ its verdict; ``gangwise reproduce`` writes those of all readings (``side-by-side
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -29,6 +30,7 @@ SIGNS = {"reproduced": "✓ ", "not reproduced": "✗ ", "underdetermined": "? "
 SETTINGS = {ON_ROWS: "rows of the traces", "-synthetic": "synthetic jobs"}
 """Endings of the artefacts that are played in another setting than the paper's."""
 
+VERSION = re.compile(r"^([✓✗?] )?([^:;]+): (?=[^;]*$)")
 OVER = re.compile(r".+ over (\w+) at (.+), %")
 MANY = 20  # claims of an artefact that OVER matches: then they are shown as the paper's table
 
@@ -166,6 +168,20 @@ def _against_each(artefact: Artefact, claims: Sequence[Claim]) -> list[str]:
     return [f"In each cell, in %: the paper; ours, {readings}.", "", *lines, ""]
 
 
+def _hoisted(rows: list[list[str]]) -> list[str]:
+    """Lines of a table; the version that most cells of a column name stands in its heading."""
+    first, paper, *columns = [list(cells) for cells in zip(*rows, strict=True)]
+    for column in columns:
+        versions = Counter(m[2] for m in map(VERSION.match, column[1:]) if m)
+        [(version, many)] = versions.most_common(1) or [("", 0)]
+        if many > 1 and 2 * many >= sum(map(bool, column[1:])):
+            own = [m and m[2] == version for m in map(VERSION.match, column)]
+            column[:] = [VERSION.sub(r"\1", c) if mine else c for c, mine in zip(column, own)]
+            column[0] += f": {version}, unless named"
+    head, *body = zip(first, paper, *columns, strict=True)
+    return [*_head(*head), *(_row(*cells) for cells in body)]
+
+
 def artefact_block(artefact: Artefact, given: set[str]) -> str:
     """Claims of an artefact in the paper's setting and the other one, a row each.
 
@@ -175,11 +191,12 @@ def artefact_block(artefact: Artefact, given: set[str]) -> str:
     paired = [claim for claim in artefact.claims if OVER.fullmatch(claim.says)]
     paired = paired if len(paired) > MANY else []
     lines = _against_each(artefact, paired) if paired else []
-    lines += _head("claim", "the paper", "ours", *_setting(other))
+    table = [["claim", "the paper", "ours", *_setting(other)]]
     for claim in artefact.claims:
         if claim not in paired:
             cells = [_cell(artefact, claim.says), *([_cell(other, claim.says)] if other else [])]
-            lines.append(_row(claim.says, _said(claim), *cells))
+            table.append([claim.says, _said(claim), *cells])
+    lines += _hoisted(table)
     rows = [*every_row(artefact), *(every_row(other) if other else [])]
     return "\n".join(lines) + "\n" + _why([row.why for row in rows if row.agrees is False], given)
 
