@@ -8,7 +8,9 @@ import pytest
 from gangwise.core.errors import UnknownName
 from gangwise.jobs.model import Jobs, Nodes
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.papers.reproduce.field import Picked, Rounds
+from gangwise.logs.formats.measured_speeds import GavelJob
+from gangwise.papers.reproduce.field import Picked
+from gangwise.papers.reproduce.rounds import Adapted, Adapting, Rivals, Rounds, Work
 
 
 def test_fcfs_without_backfilling_is_an_ordinary_one():
@@ -45,8 +47,8 @@ def test_an_order_that_the_environment_does_not_have_is_named():
 def test_in_gavels_rounds_a_job_waits_for_its_first_share():
     jobs = Jobs.of([0, 100, 1500], [1000, 50, 400], 1, {"gpu": 1}, type=["a", "a", "a"])
     one = np.array([[1.0, 1.0, 1.0]])
-    # Shares at 0 and, as nothing is left to run, 1,920 s later.
-    assert Rounds().end(jobs, one, 9).tolist() == [1000, 1970, 2320]
+    # Shares at 0, with the second round (none were computed after 0) and 1,920 s after that.
+    assert Rounds().end(jobs, one, 9).tolist() == [1000, 410, 2680]
     # With shares every six minutes 1 starts with the second round, 2 with the one after its coming.
     assert Rounds(between=360).end(jobs, one, 9).tolist() == [1000, 410, 1900]
     # Steps are whole: of 1 / 0.007 s each, two in a round.
@@ -64,3 +66,68 @@ def test_in_gavels_rounds_shares_say_who_runs_where():
     last = first + 3600 - first * (0.2 + 0.8 * x)
     assert Rounds().end(jobs, speed, 1) == pytest.approx([last, first], abs=360)
     assert Rounds().end(jobs, speed, 2).tolist() == [3600, 3600]
+
+
+def written(folder, *rows):
+    """Shockwave's form of jobs, of a model, a batch size, steps, GPUs, a mode and a submission."""
+    lines = [
+        f"{model} (batch size {batch})\tc\td\t-n\t1\t{steps}\t{gpus}\t{mode}\t1\t-1\t0\t{submit}"
+        for model, batch, steps, gpus, mode, submit in rows
+    ]
+    (folder / "jobs.trace").write_text("\n".join(lines))
+    return folder / "jobs.trace"
+
+
+def test_a_job_that_adapts_doubles_its_batch_at_its_epochs(tmp_path):
+    # 59,675 samples are 1,492 steps of 40 and 746 of 80. From epoch 11 on it is 80, asked for when
+    # ten have been completed, and changed at the end of the next round.
+    jobs = written(tmp_path, ("LM", 40, 30 * 1492, 1, "gns", 0))
+    speed = {GavelJob(f"LM (batch size {n})", 1): pace for n, pace in [(40, 1492 / 120), (80, 6.5)]}
+    work = Adapting(jobs, speed)
+    (end,) = Rounds(seconds=120, between=1000).play(work, [4], Rivals("gandiva-fair", work, 4))
+    # An epoch fills a round of 120 s; with a batch of 80 it takes 114.8 s.
+    assert work.batch == [80]
+    assert end == pytest.approx(11 * 120 + 19 * 746 / 6.5, rel=1e-3)
+
+
+def test_one_that_runs_for_half_as_long_again_is_ended(tmp_path):
+    jobs = written(tmp_path, ("Transformer", 16, 625 * 10, 1, "static", 0))
+    work = Adapting(jobs, {GavelJob("Transformer (batch size 16)", 1): 10.0})
+    assert work.longest == [1.5 * 625]
+    work.pace = [[5.0]]  # it runs at half the speed that was foreseen
+    (end,) = Rounds(seconds=100, between=1000).play(work, [1], Rivals("gandiva-fair", work, 1))
+    assert end == 1000  # the first round after 937 s
+
+
+@pytest.mark.parametrize(
+    ("policy", "makespan"),
+    [("gandiva-fair", 32367.4), ("allox", 32488.6), ("max-min", 33207.7), ("throughput", 31909.0)],
+)
+def test_makespans_are_those_that_shockwaves_authors_published(traces, policy, makespan):
+    if not (traces / "shockwave").is_dir():
+        pytest.skip("Shockwave's jobs are not here")
+    rounds = Rounds(seconds=120, between=1000, restart=20, policy=policy)
+    rows = Adapted(str(traces / "shockwave" / "120.trace")).replay(rounds, 0, 1, "")
+    assert rows["makespan, s"][1] == pytest.approx([makespan], abs=0.06)
+
+
+def test_themis_is_the_least_worst_ratio(tmp_path):
+    cvxpy = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        J = int(rng.integers(2, 9))
+        gpus, pace = rng.integers(1, 5, J), rng.uniform(1, 9, J)
+        work = Work(
+            [0.0] * J, rng.uniform(100, 900, J).tolist(), pace[:, None].tolist(), gpus.tolist()
+        )
+        rivals = Rivals("finish-time", work, 4)
+        share = rivals(list(range(J)), 50.0)[:, 0]
+        left = np.array(work.remaining) / pace
+        alone = left / np.minimum(4 / J / gpus, 1)
+        x = cvxpy.Variable(J)
+        worst = cvxpy.max((50 + cvxpy.multiply(left, cvxpy.inv_pos(x))) / alone)
+        best = cvxpy.Problem(cvxpy.Minimize(worst), [x >= 0, x <= 1, gpus @ x <= 4]).solve(
+            "CLARABEL"
+        )
+        assert max((50 + left / share) / alone) == pytest.approx(best, rel=1e-4)
+        assert gpus @ share <= 4 * (1 + 1e-6)

@@ -19,7 +19,7 @@ problem under other server names is the same programme to the last bit, and has 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -90,6 +90,40 @@ class Answer(NamedTuple):
     optimal: bool
 
 
+def solved(
+    objective: Floats,
+    bounds: tuple[Floats, Floats],
+    rows: Constraints,
+    options: Mapping[str, Any],
+    whole: Bools | None = None,
+) -> Any:
+    """HiGHS after it has run on max c x under rows and bounds, with options of its own."""
+    api: Any = highspy  # has no type information
+    lp = api.HighsLp()
+    lp.num_col_, lp.num_row_ = objective.size, rows.most.size
+    lp.col_cost_ = -objective  # HiGHS minimises
+    lp.col_lower_, lp.col_upper_ = bounds
+    lp.row_lower_, lp.row_upper_ = np.full(rows.most.size, -np.inf), rows.most
+    lp.a_matrix_.format_ = api.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = rows.start.astype(np.int32)
+    lp.a_matrix_.index_ = rows.column.astype(np.int32)
+    lp.a_matrix_.value_ = rows.factor
+    if whole is not None:
+        kinds = api.HighsVarType.kContinuous, api.HighsVarType.kInteger
+        lp.integrality_ = [kinds[int(w)] for w in whole]
+    h = api.Highs.__base__()  # the class itself prints who made it, from version 1.16 on
+    for option, setting in {
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": 0,
+        **options,
+    }.items():
+        h.setOptionValue(option, setting)
+    h.passModel(lp)
+    h.run()
+    return h
+
+
 def maximise(
     objective: Floats,
     upper: Floats,
@@ -113,23 +147,7 @@ def maximise(
     >>> maximise(c, np.ones(2), all_whole, one_of_two, relative_gap=1e-9)
     Answer(x=array([0., 1.]), bound=3.0, optimal=True)
     """
-    api: Any = highspy  # has no type information
-    lp = api.HighsLp()
-    lp.num_col_, lp.num_row_ = objective.size, rows.most.size
-    lp.col_cost_ = -objective  # HiGHS minimises
-    lp.col_lower_, lp.col_upper_ = np.zeros(objective.size), upper
-    lp.row_lower_, lp.row_upper_ = np.full(rows.most.size, -np.inf), rows.most
-    lp.a_matrix_.format_ = api.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = rows.start.astype(np.int32)
-    lp.a_matrix_.index_ = rows.column.astype(np.int32)
-    lp.a_matrix_.value_ = rows.factor
-    kinds = api.HighsVarType.kContinuous, api.HighsVarType.kInteger
-    lp.integrality_ = [kinds[int(w)] for w in whole]
-    h = api.Highs()
-    options = {
-        "output_flag": False,
-        "threads": 1,
-        "random_seed": 0,
+    options: dict[str, Any] = {
         "mip_feasibility_tolerance": FEASIBILITY,
         "primal_feasibility_tolerance": FEASIBILITY,
         "mip_abs_gap": absolute_gap,
@@ -138,10 +156,8 @@ def maximise(
     }
     if nodes is not None:
         options["mip_max_nodes"] = nodes
-    for option, setting in options.items():
-        h.setOptionValue(option, setting)
-    h.passModel(lp)
-    h.run()
+    h = solved(objective, (np.zeros(objective.size), upper), rows, options, whole)
+    api: Any = highspy
     status, info, statuses = h.getModelStatus(), h.getInfo(), api.HighsModelStatus
     limits = (statuses.kTimeLimit, statuses.kIterationLimit, statuses.kSolutionLimit)
     if status != statuses.kOptimal and status not in limits:
