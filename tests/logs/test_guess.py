@@ -173,6 +173,9 @@ def test_the_command_and_who_points_to_it(tmp_path):
     assert open_tables(tmp_path / "m.toml").jobs["cpu"].to_list() == [2]
     plain = json.loads(CliRunner().invoke(app, ["trace", "guess", str(file), "--json"]).stdout)
     assert plain["readings"][0]["hours"]["cpu"] == pytest.approx(200 / 3600)
+    assert open_tables(file).jobs["cpu"].to_list() == [2]  # its headings say everything
+    file = tmp_path / "other.csv"
+    file.write_text("id,x,y,cores\na,0,100,2\n")
     with pytest.raises(TraceError, match=f"gangwise trace guess {file}"):
         open_tables(file)
     assert f"gangwise trace guess {file}" in str(inspect(file))

@@ -192,6 +192,12 @@ def say(text: str) -> None:
     print(shown(text), file=sys.stderr)
 
 
+def require_folder(out: Path | None) -> None:
+    """Refuse a file where a folder is to be written, before anything is computed."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise StoreError(f"{out} is no folder; give a folder, or another name")
+
+
 def write_page(out: Path, name: str, page: Page, plain: str) -> None:
     """Write the page of an answer and the same as JSON: ``NAME.html`` and ``NAME.json``."""
     from gangwise.core.files import Folder

@@ -17,6 +17,7 @@ from gangwise.cli.options import (
     echo,
     json_text,
     progress,
+    require_folder,
     say,
     screen,
     seed_list,
@@ -129,6 +130,7 @@ def calibrate_command(
     from gangwise.core.files import write_whole
     from gangwise.study.findings import FILE, calibrate_log
 
+    require_folder(out)
     with progress("nothing is kept") as advance:
         result = calibrate_log(path, trace, advance, events, **settings_of(settings))
     plain = json_text(result.as_dict()) if as_json or out else ""
@@ -167,6 +169,7 @@ def forecast_command(
     from gangwise.service.store import is_recording
     from gangwise.study.explain import forecast_log
 
+    require_folder(out)
     if from_history:
         _forecast_from_history(source, at, judge, out, settings, as_json)
         return

@@ -13,6 +13,7 @@ from gangwise.cli.options import (
     echo,
     json_text,
     progress,
+    require_folder,
     say,
     screen,
     settings_of,
@@ -211,6 +212,7 @@ def jobs_command(
     from gangwise.logs.inspect import report, summary
     from gangwise.logs.jobs import jobs_of
 
+    require_folder(out)
     with progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     log = jobs_of(tables, job_type=job_type)
@@ -238,6 +240,7 @@ def nodes_command(
 
     if not 0 <= by < 10:
         raise ScenarioError(f"--by {by:g}: give a share, such as 0.05")
+    require_folder(out)
     knobs = settings_of(settings)
     with progress("nothing is kept") as advance:
         result = find_slow_nodes(path, trace=trace, by=by, progress=advance, strict=strict, **knobs)

@@ -104,6 +104,15 @@ def reader_of(path: Path, trace: str = "") -> Any:
         return readers[fit[0]]
     if fit:
         raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
+    doubt = ""
+    if path.is_file() and not looks_like(first_lines(path)):
+        from gangwise.logs.guess import obvious
+
+        try:
+            obvious(path)
+            return readers["csv"]
+        except TraceError as error:
+            doubt = f" ({str(error).removeprefix(f'{path}: ')})"
     kind, contents = "first line", listed(header_of(path), 12) or "nothing readable"
     if path.is_dir():
         names = sorted(item.name for item in path.iterdir())[:12]
@@ -114,7 +123,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
     if people:
         hint = f"; {people[0].name} is {FOR_PEOPLE}"
     elif texts:
-        hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
+        hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}{doubt}"
     raise TraceError(
         f"no known trace format{hint}; "
         f"looked for {', '.join(formats) or 'none (none is formats)'}; {kind} found: {contents}",

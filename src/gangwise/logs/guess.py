@@ -13,6 +13,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,6 +140,37 @@ def guess(path: Path | str) -> Guess:
         note = f"this is a file of {form}: gangwise jobs reads it without a mapping"
         draft.notes.insert(0, note + _as_read(path, form))
     return draft.guess()
+
+
+@cache
+def obvious(path: Path) -> tuple[dict[str, Any], str]:
+    """The mapping of a file whose headings say all that a job needs, and how columns are read.
+
+    TraceError, with what is missing or doubtful, for any other file.
+    """
+    draft = _Draft(path, _sample(path))
+    mapping, missing = draft.mapping()
+    if "header" in draft.sample.layout:
+        missing.append("the file does not name its columns")
+    if not {*DEVICES, "tasks"} & {*draft.role}:
+        missing.append("no column says how many GPUs, cores or nodes a job had: add gpu = or cpu =")
+    if missing or draft.disorder:
+        raise TraceError("; ".join([*missing, *[draft.disorder] * bool(draft.disorder)]), path)
+    read = []
+    for role, entry in draft.entry.items():
+        if "column" in entry:
+            how = ", ".join(str(entry[key]) for key in ("unit", "time", "listed") if key in entry)
+            if role in ("duration", "limit", "wait") and "unit" not in entry:
+                how = "seconds"
+            read.append(f"{entry['column']} as {CALLED.get(role, role)}{f' ({how})' * bool(how)}")
+    unused = [note for note in draft.notes if note.startswith(("not used:", "numbers have"))]
+    text = f"columns are read by their names: {', '.join(read)}{'; ' * bool(unused)}"
+    return mapping, text + "; ".join(unused)
+
+
+CALLED = {"name": "the job", "created": "submission", "started": "start", "deleted": "end"}
+CALLED |= {"duration": "run time", "cpu": "cores", "gpu": "GPUs", "mem": "memory"}
+"""Roles of columns, as a reader would say them."""
 
 
 def _as_read(path: Path, form: str) -> str:
@@ -287,12 +319,14 @@ class _Draft:
     def __init__(self, path: Path, sample: _Sample):
         self.path, self.sample = path, sample
         self.notes = list(sample.notes)
+        self.disorder = ""  # times that are not in their order
         self.role: dict[str, str] = {}
         self.entry: dict[str, dict[str, Any]] = {}
         self.candidates = {role: self._named_like(role) for role in ROLES}
         self.times: dict[str, _Times] = {}
 
-    def guess(self) -> Guess:
+    def mapping(self) -> tuple[dict[str, Any], list[str]]:
+        """The mapping, and what it lacks."""
         jobs: dict[str, Any] = {"file": str(self.path.resolve()), **self.sample.layout}
         self._times()
         self._durations()
@@ -319,7 +353,10 @@ class _Draft:
             self.notes.append(f"cells that say {', '.join(nothing)} count as empty")
         missing = self._missing()
         columns = {role: _short(entry) for role, entry in self.entry.items()}
-        mapping = {"trace": NAME, "jobs": {**jobs, "columns": columns}}
+        return {"trace": NAME, "jobs": {**jobs, "columns": columns}}, missing
+
+    def guess(self) -> Guess:
+        mapping, missing = self.mapping()
         if missing:
             self.notes += missing
             return Guess(self.path, mapping, (), tuple(self.notes))
@@ -391,10 +428,11 @@ class _Draft:
                     self._use(role, reading)
         share = _in_order(best)
         if share < 0.99:
-            self.notes.append(
+            self.disorder = (
                 f"{', '.join(reading.column for reading in best)} are not in this order in "
                 f"{100 * (1 - share):.0f} % of the rows: check what they mean"
             )
+            self.notes.append(self.disorder)
 
     def _use(self, role: str, reading: _Times) -> None:
         self.role[role], self.entry[role], self.times[role] = reading.column, reading.entry, reading

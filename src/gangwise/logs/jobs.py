@@ -16,9 +16,10 @@ What a job's type is, by which rates are learned, is a column of the log: ``job_
 from __future__ import annotations
 
 import gzip
+import math
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -162,6 +163,7 @@ class Played:
     not_modelled: tuple[str, ...] = ()  # what the log has and a replay does not model
     # The one of ``assumed`` that is of nodes; empty where the log lists them, or they were given.
     nodes_assumed: str = ""
+    units: tuple[str, ...] = ()  # numbers beyond the limits that ``jobs.toml`` lists as data
     unfit: float = 0.0  # share of the device-hours that ask for more than any node has
 
     @property
@@ -178,8 +180,9 @@ class Played:
 
     @property
     def warnings(self) -> list[str]:
-        """What is small enough to be the rounding of times."""
-        return [f"warning: {excess.text}" for excess in self.overused if excess.most <= DOUBT[0]]
+        """Units that look misread, and what is small enough to be the rounding of times."""
+        texts = [excess.text for excess in self.overused if excess.most <= DOUBT[0]]
+        return [f"warning: {text}" for text in (*self.units, *texts)]
 
     @property
     def line(self) -> str:
@@ -222,6 +225,7 @@ unknown hours'
                 "played": self.played_hours,
                 "unknown_of_jobs": self.unknown,
             },
+            "units": list(self.units),
             "overused": [vars(excess) for excess in self.overused],
             "doubts": self.doubts,
             "not_modelled": list(self.not_modelled),
@@ -799,7 +803,10 @@ class _LogBuilder:
         counts = (self.tables.trace, total, len(jobs), self.device, self.unit, *hours)
         sources = ((*self.tables.notes, *self.notes), self.tables.digests)
         beyond = (overused(jobs, nodes), self._not_modelled(place))
-        return Played(*counts, every, self.assumed, unread, *sources, *beyond, nodes_assumed)
+        misread = tuple(_misread(jobs, nodes, self.device))
+        return Played(
+            *counts, every, self.assumed, unread, *sources, *beyond, nodes_assumed, misread
+        )
 
     def _not_modelled(self, place: Ints) -> tuple[str, ...]:
         remarks = []
@@ -855,6 +862,33 @@ class _LogBuilder:
         )
         count = np.bincount(places["job"].to_numpy(), minlength=place.size)
         return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), places["node"].to_numpy()
+
+
+def _misread(jobs: Jobs, nodes: Nodes, device: str) -> Iterator[str]:
+    """What is out of this world by the limits of ``jobs.toml``, each as a question about units."""
+    wait = (jobs.recorded_start - jobs.submit)[np.isfinite(jobs.recorded_start)]
+    ran = jobs.run[np.isinf(jobs.withdrawn)]
+    span = float(np.ptp(jobs.submit))
+    k = nodes.devices.index(device)
+    held = float(held_devices(jobs, nodes)[:, k] @ jobs.run)
+    values = {
+        "gap": span / jobs.submit.size if ran.size >= FEW else math.nan,
+        "wait": float(wait.mean()) if wait.size else math.nan,
+        "longest": float(ran.max(initial=0.0)),
+        "run": float(np.median(ran)) if ran.size >= FEW else math.nan,
+        "load": math.nan,
+    }
+    capacity = float(nodes.capacity[:, k].sum()) / 1000
+    if capacity > 0 and span > 86400 and ran.size >= FEW:
+        values["load"] = held / (capacity * span)
+    for limit in WORDS["units"]:
+        value = values[limit["of"]]
+        if value > limit.get("most", math.inf) or value < limit.get("least", -math.inf):
+            shown = f"{value:.2g}" if limit["of"] == "load" else duration(round(value, 1))
+            yield limit["text"].format(value=shown)
+
+
+FEW = 20  # jobs: of fewer, neither gaps, a median nor a load tell of units
 
 
 def _constraint(models: str) -> dict[str, str]:

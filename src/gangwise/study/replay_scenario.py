@@ -468,7 +468,8 @@ class ReplayScenario:
                 shown += f" ({too_large:,} need more than a node of {node}, or none of it)"
             line = part.line.replace(" are played", f" are played{shown}", 1)
         line = "; ".join([line, *self.not_modelled])
-        return [line, *log.played.warnings]
+        columns = [note for note in log.played.notes if note.startswith("columns ")]
+        return [line, *columns, *log.played.warnings]
 
     def _hours(self, of: Jobs) -> Floats:
         """Device-hours of each job [J], of the device that counts."""

@@ -19,6 +19,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.settings import UNIX, Clock
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.io.blocks import Blocks, Commented
 from gangwise.logs.io.reading import (
@@ -274,15 +275,21 @@ class OwnCsv(Reader):
     """
 
     def __init__(self, path: Path | str, *, strict: bool = False):
-        self.path, self.strict = Path(path), strict
-        self.mapping = read_mapping(self.path)
+        self.path, self.strict, self.notes = Path(path), strict, list[str]()
+        if self.path.suffix == ".toml":
+            self.mapping = read_mapping(self.path)
+        else:  # the file itself
+            from gangwise.logs.guess import obvious
+
+            content, text = obvious(self.path)
+            self.mapping, self.notes = MappingFile(**content), [text]
 
     @staticmethod
     def recognise(path: Path | str) -> bool:
         return is_mapping(Path(path))
 
     def _read(self) -> Tables:
-        mapping, notes = self.mapping, list[str]()
+        mapping, notes = self.mapping, self.notes.copy()
         jobs, stages, digests = self._table("jobs", mapping.jobs)
         servers = server_table()
         if mapping.servers is not None:
@@ -290,7 +297,7 @@ class OwnCsv(Reader):
             stages, digests = (*server_stages, *stages), {**digest, **digests}
         for section, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
             absent = [d for d in DEVICES if table and d not in table.columns.given()]
-            if absent:
+            if absent and not self.notes:
                 notes.append(f"{section} have no {' and no '.join(absent)} in the mapping; it is 0")
         notes += TableMapping(MEANING["jobs"]).notes(jobs)
         if zones := {h.zone for h in mapping.jobs.columns.given().values() if h.zone}:
@@ -298,7 +305,8 @@ class OwnCsv(Reader):
                 f"times are of {' and '.join(sorted(zones))}; of an hour that comes twice, the "
                 "first is taken"
             )
-        return Tables(NAME, servers, jobs, stages, digests, tuple(notes))
+        clock = Clock(self.first, next(iter(zones), "UTC")) if self.first > UNIX else None
+        return Tables(NAME, servers, jobs, stages, digests, tuple(notes), clock=clock)
 
     def _table(
         self, what: str, spec: JobFile | ServerFile
@@ -342,6 +350,8 @@ class OwnCsv(Reader):
         # A stage without losses is not worth a line.
         stages = (table.stage, checked) if checked.dropped else (table.stage,)
         extended = section.extended(sound)
+        if what == "jobs":
+            self.first = float(sound["created"].min() or 0.0)  # type: ignore[arg-type]  # seconds
         if isinstance(spec, JobFile):
             if "tasks" in extended.columns:  # devices of each task, where the file has totals
                 total = [q for q in DEVICES if q in roles and (roles[q].per or spec.per) == "job"]
