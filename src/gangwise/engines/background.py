@@ -16,9 +16,9 @@ from pathlib import Path
 
 from gangwise.core.errors import EngineError
 
-PROBE = 5.0  # seconds between two looks, during a long back-off, at whether the fault is over
+LOOK = 0.5  # seconds between two looks, during a back-off, at whether the fault is over
 STEADY = 120.0  # seconds without a failure after which a back-off begins anew
-TOLERATED = 10.0  # seconds for which a loop may fail before it counts as trouble
+TOLERATED = 8.0  # seconds for which a loop may fail before it counts as trouble
 JOIN = 2.0  # seconds for which threads that are to end are waited for
 
 
@@ -36,9 +36,9 @@ def boot() -> str:
         return ""
 
 
-def moment() -> tuple[str, float]:
-    """Stamp of this moment, for another process: the machine's start and its clock."""
-    return boot(), clock()
+def moment(latest: float = float("inf")) -> tuple[str, float]:
+    """Stamp of this moment, or an earlier one: the machine's start and its clock."""
+    return boot(), min(clock(), latest)
 
 
 def age(stamp: Sequence[object]) -> float:
@@ -90,8 +90,8 @@ class BackgroundLoop:
     """A function that is called again and again in a daemon thread.
 
     ``step`` returns after how many seconds it is to be called again. Where it raises, the loop
-    waits by ``backoff``; ``probe`` is a cheap call by which it notices, within seconds, that the
-    fault is over. ``patience`` is how many seconds a call may take.
+    waits by ``backoff``, until ``outages`` at most, a count of those that are over, goes up.
+    ``patience`` is how many seconds a call may take.
     """
 
     def __init__(
@@ -100,16 +100,15 @@ class BackgroundLoop:
         step: Callable[[], float],
         patience: float,
         backoff: Backoff | None = None,
-        probe: Callable[[], None] | None = None,
+        outages: Callable[[], int] = int,
     ):
         self.name, self.patience = name, patience
         self.failures = 0  # calls that raised
         self.trouble = ""  # what the last call raised; empty where it did not
-        self._step, self._probe = step, probe
+        self._step, self._outages = step, outages
         self._backoff = backoff or Backoff()
         self._over = threading.Event()
         self._beat, self._failing_since = clock(), float("inf")
-        self._in_vain = False  # a call was made because a probe came through, and failed
         self._thread: threading.Thread | None = None
 
     def start(self, after: float = 0.0) -> None:
@@ -131,7 +130,6 @@ class BackgroundLoop:
             wait = self._backoff.wait(error)
         else:
             self.came_round()
-            self._in_vain = False
             self._backoff.reset()
         self._beat = clock()
         return wait
@@ -173,36 +171,13 @@ class BackgroundLoop:
     def _run(self, after: float) -> None:
         self._over.wait(after)
         while not self._over.is_set():
-            wait = self.once()
-            if self.trouble and self._probe is not None and wait > PROBE:
-                self._wait_out(wait)
-            else:
-                self._beat = clock() + wait
-                self._over.wait(wait)
-
-    def _wait_out(self, seconds: float) -> None:
-        """Wait, until a probe comes through at most; only once where calls fail all the same.
-
-        The fault may have ended while the last call ran: probes need not have failed before.
-        """
-        until = clock() + seconds
-        while (wait := until - clock()) > 0 and not self._over.wait(min(wait, PROBE)):
-            self._beat = clock()
-            # A probe that comes through ends the wait once; where the call fails all the same, the
-            # fault lies elsewhere and the whole pause is kept.
-            works = self._works()
-            if works and not self._in_vain:
-                self._in_vain = True
-                return
-            self._in_vain = works
-
-    def _works(self) -> bool:
-        assert self._probe is not None
-        try:
-            self._probe()
-        except Exception:
-            return False
-        return True
+            # An outage may end while a call hangs in it: the count before the call is compared.
+            outages, until = self._outages(), self.once() + clock()
+            while (rest := until - clock()) > 0 and not self._over.wait(min(rest, LOOK)):
+                self._beat = clock()
+                if self.trouble and self._outages() != outages:
+                    self._backoff.reset()
+                    break
 
 
 def short(error: BaseException) -> str:

@@ -33,10 +33,13 @@ from kubernetes.client.exceptions import ApiException
 
 from gangwise.core.errors import EngineError, Rejected, StandingBy
 from gangwise.engines import engine
-from gangwise.engines.background import BackgroundLoop
+from gangwise.engines.background import BackgroundLoop, Backoff
 from gangwise.engines.intake import name, number, quoted
 from gangwise.engines.kubernetes_api import (
+    ASK,
+    LITTLE,
     PATIENCE,
+    PROBE,
     Connection,
     Follower,
     at,
@@ -98,6 +101,8 @@ class KubernetesEngine:
         if self.lease and not self.watch:
             identity = f"gangwise-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
             api.lease = KubernetesLeader(api, self.lease, identity)
+        else:
+            api.asker.start(ASK)
         pods = api.core.list_pod_for_all_namespaces
         Follower(api, "nodes", api.core.list_node, self._all_nodes, table.one_node)
         Follower(api, "pods", pods, self._all_pods, table.one_pod)
@@ -116,14 +121,22 @@ class KubernetesEngine:
         except EngineError:
             self.close()
             raise
-        self._chores = BackgroundLoop("the chores", self._do_chores, CHORES, probe=api.ask)
+        outages = partial(getattr, api, "outages")
+        self._chores = BackgroundLoop(
+            "the chores", self._do_chores, CHORES, Backoff(*LITTLE), outages
+        )
         self._chores.start()
 
     @property
     def loops(self) -> list[BackgroundLoop]:
         """Loops in the background, which the service watches."""
-        lease = [] if self._api.lease is None else [self._api.lease.loop]
-        return [*lease, *(follower.loop for follower in self._api.followers), self._chores]
+        api = self._api
+        return [api.asker, *(follower.loop for follower in api.followers), self._chores]
+
+    @property
+    def answered(self) -> float:
+        """When the API server last answered a call, in seconds of :func:`.clock`."""
+        return self._api.answered
 
     # The boundary
 
@@ -408,15 +421,20 @@ class KubernetesLeader(Leader):
         if not (self.namespace and self.name):
             raise EngineError(f"the lease {where!r} is not written NAMESPACE/NAME")
         self._api, self.identity, self.duration = api, identity, 15
+        self._written: Lease | None = None  # by us: nobody else's, while it holds
         self.what = f"the lease {where}"
         super().__init__()
 
     def read(self) -> Lease | None:
+        # A renewal of what somebody else has changed is refused by its version: none is read first.
+        if self.held and self._written is not None:
+            return self._written
         call = self._api.coordination.read_namespaced_lease
         with refusals(self.what):
-            lease = self._api.call(call, self.name, self.namespace, missing_is_fine=True)
-        if lease is None:
-            return None
+            lease = self._api.call(call, self.name, self.namespace, missing_is_fine=True, **PROBE)
+        return None if lease is None else self._lease(lease)
+
+    def _lease(self, lease: dict[str, Any]) -> Lease:
         spec = lease.get("spec") or {}
         if not isinstance(spec, dict) or not isinstance(lease.get("metadata"), dict):
             raise EngineError(f"{self.what} is {quoted(lease)}")
@@ -443,15 +461,17 @@ class KubernetesLeader(Leader):
         )
 
     def _put(self, found: Lease | None, spec: dict[str, Any]) -> None:
-        api = self._api
+        api, self._written = self._api, None
         try:
             if found is None:
                 body = {"metadata": {"name": self.name}, "spec": spec}
-                api.call(api.coordination.create_namespaced_lease, self.namespace, body)
+                call = api.coordination.create_namespaced_lease
+                lease = api.call(call, self.namespace, body, **PROBE)
             else:  # with its version: an update that comes second is refused
                 body = {**found.state, "spec": spec}
-                key = self.name, self.namespace
-                api.call(api.coordination.replace_namespaced_lease, *key, body)
+                call, key = api.coordination.replace_namespaced_lease, (self.name, self.namespace)
+                lease = api.call(call, *key, body, **PROBE)
+            self._written = self._lease(lease)
         except ApiException as error:
             if error.status == 409:
                 raise StandingBy(f"{self.what}: another service was faster") from error

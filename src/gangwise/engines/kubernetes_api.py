@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http.client import HTTPResponse
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
@@ -24,26 +26,29 @@ from typing import Any, NamedTuple
 import urllib3
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from gangwise.core.errors import EngineError
-from gangwise.engines.background import TOLERATED, BackgroundLoop, TryLater, clock, short
+from gangwise.engines.background import TOLERATED, BackgroundLoop, Backoff, TryLater, clock, short
 from gangwise.engines.intake import Malformed, name, quoted, whole
 from gangwise.engines.kubernetes_gangs import WatchedPod
 from gangwise.engines.kubernetes_objects import Membership
 
 PATIENCE = (3.0, 6.0)  # seconds to connect, and in which a reply must be there as a whole
-REPLY = 15.0  # the same of a list, and of the head of any reply
+REPLY = 15.0  # the same of a list
 LONG: dict[str, Any] = {"_request_timeout": (PATIENCE[0], REPLY)}
+PROBE: dict[str, Any] = {"_request_timeout": (2.0, 4.0)}  # of a call that asks for a sign of life
+ASK = 3.0  # seconds without an answer after which the API server is asked for a sign of life
+SILENT = 6.0  # seconds without an answer after which it counts as silent
 BYTES = 256 * 2**20  # size of a reply; a page of pods has some megabytes
 LINE_BYTES = 16 * 2**20  # size of an event of a watch; etcd stores objects of at most 1.5 MiB
 LINE = 6.0  # seconds in which the rest of an event must come
 PAGE = 500  # objects of a page, as of Kubernetes' own clients
 LONGEST_PAUSE = 30.0  # seconds for which a Retry-After is kept at most
-WATCH = 60  # seconds after which the server is to end a watch
+WATCH = 300  # seconds after which the server is to end a watch, and up to twice as many
+IDLE = 90.0  # seconds without a word, while bookmarks come each minute, after which it is reopened
 BRIEF = 1.0  # seconds: a watch that ends earlier without an event has failed
-_QUIET = 2.0  # seconds without a word after which the API server is asked whether it is there
-_UNASKED = 5.0  # the same, since it answered a call: a watch may go on where calls fail
+LITTLE = (0.8, 2.5)  # first and longest base of a back-off, in seconds, of what costs little
 
 
 class Binding(NamedTuple):
@@ -82,12 +87,15 @@ class Connection:
         self.coordination = client.CoordinationV1Api(api)
         self.lease: Any = None  # a Leader, where one is needed
         self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
-        self.heard = self._answered = time.monotonic()  # anything; an answer to a call
+        self.heard = time.monotonic()  # anything
+        self.answered = clock()  # a call
+        self.outages = 0  # how often it has answered after it had been silent
         self.closing = threading.Event()
         self.followers: list[Follower] = []
         self._streams: list[Any] = []
         self._pause_until = -float("inf")
-        self._asked, self._answer = -float("inf"), ""
+        backoff = Backoff(ASK / 2, ASK / 2)
+        self._asker = BackgroundLoop(self.server, self._ask_if_quiet, 30.0, backoff)
         self._ahead: float | None = None  # the server's time less that of our clock
 
     def close(self) -> None:
@@ -99,8 +107,8 @@ class Connection:
             with suppress(OSError, RuntimeError, ValueError):
                 stream.shutdown()
         self.pool.shutdown(wait=False, cancel_futures=True)
-        for follower in self.followers:
-            follower.loop.join()
+        for loop in (self._asker, *(follower.loop for follower in self.followers)):
+            loop.join()
 
     def call(
         self, call: Callable[..., Any], *args: Any, missing_is_fine: bool = False, **kw: Any
@@ -129,7 +137,8 @@ class Connection:
             raise EngineError(f"{self.server} does not answer: {short(error)}") from error
         if not isinstance(content, dict):
             raise EngineError(f"{self.server} answers {quoted(content)}, which is no JSON object")
-        self._answered = time.monotonic()
+        self.outages += clock() > self.answered + SILENT
+        self.answered = clock()
         return content
 
     def _note_time(self, date: str | None) -> None:
@@ -152,31 +161,30 @@ class Connection:
         """Ask the API server for a sign of life where it has been quiet."""
         if self.closing.is_set():
             raise EngineError("the engine is closed")
+        asker = self.asker
+        # A loop that hangs has no trouble yet; replies that are spoilt are answers, too.
+        if (silent := max(asker.failing(), clock() - self.answered)) > SILENT:
+            reason = f": {asker.trouble}" if asker.trouble else ""
+            raise EngineError(f"{self.server} has not answered for {silent:.0f} s{reason}")
         if self.lease is not None:
             self.lease.check()
         for follower in self.followers:
             if follower.failing() > TOLERATED:
                 reason = follower.loop.trouble
                 raise EngineError(f"{follower.what} of {self.server} cannot be followed: {reason}")
-        at = time.monotonic()
-        # A quiet cluster sends no events, so silence alone is no fault: then it is asked.
-        fresh = at - self.heard <= _QUIET and at - self._answered <= _UNASKED
-        if fresh and not self._answer:
-            return
-        if at >= self._asked + _QUIET:
-            self._asked = at
-            try:
-                self.ask()
-                self._answer = ""
-            except EngineError as error:
-                self._answer = str(error)
-        if self._answer:
-            raise EngineError(self._answer)
 
-    def ask(self) -> None:
-        """Ask for one node; raises EngineError where that is not answered."""
+    @property
+    def asker(self) -> BackgroundLoop:
+        """What asks it for a sign of life: the loop that renews the lease, where there is one."""
+        return self._asker if self.lease is None else self.lease.loop
+
+    def _ask_if_quiet(self) -> float:
+        """Ask for one node where no call was answered lately; raises EngineError in vain."""
+        if (wait := self.answered + ASK - clock()) > 0:
+            return wait
         with refusals(f"{self.server} refuses"):
-            _items_of(self.call(self.core.list_node, limit=1))
+            _items_of(self.call(self.core.list_node, limit=1, **PROBE))
+        return ASK
 
     def trouble(self) -> str:
         """What is wrong with a watch; empty where nothing is."""
@@ -303,8 +311,9 @@ class Connection:
 class Follower:
     """All objects of a kind: listed, and kept up to date by a watch.
 
-    ``everything`` takes in a list of all, ``one`` a change of one. An event ERROR, also 410 where
-    the version has expired, means that the list is read again.
+    ``everything`` takes in a list of all, ``one`` a change of one. A watch that fails is opened
+    again from the last version that was seen. Where that is answered by 410, or by what cannot be
+    read, twice without a change in between, the list is read again.
     """
 
     def __init__(
@@ -317,10 +326,16 @@ class Follower:
     ):
         self.what, self.ready = what, threading.Event()
         self._api, self._listing, self._everything, self._one = api, listing, everything, one
-        self._version = self._known = ""  # where to watch from; the last version that was seen
+        self._version = ""  # where to watch from; empty before the first list
+        self._spoilt = 0  # watches in a row that could not be read
+        self._lists, self._list_after = Backoff(first=5.0), -float("inf")
         self._opened = float("inf")  # since when a watch has been open
-        patience = WATCH + 6 * REPLY
-        self.loop = BackgroundLoop(f"the watch of {what}", self._step, patience, probe=self._probe)
+        name, patience, outages = (
+            f"the watch of {what}",
+            IDLE + 4 * REPLY,
+            partial(getattr, api, "outages"),
+        )
+        self.loop = BackgroundLoop(name, self._step, patience, Backoff(*LITTLE), outages)
         api.followers.append(self)
         self.loop.start()
 
@@ -332,29 +347,34 @@ class Follower:
 
     def _step(self) -> float:
         api = self._api
-        if not self._version:
-            items, version = api.listed(self._listing, self._known, self.loop.beat)
+        if not self._version or (self._spoilt > 1 and clock() >= self._list_after):
+            self._list_after = clock() + self._lists.wait()  # a list costs much
+            items, version = api.listed(self._listing, self._version, self.loop.beat)
             self._everything(items)
-            self._version = self._known = version
+            self._version, self._spoilt = version, 0
             self.ready.set()
         began, events = clock(), 0
         try:
-            for event in self._events(self._version, WATCH, follows=True):
-                events += 1
-                self._version = self._known = _version_of(event)
+            for event in self._events(self._version, int(WATCH * (1.0 + random.random()))):
+                version = _version_of(event)
                 if event["type"] != "BOOKMARK":
                     self._one(event["type"], event["object"])
+                self._version = version
+                events, self._spoilt = events + 1, 0
                 self.loop.came_round()
                 if api.closing.is_set():
                     return 0.0
         except ApiException as error:
-            if error.status == 410:
-                self._version = ""
+            self._spoilt += error.status == 410
             raise refusal(f"the watch of {self.what}", error) from error
-        except TryLater:
+        except ReadTimeoutError:
+            if self._opened == float("inf"):
+                raise
+            return 0.0  # no bookmark has come: a proxy, say, has forgotten it, and it is reopened
+        except (TryLater, HTTPError, OSError):  # no more is heard, and nothing was misheard
             raise
         except BaseException:
-            self._version = ""  # a cut within a line may have lost an event
+            self._spoilt += 1
             raise
         finally:
             self._opened = float("inf")
@@ -362,17 +382,7 @@ class Follower:
             raise EngineError(f"the watch of {self.what} ended at once")
         return 0.0
 
-    def _probe(self) -> None:
-        """Ask for one object, and watch for two seconds; raises while either fails."""
-        _, version = _items_of(self._api.call(self._listing, limit=1))
-        began, events = clock(), 0
-        for event in self._events(version, 2):
-            _version_of(event)
-            events += 1
-        if not events and clock() < began + BRIEF:
-            raise EngineError(f"the watch of {self.what} ended at once")
-
-    def _events(self, version: str, seconds: int, follows: bool = False) -> Iterator[Any]:
+    def _events(self, version: str, seconds: int) -> Iterator[Any]:
         """Events of a watch from a version on; raises EngineError for ERROR."""
         api = self._api
         if (pause := api.pause()) > 0:
@@ -384,13 +394,13 @@ class Follower:
                 timeout_seconds=seconds,
                 allow_watch_bookmarks=True,
                 _preload_content=False,
-                _request_timeout=(PATIENCE[0], seconds + 15.0),
+                _request_timeout=(PROBE["_request_timeout"][0], IDLE),
             )
         except ApiException as error:
             api.note_pause(error)
             raise
         with api.open_while(stream):
-            self._opened = clock() if follows else self._opened
+            self._opened = clock()
             for line in _lines(stream):
                 api.heard = time.monotonic()
                 event = json.loads(line)
@@ -436,7 +446,7 @@ class _Timed(RawIOBase):
 
 
 class _TimedReply(HTTPResponse):
-    """A reply whose head is there in time, and whose body ends in time; that of a watch may last.
+    """A reply whose head is there in time, and whose body ends in time, unless it is a watch's.
 
     The time-outs of sockets are those of each read: a byte now and then meets them for ever.
     """
@@ -444,12 +454,18 @@ class _TimedReply(HTTPResponse):
     def __init__(self, sock: Any, *args: Any, **more: Any):
         super().__init__(sock, *args, **more)
         self._began, self._wait = clock(), sock.gettimeout() or REPLY
-        self._timed = _Timed(self.fp.detach(), self._began + min(self._wait, REPLY))
+        # The head of a watch comes at once, and its lines as long as it lasts.
+        self._lasts = self._wait >= IDLE
+        sock.settimeout(head := PATIENCE[1] if self._lasts else self._wait)
+        self._timed = _Timed(self.fp.detach(), self._began + head)
+        self._sock = sock
         self.fp = BufferedReader(self._timed)
 
     def begin(self) -> None:
         super().begin()
-        self._timed.until = self._began + self._wait  # a watch ends before that
+        if self._lasts:
+            self._sock.settimeout(self._wait)
+            self._timed.until = float("inf")
 
 
 def _with_deadlines(pool: Any) -> Any:

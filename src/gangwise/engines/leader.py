@@ -54,7 +54,7 @@ class Leader(ABC):
         self._until = -float("inf")
         self._seen: tuple[object, float] = (None, -float("inf"))
         self.why = f"{self.what} is not held yet"
-        backoff = Backoff(self.duration / 5, self.duration / 5)
+        backoff = Backoff(self.duration / 8, self.duration / 8)
         self.loop = BackgroundLoop(self.what, self._renew, 6 * self.duration, backoff)
         self.loop.start(after=self.loop.once())
 
@@ -108,7 +108,7 @@ class Leader(ABC):
             self.take(record)
             self._until = began + self.duration * 2 / 3
         except StandingBy as error:
-            self.why = str(error)
+            self._until, self.why = -float("inf"), str(error)
         return self.duration / 5
 
 

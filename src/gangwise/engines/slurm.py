@@ -33,8 +33,9 @@ from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
 from gangwise.engines import engine, intake
+from gangwise.engines.background import clock
 from gangwise.engines.leader import Led, ReservationLeader
-from gangwise.engines.slurm_answers import DENIED, PHASES, Refused, ends_of, run
+from gangwise.engines.slurm_answers import CHANGE, COMMAND, DENIED, PHASES, Refused, ends_of, run
 from gangwise.engines.slurm_requests import (
     LATER,
     ON_NODES,
@@ -57,6 +58,7 @@ NOT_UP = {
     *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"),
     *("RESERVED", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "ERROR"),
 }
+BRIEF = ("scontrol", "scancel")  # programs that change, or show, little
 LAUNCHES = 5  # starts that fail on the nodes, before a job that Slurm then holds is left alone
 UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is left the job
 CERTAIN = 5.0  # seconds for which a job must ask for what is not modelled, before it is left alone
@@ -93,6 +95,7 @@ class SlurmEngine(Led):
     def __post_init__(self, environment: Mapping[str, str] | None) -> None:
         self._values = {v: label for label, vs in labels_of(self.labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
+        self._silent_since = math.inf
         self._nodes_listed: Any = None
         self._changes = engine.Changes(self._ranks)
         self._details: dict[str, JobDetails] = {}
@@ -708,8 +711,21 @@ class SlurmEngine(Led):
         self._change("update", f"jobid={job}", f"admincomment={new_mark}", *nodes)
         self._change("release", job)
 
+    @property
+    def answered(self) -> float:
+        """Moment up to which all commands were answered, by :func:`.clock`; inf where all are."""
+        return self._silent_since
+
     def _run(self, *command: str, more: Mapping[str, str] | None = None) -> str:
-        return run(command, {**self._environment, **more} if more else self._environment)
+        environment = {**self._environment, **more} if more else self._environment
+        self._silent_since = min(self._silent_since, clock())
+        try:
+            text = run(command, environment, CHANGE if command[0] in BRIEF else COMMAND)
+        except Refused:
+            self._silent_since = math.inf
+            raise
+        self._silent_since = math.inf
+        return text
 
 
 class JobDetails(NamedTuple):

@@ -60,7 +60,8 @@ REFUSALS = {
 """Error codes by which Slurm refuses a request, and its words for them (slurm/slurm_errno.h)."""
 UNKNOWN_JOB, DENIED = 2017, 2002
 BAD_FORMAT = "Invalid job format specification"  # by squeue itself: it does not know a field
-COMMAND = 12.0  # seconds that a program may take; its own wait for slurmctld is 10 s by default
+COMMAND = 10.0  # seconds that a listing may take, as the programs' own wait for slurmctld
+CHANGE = 6.0  # the same of a change, and of a look at the lead, which cost slurmctld little
 ASKED_AGAIN = 8  # of so many jobs that the queue no longer lists, slurmctld is asked by number
 
 PHASES: dict[str, Phase] = {
@@ -86,7 +87,9 @@ class Refused(EngineError):  # noqa: N818 - what Slurm did
         self.code = code
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] | None) -> str:
+def run(
+    command: Sequence[str], environment: Mapping[str, str] | None, seconds: float = COMMAND
+) -> str:
     """What a program of Slurm's prints.
 
     Raises Refused for a refusal that is known, and EngineError for all else that fails.
@@ -99,11 +102,11 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None) -> str:
             capture_output=True,
             encoding="utf-8",
             errors="replace",  # Slurm hands on whatever bytes a user gave
-            timeout=COMMAND,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        busy = f"{command[0]} timed out after {COMMAND:g} s: is slurmctld busy?"
+        busy = f"{command[0]} timed out after {seconds:g} s: is slurmctld busy?"
         raise EngineError(busy) from None
     except OSError as error:
         raise EngineError(f"{command[0]}: {error.strerror}") from error

@@ -69,7 +69,7 @@ HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
 SHOWN = 200  # waiting jobs whose explanation is kept to be shown
 RATES = 20_000  # believed rates that are shown
 EXPLAINING = 0.05  # seconds a second spent on explanations, at most
-ACTS = 3.0  # seconds of the longest back-off, without jitter, before acts that failed are repeated
+ACTS = 1.5  # seconds of the longest back-off, without jitter, before acts that failed are repeated
 PAUSE = 60.0  # seconds between two jobs that are offered again to a scheduler that failed
 DAY = 86_400.0
 FAR = 7 * DAY  # seconds without a record after which the machine's clock may be wrong
@@ -876,6 +876,8 @@ class Service:
             **{phase: phases.count(phase) for phase in ("waiting", "placed", "running")},
             "counts": {**self.counts, "loop_failures": sum(loop.failures for loop in loops)},
             "heard": list(moment()),
+            # An act may hang for longer than health may be wrong: its reader counts from here.
+            "answered": list(moment(getattr(self.engine, "answered", math.inf))),
             "now": instant,
             "round_ms": round(1000 * self.round_seconds, 1),
             "left_out": self.ledger.implausible,

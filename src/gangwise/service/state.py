@@ -13,7 +13,6 @@ import hashlib
 import ipaddress
 import math
 import os
-import sqlite3
 import stat
 import threading
 import time
@@ -29,7 +28,7 @@ from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.files import sealed_line, unsealed
 from gangwise.engines.background import age
 from gangwise.notation.units import roughly
-from gangwise.service.store import FAULTS, FILE, ServiceStore, as_store_error, check_files
+from gangwise.service.store import FAULTS, FILE, Database, ServiceStore, as_store_error, check_files
 
 
 class ServiceState:
@@ -108,9 +107,12 @@ class ServiceState:
             return self._store.rows(query, *values)
 
 
-def silence(health: Mapping[str, Any] | None) -> float:
-    """Seconds since a service showed its health; inf where it has not since the machine started."""
-    return age((health or {}).get("heard") or ())
+def silence(health: Mapping[str, Any] | None, of: str = "heard") -> float:
+    """Seconds since a service showed its health; inf where it has not since the machine started.
+
+    By ``of="answered"`` those since its cluster answered all that was asked.
+    """
+    return age((health or {}).get(of) or ())
 
 
 REQUESTS_FILE = "wishes.sqlite"
@@ -148,9 +150,7 @@ class OperatorRequests:
         with as_store_error(self.path):
             check_files(folder)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._db = sqlite3.connect(
-                self.path, timeout=1.0, isolation_level=None, check_same_thread=False
-            )
+            self._db = Database.of(self.path)
             self._db.text_factory = partial(str, encoding="utf-8", errors="replace")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
@@ -317,7 +317,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-STALE = 12.0  # seconds without a word after which a service is not well, whatever it said last
+STALE = 10.0  # seconds without a word, or an answer of the cluster, after which none is well
 VIEWS = ("health", "nodes", "queue", "running", "slow", "held", "unreadable", "account")
 
 

@@ -221,6 +221,31 @@ def own_folder(folder: Path) -> list[str]:
 
 # The two copies
 
+
+class Database(sqlite3.Connection):
+    """A file of SQLite's that raises where it can no longer be written, as after a fault of a disk.
+
+    SQLite maps ``-shm`` into memory, reading too, and the kernel ends a process (SIGBUS) that
+    writes into a mapped file which has become read-only.
+    """
+
+    shared: str | None = None  # name of ``-shm``, where it may be written
+
+    @classmethod
+    def of(cls, path: Path, uri: str = "") -> Database:
+        name, timeout = uri or str(path), BUSY
+        how: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+        db = sqlite3.connect(name, timeout, uri=bool(uri), factory=cls, **how)
+        if os.access(path, os.W_OK):
+            db.shared = f"{path}-shm"
+        return db
+
+    def execute(self, *given: Any) -> sqlite3.Cursor:
+        if self.shared and os.path.exists(self.shared) and not os.access(self.shared, os.W_OK):
+            raise sqlite3.OperationalError("it can no longer be written: a read-only disk?")
+        return super().execute(*given)
+
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS commits(
     number INTEGER PRIMARY KEY, last INTEGER NOT NULL, time REAL NOT NULL, line TEXT NOT NULL);
@@ -270,9 +295,7 @@ class ServiceStore:
                 if not read_only:
                     os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 uri = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
-            self._db = sqlite3.connect(
-                uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
-            )
+            self._db = Database.of(self.path, uri)
             if not read_only:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 # SQLite need not flush each commit: the line of the other file is on the disk
@@ -370,7 +393,7 @@ class ServiceStore:
             if self._lines is not None and appended:
                 self._lines.take_back()
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+                self._db.rollback()
             raise
 
     def _take_in(self, line: ChainLine) -> None:
@@ -505,7 +528,7 @@ class ServiceStore:
             raise StoreError(f"{self.path}: {error}") from error
         finally:
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+                self._db.rollback()
 
     def _drop(self, cut: int, before: float) -> None:
         run = self._db.execute
