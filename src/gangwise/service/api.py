@@ -33,17 +33,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gangwise import __version__
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.settings import finite
+from gangwise.engines import background
 from gangwise.engines.intake import NAME, clean_text
-from gangwise.service.state import (
-    STALE,
-    Role,
-    ServiceState,
-    What,
-    digest,
-    is_loopback,
-    present,
-    silence,
-)
+from gangwise.service.state import STALE, Role, ServiceState, What, digest, is_loopback, present
 
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 BODY = 64 * 1024  # bytes of a request's body
@@ -542,7 +534,8 @@ def _health(state: ServiceState) -> dict[str, Any]:
     age = state.age()
     if shown is None:
         return {"well": False, "age": None, "notes": ["the service has not said anything yet"]}
-    well = bool(shown["well"]) and max(age, silence(shown, "answered")) < STALE
+    answered = background.age(shown.get("answered") or background.moment())  # or an old service
+    well = bool(shown["well"]) and max(age, answered) < STALE
     derived = {"well": well, "age": age if math.isfinite(age) else None, "now": present(shown)}
     return {**finite(shown), **derived}
 

@@ -107,12 +107,9 @@ class ServiceState:
             return self._store.rows(query, *values)
 
 
-def silence(health: Mapping[str, Any] | None, of: str = "heard") -> float:
-    """Seconds since a service showed its health; inf where it has not since the machine started.
-
-    By ``of="answered"`` those since its cluster answered all that was asked.
-    """
-    return age((health or {}).get(of) or ())
+def silence(health: Mapping[str, Any] | None) -> float:
+    """Seconds since a service showed its health; inf where it has not since the machine started."""
+    return age((health or {}).get("heard") or ())
 
 
 REQUESTS_FILE = "wishes.sqlite"
