@@ -134,6 +134,11 @@ class KubernetesEngine:
         return [api.asker, *(follower.loop for follower in api.followers), self._chores]
 
     @property
+    def leader(self) -> Leader | None:
+        leader: Leader | None = self._api.lease
+        return leader
+
+    @property
     def answered(self) -> float:
         """When the API server last answered a call, in seconds of :func:`.clock`."""
         return self._api.answered

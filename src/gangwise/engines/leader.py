@@ -49,6 +49,7 @@ class Leader(ABC):
 
     what = "the lead"
     duration = DURATION
+    wanted = True  # else it is left to other services
 
     def __init__(self) -> None:
         self._until = -float("inf")
@@ -91,6 +92,12 @@ class Leader(ABC):
                 self.give_up()
 
     def _renew(self) -> float:
+        if not self.wanted:
+            self.why = "it is left to others, for what is decided cannot be written down here"
+            if self.held:
+                self._until = -float("inf")
+                self.give_up()
+            return self.duration / 5
         try:
             # The lease runs from before the question: the answer may have been long under way.
             began, record = clock(), self.read()
@@ -116,6 +123,10 @@ class Led:
     """An engine that changes its cluster only while its service leads."""
 
     _leader: Leader | None = None  # None: no other service acts here
+
+    @property
+    def leader(self) -> Leader | None:
+        return self._leader
 
     @property
     def loops(self) -> list[BackgroundLoop]:

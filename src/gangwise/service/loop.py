@@ -70,6 +70,7 @@ SHOWN = 200  # waiting jobs whose explanation is kept to be shown
 RATES = 20_000  # believed rates that are shown
 EXPLAINING = 0.05  # seconds a second spent on explanations, at most
 ACTS = 1.5  # seconds of the longest back-off, without jitter, before acts that failed are repeated
+UNWRITTEN = 10.0  # seconds without a disk after which another service may lead
 PAUSE = 60.0  # seconds between two jobs that are offered again to a scheduler that failed
 DAY = 86_400.0
 FAR = 7 * DAY  # seconds without a record after which the machine's clock may be wrong
@@ -288,6 +289,7 @@ class Service:
         if may_act:
             self._judge_acts(instant)
         self._watch_loops()
+        self._leave_lead(instant)
         return self._publish()
 
     def serve(self, stop: Callable[[], bool], timeout: float = 0.5) -> None:
@@ -311,6 +313,12 @@ class Service:
             self._trouble("background", EngineError("; ".join(troubles)))
         else:
             self._recovered("background")
+
+    def _leave_lead(self, now: float) -> None:
+        """Leave the lead to a service that waits for it, while nothing can be written here."""
+        if (leader := getattr(self.engine, "leader", None)) is not None:
+            since = (self.troubles.get(name, (now,))[0] for name in ("database", "folder"))
+            leader.wanted = now < min(since) + UNWRITTEN
 
     def _fulfil_requests(self, now: float, may_act: bool) -> None:
         """Do what operators ask for; most requests are records, so that a restart keeps them."""
