@@ -26,6 +26,7 @@ DRIPS: dict[str, dict[str, str]] = {
     "drip of a body": {"Content-Length": "60000"},
     "drip of a head": {},
 }
+LOST = "lost"  # requests that hang for good, also when the fault is over
 REFUSED_WITH = {"500": 500, "503": 503, "429": 429}
 Upstream = Callable[[str, str, bytes, Callable[[], bool]], tuple[int, Iterator[bytes]]]
 """Method, path, body, and whether the server still runs → status, and lines of the reply."""
@@ -94,6 +95,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {"html": page, "empty": b"", "null": b"null", "list": b"[]"}[mode])
         elif mode == "10 MB":
             self._send(200, b'{"items": "' + 10 * 2**20 * b"x" + b'"}')
+        elif mode == LOST:
+            while not owner.over:
+                time.sleep(0.1)
         elif mode == "hang" or mode in DRIPS:
             if mode == "drip of a head":
                 self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gangwise.core.errors import EngineError
+from gangwise.core.errors import EngineError, StoreError
 from gangwise.engines.background import BackgroundLoop
 from gangwise.engines.engine import Engine, Placed
 from gangwise.engines.leader import DURATION, FolderLeader, Leader, ReservationLeader
@@ -65,6 +65,35 @@ def test_one_leads_and_the_next_takes_over_where_it_ends(lab: LocalLab, monkeypa
     second.place(job, 1, [Placed("a1", 1)])
     until(lambda: lab.ran(job), "it ran")
     second.close()
+
+
+def test_a_service_that_cannot_write_leaves_the_lead(lab: LocalLab, tmp_path, monkeypatch):
+    monkeypatch.setattr(Leader, "duration", SHORT)
+    monkeypatch.setattr("gangwise.service.loop.UNWRITTEN", 2 * SHORT)
+    first, second = (
+        Service(lab.engine(), tmp_path / name, "fcfs+easy+best-fit", act=True)
+        for name in ("first", "second")
+    )
+    commit = first.store.commit
+
+    def full(*_: Any, **__: Any) -> None:
+        raise StoreError("database or disk is full")
+
+    def turn() -> None:
+        first.tick(0.02)
+        second.tick(0.02)
+
+    until(lambda: (turn(), first.engine.leader.held)[1], "the first leads")
+    first.store.commit = full
+    jobs = [lab.submit(0.1) for _ in range(3)]
+    until(lambda: (turn(), all(map(lab.ran, jobs)))[1], "the second places them", 60.0)
+    assert first.counts["placed"] == 0
+    first.store.commit = commit
+    until(lambda: (turn(), first.health()["well"])[1], "the first is well, and stands by")
+    second.close()
+    last = lab.submit(0.1)
+    until(lambda: (first.tick(0.02), lab.ran(last))[1], "the first leads again", 60.0)
+    first.close()
 
 
 def test_who_was_stopped_in_the_middle_of_a_placement_changes_nothing(lab: LocalLab, monkeypatch):

@@ -18,17 +18,20 @@ import pytest
 
 from gangwise.core.errors import EngineError, StandingBy
 from gangwise.engines import kubernetes_api, slurm_answers
-from gangwise.engines.background import BackgroundLoop, Backoff, TryLater
+from gangwise.engines.background import LOOK, TOLERATED, BackgroundLoop, Backoff, TryLater
 from gangwise.engines.engine import ENDED, Placed
-from gangwise.engines.kubernetes import KubernetesEngine
+from gangwise.engines.kubernetes import KubernetesEngine, KubernetesLeader
 from gangwise.engines.kubernetes_api import Connection
 from gangwise.engines.kubernetes_gangs import ClusterCache
 from gangwise.engines.leader import Leader, Lease
 from gangwise.engines.slurm_answers import REFUSALS, Refused, refusal
-from tests.engines.garbled import DRIPS, FAULTS, GarblingServer, InMemory
+from gangwise.service.api import _health
+from gangwise.service.loop import ACTS, Service
+from gangwise.service.state import STALE, ServiceState
+from tests.engines.garbled import DRIPS, FAULTS, LOST, GarblingServer, InMemory
 from tests.engines.hostile import node, pod
 from tests.engines.test_slurm_dialects import NODES_OLD, Listed, old
-from tests.waiting import until
+from tests.waiting import Stalls, until
 
 # Kubernetes: an API server in memory, over real sockets.
 
@@ -248,6 +251,63 @@ def test_another_leads_is_no_fault_and_cannot_ask_is_one(monkeypatch: pytest.Mon
         with pytest.raises(EngineError, match="asked") as caught:
             leader.check()
         assert not isinstance(caught.value, StandingBy)
+
+
+# How late health may be: 15 s, of which a second is left for what no time-out bounds.
+
+
+def test_time_outs_add_up_to_less_than_health_may_be_wrong() -> None:
+    shown = 2.0  # a tick, and a second between two looks at health
+    api, slurm, lease = kubernetes_api, slurm_answers, KubernetesLeader.duration / 8
+    probe, jitter = sum(api.PROBE["_request_timeout"]), 2.0
+    noticed = {
+        "whatever hangs": STALE,
+        "calls": api.ASK + api.SILENT + shown,
+        "watches": TOLERATED + shown,
+        "a command, since the lead was renewed": Leader.duration / 5 + STALE,
+    }
+    # A call hangs for all its time after the fault is over, and the pause after it is the longest.
+    over = {
+        "the lease": probe + jitter * lease + shown,
+        "a question": probe + jitter * api.ASK / 2 + shown,
+        "a watch": api.PROBE["_request_timeout"][0] + api.PATIENCE[1] + LOOK + shown,
+        "a watch that is answered by errors": api.BRIEF + jitter * api.LITTLE[1] + shown,
+        "a Binding": sum(api.PATIENCE) + jitter * ACTS + shown,
+        "Slurm's list": slurm.COMMAND + shown,
+        "Slurm's change": slurm.CHANGE + jitter * ACTS + shown,
+        "the lead of Slurm": slurm.CHANGE + jitter * Leader.duration / 8 + shown,
+    }
+    assert max((seconds, name) for name, seconds in (noticed | over).items())[0] <= 14.0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("mode", "lease"), [(LOST, "a/b"), (LOST, ""), ("10 MB", "")])
+def test_health_is_right_in_time(tmp_path: Path, mode: str, lease: str) -> None:
+    server = GarblingServer(InMemory(nodes=4, pods=8, running=5))
+    engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), lease=lease, threads=2)
+    service = Service(engine, tmp_path / "state", "fcfs+easy+best-fit", act=True)
+    over = threading.Event()
+    loop = threading.Thread(target=service.serve, args=(over.is_set,))
+    loop.start()
+    state = ServiceState(tmp_path / "state")
+
+    def well() -> bool:
+        return bool(_health(state)["well"])
+
+    until(well, "it is well at first", 60.0)
+    with Stalls() as stalls:
+        began, server.mode = time.monotonic(), mode
+        until(lambda: not well(), "it is ill", 30.0)
+        assert time.monotonic() - began < 15.0 + stalls.seconds
+        time.sleep(max(began + 14.0 - time.monotonic(), 0.0))
+        began, server.mode = time.monotonic(), ""
+        until(well, "it is well again", 30.0)
+        assert time.monotonic() - began < 15.0 + stalls.seconds
+    over.set()
+    loop.join()
+    service.close()
+    state.close()
+    server.close()
 
 
 # Slurm: its programs' own words and rows

@@ -421,11 +421,13 @@ class KubernetesLeader(Leader):
     ``identity`` is unique to this process.
     """
 
+    duration = 15
+
     def __init__(self, api: Connection, where: str, identity: str):
         self.namespace, _, self.name = where.partition("/")
         if not (self.namespace and self.name):
             raise EngineError(f"the lease {where!r} is not written NAMESPACE/NAME")
-        self._api, self.identity, self.duration = api, identity, 15
+        self._api, self.identity = api, identity
         self._written: Lease | None = None  # by us: nobody else's, while it holds
         self.what = f"the lease {where}"
         super().__init__()

@@ -170,7 +170,7 @@ class Connection:
             self.lease.check()
         for follower in self.followers:
             if follower.failing() > TOLERATED:
-                reason = follower.loop.trouble
+                reason = follower.loop.trouble or "no watch of them is answered"
                 raise EngineError(f"{follower.what} of {self.server} cannot be followed: {reason}")
 
     @property
@@ -180,7 +180,7 @@ class Connection:
 
     def _ask_if_quiet(self) -> float:
         """Ask for one node where no call was answered lately; raises EngineError in vain."""
-        if (wait := self.answered + ASK - clock()) > 0:
+        if (wait := self.answered + ASK - clock()) > 0 and not self._asker.trouble:
             return wait
         with refusals(f"{self.server} refuses"):
             _items_of(self.call(self.core.list_node, limit=1, **PROBE))
@@ -330,6 +330,7 @@ class Follower:
         self._spoilt = 0  # watches in a row that could not be read
         self._lists, self._list_after = Backoff(first=5.0), -float("inf")
         self._opened = float("inf")  # since when a watch has been open
+        self._current = clock()  # when the picture was that of the API server, as far as known
         name, patience, outages = (
             f"the watch of {what}",
             IDLE + 4 * REPLY,
@@ -343,7 +344,8 @@ class Follower:
         """Seconds for which the picture has not been kept up to date; 0 where it is."""
         if clock() > self._opened + BRIEF:  # and no ERROR has come
             self.loop.came_round()
-        return self.loop.failing()
+            self._current = clock()
+        return clock() - self._current
 
     def _step(self) -> float:
         api = self._api
@@ -351,7 +353,7 @@ class Follower:
             self._list_after = clock() + self._lists.wait()  # a list costs much
             items, version = api.listed(self._listing, self._version, self.loop.beat)
             self._everything(items)
-            self._version, self._spoilt = version, 0
+            self._version, self._spoilt, self._current = version, 0, clock()
             self.ready.set()
         began, events = clock(), 0
         try:
@@ -360,7 +362,7 @@ class Follower:
                 if event["type"] != "BOOKMARK":
                     self._one(event["type"], event["object"])
                 self._version = version
-                events, self._spoilt = events + 1, 0
+                events, self._spoilt, self._current = events + 1, 0, clock()
                 self.loop.came_round()
                 if api.closing.is_set():
                     return 0.0
