@@ -76,6 +76,7 @@ class SlurmEngine(Led):
 
     name = "slurm"
     capabilities = engine.Capabilities(start_latency=1.0, exact_split=False)
+    _silent_since = math.inf
 
     partition: str = "gangwise"
     """Whose jobs are held and placed here. Those of other partitions are only seen."""
@@ -95,7 +96,6 @@ class SlurmEngine(Led):
     def __post_init__(self, environment: Mapping[str, str] | None) -> None:
         self._values = {v: label for label, vs in labels_of(self.labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
-        self._silent_since = math.inf
         self._nodes_listed: Any = None
         self._changes = engine.Changes(self._ranks)
         self._details: dict[str, JobDetails] = {}
