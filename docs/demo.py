@@ -31,7 +31,7 @@ IN_WORDS = {
     "fcfs+easy+learned": "+ run times and speeds learned",
     "sjf+easy+label": "shortest first, by requested limit",
     "sjf+easy+learned": "shortest first, both learned",
-    "fcfs+easy+oracle:ends=learned": "told all speeds (nobody can be)",
+    "fcfs+easy+oracle:ends=learned": "knows all speeds (impossible)",
 }
 LEGEND = (
     "24 nodes of 8 GPUs for a day. A colour is a gang on several nodes, grey a job on one node, "

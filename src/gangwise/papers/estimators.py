@@ -86,7 +86,7 @@ class Memory:
 
     @property
     def weights(self) -> Floats:
-        """Plays of each arm, each as far as it is remembered, shape [N]; to be read only."""
+        """Number of plays per arm within the memory, shape [N]; to be read only."""
         return self._counts.astype(np.float64)
 
     @property

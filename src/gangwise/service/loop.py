@@ -1,16 +1,15 @@
 """The live loop: events in, a round of decisions, intents on the disk, and only then the cluster.
 
 One tick: take in what happened; let the scheduler decide; commit the journal and the intents; act
-on them. Killed at any line, the service restarts from checkpoint and journal, tells the cluster
+on them. Killed at any line, the service restarts from checkpoint and journal, sends the cluster
 again what it had not got (placing an attempt twice starts it once), and holds its books
 against the cluster's table.
 
-A row, an event, a record or a request that cannot be read is left alone and listed, and the others
-count: nothing that users write ends the loop. ``health`` lists what goes wrong. A cluster that does
-not answer is asked again, and nothing is decided meanwhile. What the cluster lists again has not
-ended, whatever was written before. While the file is locked or the disk is
-full, nothing is acted upon, and what happened is kept in memory. The service's own clock never
-steps back.
+Unreadable rows, events, records and requests are quarantined and listed; everything else is
+processed: nothing that users write ends the loop. ``health`` lists what goes wrong. A cluster that
+does not answer is asked again, and nothing is decided meanwhile. What the cluster lists again has
+not ended, whatever was written before. While the file is locked or the disk is full, nothing is
+acted upon, and what happened is kept in memory. The service's own clock never steps back.
 """
 
 from __future__ import annotations
