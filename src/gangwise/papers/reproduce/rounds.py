@@ -86,8 +86,8 @@ class Rounds:
             return allocation(*arguments, "max-min")[kind_of]
 
         work = (jobs.run * speed[jobs.type, 0]).tolist()
-        pace, gpus = speed[jobs.type].tolist(), np.ones(len(jobs), np.int64)
-        return self.play(Work(jobs.submit, work, pace, gpus), [room] * speed.shape[1], shares)
+        alone = Work(jobs.submit.tolist(), work, speed[jobs.type].tolist(), [1] * len(jobs))
+        return self.play(alone, [room] * speed.shape[1], shares)
 
     def play(self, work: Work, room: Sequence[int], shares: Shares) -> Floats:
         """Seconds at which each job ends [J], on ``room`` GPUs of each kind."""
@@ -243,7 +243,8 @@ LARGEST = {model: batches[-1] for model, batches in BATCHES.items()} | {"Transfo
 
 def _doubled_at(model: str, first: int, gpus: int) -> list[int]:
     """Epochs at which a job that follows the gradient noise scale doubles its batch."""
-    return TABLES["doubled"].get(model, {}).get(str(gpus), {}).get(str(first), [])
+    epochs: list[int] = TABLES["doubled"].get(model, {}).get(str(gpus), {}).get(str(first), [])
+    return epochs
 
 
 def _epochs(steps: float, model: str, batch: int) -> int:
@@ -459,7 +460,8 @@ class Rivals:
         options = {"solver": "ipm", "run_crossover": "off", "presolve": "off"}
         bounds = np.zeros(columns) + least, upper
         h = solved(gain, bounds, Constraints.of(fit), options)
-        return np.clip(np.array(h.getSolution().col_value)[: gpus.size], 0.0, 1.0)
+        shares: Floats = np.array(h.getSolution().col_value)
+        return np.clip(shares[: gpus.size], 0.0, 1.0)
 
 
 class Adapted(Entities):
