@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
-from gangwise.jobs import Conditions, Jobs, Nodes, Options, simulate_jobs
+from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.tenancy import Reservation, Tenancy
 from gangwise.jobs.waiting import CAUSES, waiting_causes
-from gangwise.sites.site import Site
+from gangwise.sites.site import (
+    CapRule,
+    ClosedHours,
+    MaintenanceWindow,
+    OwnClock,
+    Pool,
+    Rules,
+    Site,
+    Start,
+)
 from tests.jobs.middle import MiddleCase, SiteCase
 from tests.reference.waiting import NAMES, split
 
@@ -64,3 +74,117 @@ def _agrees(count: int) -> set[str]:
 def test_causes_are_those_counted_from_scratch():
     assert NAMES == CAUSES
     assert _agrees(40) >= {*CAUSES} - {"reservation"}
+
+
+# A site of 8 nodes at moderate load, in which one thing holds jobs back, and the same without it.
+
+DAY = 86400.0
+
+
+def _site(kind: str, seed: int, planted: bool):
+    """A drawn site: an outcome, its conditions and options."""
+    rng = np.random.default_rng([31, seed])
+    J = 240
+    submit = np.sort(rng.uniform(0, 4 * DAY, J))
+    run = rng.uniform(1800, 5 * 3600, J)
+    columns = {
+        "tasks": 1,
+        "demand": {"gpu": rng.choice([1.0, 2.0, 4.0], J, p=[0.6, 0.3, 0.1]), "mem": 8.0},
+        "limit": run * rng.uniform(1.0, 1.5, J),
+        "user": rng.choice(["ann", "bob", "cid", "dan"], J),
+        "pool": np.full(J, "main"),
+    }
+    nodes, name = [{"gpu": 4.0, "mem": 256.0}] * 8, "fcfs+easy+best-fit"
+    rules = {"clock": OwnClock(start=datetime(2026, 1, 5, tzinfo=UTC))}
+    conditions = Conditions()
+    few = rng.random(J) < 0.12
+    if kind == "closed" and planted:
+        rules["closed"] = (ClosedHours(hours=("Mon-Sun 08:00-20:00",)),)
+    elif kind == "cap" and planted:
+        rules["cap"] = (CapRule(scope="user", of="gpu", most=4),)
+    elif kind == "away" and planted:
+        rules["window"] = (MaintenanceWindow(since=DAY, to=2.5 * DAY, nodes="n0,n1,n2,n3,n4,n5"),)
+    elif kind == "partition" and planted:
+        columns["pool"] = np.where(rng.random(J) < 0.6, "small", "main")
+        rules["pool"] = (
+            Pool(name="small", nodes="n0,n1"),
+            Pool(name="main", nodes="n2,n3,n4,n5,n6,n7"),
+        )
+    elif kind == "beside" and planted:
+        nodes = [{"gpu": 4.0, "mem": 8.0}] * 8
+    elif kind == "pieces":  # gangs of whole nodes, among many that take one GPU
+        columns["demand"] = {"gpu": np.where(few, 4.0, 1.0), "mem": 1.0}
+        columns["tasks"] = np.where(few, 2, 1)
+        if planted:
+            name = "fcfs+easy+worst-fit"
+        else:
+            nodes = [{"gpu": 32.0, "mem": 2048.0}]
+    elif kind in ("kept", "unseen"):  # a few that need all nodes
+        columns["demand"] = {"gpu": np.where(few, 4.0, 1.0), "mem": 1.0}
+        columns["tasks"] = np.where(few, 7, 1)
+        name = "fcfs+none+best-fit" if planted else "fcfs+easy+best-fit"
+        if kind == "unseen":
+            run = np.where(few, 9 * 3600.0, 600.0)
+            columns["limit"] = run
+    elif kind == "latency" and planted:
+        rules["start"] = Start(latency=3600.0)
+    elif kind == "overtaken":  # everything is too much, and some always come first
+        run = run * 3
+        columns["limit"] = run
+        columns["priority"] = (columns["user"] == "ann") * 10.0 if planted else 0.0
+        columns["user"] = np.where(rng.random(J) < 0.6, "ann", columns["user"])
+        columns["priority"] = np.where(columns["user"] == "ann", 10.0 * planted, 0.0)
+        name = "priority+easy+best-fit"
+    elif kind == "after" and planted:
+        columns["after"] = {j: [j - 1] for j in range(1, J) if j % 6}
+    jobs = Jobs.of(submit, run, **columns)
+    cluster = Nodes.of(Node(f"n{i}", devices) for i, devices in enumerate(nodes))
+    site = Site(Rules(**rules))
+    _, _, conditions = site.placed(jobs, cluster, conditions)
+    schedule = simulate_jobs(jobs, cluster, name, site=site)
+    return Outcome.of(schedule, name), conditions, site.options(Options())
+
+
+PLANTS = ("closed", "cap", "away", "partition", "beside", "pieces", "kept", "unseen", "latency")
+PLANTS += ("overtaken", "after")
+
+
+@pytest.mark.parametrize("kind", PLANTS)
+def test_a_planted_cause_is_named_and_its_hours_go_with_it(kind: str) -> None:
+    for seed in (0, 1):  # 22 drawn sites
+        outcome, *under = _site(kind, seed, True)
+        causes = waiting_causes(outcome, *under)
+        hours = causes.total
+        others = {cause: s for cause, s in hours.items() if cause not in ("busy", kind)}
+        assert hours[kind] > max([s for c, s in others.items()], default=0.0), (seed, hours)
+        assert hours[kind] > 0.2 * sum(hours.values()), (seed, hours)
+        without, *under = _site(kind, seed, False)
+        left = waiting_causes(without, *under).total.get(kind, 0.0)
+        assert left < 0.5 * hours[kind], (seed, hours, left)
+        if kind == "overtaken":  # the order moves waiting from some to others
+            waits = [
+                o.waiting[np.array(o.jobs.users)[o.jobs.user] != "ann"].mean()
+                for o in (outcome, without)
+            ]
+            assert waits[1] < waits[0]
+            assert next(iter(causes.charged(causes.holders))) == "ann"
+        else:
+            assert without.waiting[without.queued].mean() < outcome.waiting[outcome.queued].mean()
+
+
+def test_a_cap_is_named_with_whose_it_is() -> None:
+    outcome, *under = _site("cap", 3, True)
+    causes = waiting_causes(outcome, *under)
+    assert set(causes.caps) == {
+        f"cap on user {u}: 4 gpu at once" for u in ("ann", "bob", "cid", "dan")
+    }
+    by_user = causes.by(outcome.jobs.user, 4)[:, CAUSES.index("cap")]
+    for name, seconds in zip(outcome.jobs.users, by_user):
+        assert causes.caps[f"cap on user {name}: 4 gpu at once"] == pytest.approx(seconds)
+
+
+def test_backfilling_without_bound_leaves_nothing_unseen() -> None:
+    """EASY starts whatever ends, as requested, before the first in line; requests hold here."""
+    for seed in range(4):
+        outcome, *under = _site("kept", seed, False)
+        assert waiting_causes(outcome, *under).total.get("unseen", 0.0) == 0.0

@@ -6,6 +6,8 @@ tables of a case, and what a cap or an hour is called.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from gangwise.jobs.metrics import Outcome
@@ -29,7 +31,12 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
     for j in np.flatnonzero(outcome.phase == 6):  # set aside
         gone[j] = -np.inf
     ready = [
-        max([jobs.submit[j], *(gone[i] for i in jobs.after[jobs.after_from[j] : jobs.after_from[j + 1]])])
+        max(
+            [
+                jobs.submit[j],
+                *(gone[i] for i in jobs.after[jobs.after_from[j] : jobs.after_from[j + 1]]),
+            ]
+        )
         for j in range(J)
     ]
     held = [np.inf] * J  # since when a job has held devices at its first start
@@ -39,7 +46,10 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
     on_nodes = [(t, 0, n) for t, n in (*conditions.downs, *conditions.drains)]
     on_nodes = sorted(on_nodes + [(t, 1, n) for t, n in conditions.ups])
     demand = jobs.demand(nodes.devices)
-    spans = [rule.times(float(jobs.submit.min()), float(jobs.submit.max()) + 9e6) for rule in options.closed]
+    spans = [
+        rule.times(float(jobs.submit.min()), float(jobs.submit.max()) + 9e6)
+        for rule in options.closed
+    ]
     about = [rule.about(jobs, nodes, demand) for rule in options.closed]
     reserved = options.tenancy.reservations
     times = {*ready, *held, *pieces.held, *pieces.end, *(t for t, _, _ in on_nodes)}
@@ -54,7 +64,7 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
     total = np.maximum(nodes.capacity.sum(axis=0), 1)
     kinds = np.array([name != ALONE for name in nodes.devices])
     amounts = np.rint(1000 * outcome.per_piece * pieces.tasks[:, None]).astype(np.int64)
-    for now, then in zip(times, times[1:]):
+    for now, then in itertools.pairwise(times):
         waiting = [j for j in queued if ready[j] <= now < held[j]]
         if not waiting:
             continue
@@ -75,10 +85,12 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
             shape, tasks = shapes[jobs.shape[j]], int(jobs.tasks[j])
             asks = np.array(shape.demand)
             k = int(np.argmax(asks / total * kinds))
-            labelled = np.array([all(l.get(a) == b for a, b in shape.constraint) for l in nodes.labels])
+            labelled = np.array(
+                [all(l.get(a) == b for a, b in shape.constraint) for l in nodes.labels]
+            )
             own = labelled & nodes.of_pool(shape.pool)
 
-            def room(on, of=None, asks=asks, shape=shape, tasks=tasks):
+            def room(on, of=None, asks=asks, shape=shape, tasks=tasks, free=free):
                 count = 0
                 for n in np.flatnonzero(on):
                     most = shape.per_node or int(jobs.tasks.max())

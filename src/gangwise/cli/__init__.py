@@ -77,7 +77,7 @@ def _root(
 for _module, _names in (  # in the order of the help
     (replay, "demo"),
     (trace, "jobs nodes"),
-    (replay, "calibrate replay what_if forecast"),
+    (replay, "calibrate replay what_if audit forecast"),
     (experiments, "leaderboard"),
     (serve, "serve top account detach doctor"),
     (experiments, "compare run sweep tune reproduce report"),

@@ -309,6 +309,37 @@ def what_if_command(
         raise typer.Exit(1)
 
 
+def audit_command(
+    source: str,
+    site: str | None = None,
+    rules: str = "",
+    price: list[str] | None = None,
+    out: Path | None = None,
+    settings: list[str] | None = None,
+    as_json: bool = False,
+) -> None:
+    """Say what is asked for and not used, what shorter limits save, and who lacks its share."""
+    from gangwise.report.tables import rich_tables
+    from gangwise.report.usage import shorter_text, usage_page, usage_sheets
+    from gangwise.study.replay import BASE
+    from gangwise.study.usage import audit_log
+
+    values = settings_of(settings) | ({"site": site} if site else {})
+    with progress("nothing is kept") as advance:
+        audit = audit_log(source, rules or BASE, values, _prices(price), advance)
+    plain = json_text(audit.as_dict()) if as_json or out else ""
+    if as_json:
+        echo(plain)
+    else:
+        echo(f"{audit.verdict}.\n")
+        echo("\n".join(audit.lines))
+        screen().print(rich_tables(usage_sheets(audit)))
+        if audit.shorter is not None:
+            echo(shorter_text(audit.shorter))
+    if out is not None:
+        write_page(out, "audit", usage_page(audit, command_line()), plain)
+
+
 def _needed(each: Needed, target: Gate) -> str:
     from gangwise.notation.units import roughly
     from gangwise.study.statistics import Estimate, number

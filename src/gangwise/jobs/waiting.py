@@ -66,6 +66,8 @@ class WaitingCauses:
 
     Attributes
     ----------
+    queued : ndarray [J]
+        Jobs that started, submitted while the log lasted: those whose wait counts.
     seconds : ndarray [J, causes]
         In the order of :data:`CAUSES`; the sum is the wait. 0 for jobs that did not wait, never
         started, or ran already when the log begins.
@@ -88,6 +90,7 @@ class WaitingCauses:
     """
 
     jobs: Jobs
+    queued: Bools
     seconds: Floats
     caps: Mapping[str, float]
     owner: Ints
@@ -186,7 +189,9 @@ def waiting_causes(
     for name, of_cap in zip(names, sweep.sums.of_cap.tolist()):
         caps[name] += of_cap
     caps = {name: of_cap for name, of_cap in caps.items() if of_cap > 0}
-    return WaitingCauses(jobs, seconds, caps, owner, sweep.sums.holders, sweep.sums.kept_for)
+    return WaitingCauses(
+        jobs, outcome.queued, seconds, caps, owner, sweep.sums.holders, sweep.sums.kept_for
+    )
 
 
 def _ready(outcome: Outcome, hidden: Conditions) -> Floats:

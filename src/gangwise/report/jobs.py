@@ -20,8 +20,10 @@ from rich.text import Text as Line
 from gangwise.core.arrays import Ints
 from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
+from gangwise.jobs.waiting import WaitingCauses
 from gangwise.notation.units import roughly
 from gangwise.report import page as web
+from gangwise.report.causes import causes_section, causes_sheets
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import (
@@ -31,6 +33,7 @@ from gangwise.report.tables import (
     estimate_cells,
     rescaled,
     rich_tables,
+    time_unit,
     value_cell,
 )
 from gangwise.study.answer import (
@@ -53,8 +56,7 @@ from gangwise.study.statistics import (
 )
 from gangwise.study.store import versions
 from gangwise.study.what_if import GROUPS, lines_of, who_pays
-
-HAPPENED = "as it happened"
+from gangwise.study.where_waited import HAPPENED
 
 BINS, DOTS = 240, 120
 """Number of bins in figures over time, and of nodes in figures of learned rates."""
@@ -88,6 +90,7 @@ class JobResults(Compared):
     digest: str | Callable[[], str] = ""  # of the stored numbers; of a million jobs half a second
     prices: Mapping[str, float] = field(default_factory=dict)  # of a device-hour
     edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines of the site's files
+    causes: Mapping[str, WaitingCauses] = field(default_factory=dict)  # of waiting, first seed
 
     @cached_property
     def sheets(self) -> list[Sheet]:
@@ -147,21 +150,15 @@ def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "
         digest=lambda: played.results.digest,
         prices=played.results.experiment.get("prices", {}),
         edits=edits,
+        causes={
+            name: of
+            for name, of in played.causes.items()
+            if name in table.outcomes or name == HAPPENED
+        },
     )
 
 
 # Tables
-
-
-def _unit(values: Sequence[float]) -> tuple[float, str]:
-    """A unit for times in seconds; it suits the median, so that an outlier does not decide it."""
-    times = [v for v in values if math.isfinite(v)] or [0.0]
-    # A unit in which the middle of the column has one or two digits before the point.
-    middle, largest = float(np.median(times)), max(times)
-    for size, name, below in ((86400.0, "days", 24), (3600.0, "h", 60), (60.0, "min", 60)):
-        if middle >= 3 * size or largest >= 2000 * size / below:
-            return size, name
-    return 1.0, "s"
 
 
 Columns = list[tuple[str, list[Cell]]]
@@ -172,7 +169,7 @@ def _column(n: Compared, heading: str, key: str, read: str = "") -> tuple[str, l
     estimates = [n.of(row, key) for row in n.outcomes]
     size, unit = (0.01, "%") if read == "share" else (1.0, "")
     if read == "time":
-        size, unit = _unit([e.mean for e in estimates])
+        size, unit = time_unit([e.mean for e in estimates])
     return heading + unit, estimate_cells(estimates, least=int(read == "share"), factor=1 / size)
 
 
@@ -186,7 +183,7 @@ def _sheet(
 def _spread_columns(of: Callable[[str], list[Estimate]]) -> Columns:
     columns: Columns = []
     for name in ("waiting", "completion"):
-        size, unit = _unit([e.mean for e in of(f"{name}.mean")])
+        size, unit = time_unit([e.mean for e in of(f"{name}.mean")])
         for stat in SPREAD:
             cells = estimate_cells(of(f"{name}.{stat}"), factor=1 / size)
             columns.append((f"{name}\n{stat}, {unit}", cells))
@@ -206,7 +203,7 @@ def _times_sheet(n: Compared) -> list[Sheet]:
     for key, bounds in ("lower bound", n.bounds.values), ("of all", n.bounds.preemptive):
         if not bounds or (key == "of all" and not n.interrupt):
             continue
-        size, unit = _unit(bounds)
+        size, unit = time_unit(bounds)
         bound = mean_and_interval(np.array(bounds) / size)
         until = "; jobs that are killed count until then" * n.killed
         names = ", ".join(n.interrupt)
@@ -322,7 +319,7 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
     sheets = []
     for kind, rows in who_pays(n, [*n.edits]).items() if n.edits else ():
         longer = [e.mean for row in rows for e in row.longer.values()]
-        size, unit = _unit([*(row.wait for row in rows), *map(abs, longer)])
+        size, unit = time_unit([*(row.wait for row in rows), *map(abs, longer)])
         columns: Columns = [
             ("jobs", [value_cell(row.jobs) for row in rows]),
             (f"{n.device}-hours", [value_cell(round(row.hours)) for row in rows]),
@@ -368,6 +365,7 @@ LOSSES = {"stragglers": "stragglers", "restarts": "restarts", "idle": "idle whil
 
 SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
     _times_sheet,
+    causes_sheets,
     _recorded_sheet,
     _change_sheet,
     _groups_sheets,
@@ -376,6 +374,9 @@ SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
     _learned_sheets,
 ]
 """The tables of page and terminal, in their order."""
+
+ELSEWHERE = (_groups_sheets, causes_sheets)
+"""Those that have sections of their own on the page."""
 
 
 def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
@@ -406,7 +407,7 @@ def _group_means(
         for outcome, codes in zip(runs, group):
             for g, values in by_group(outcome, codes, outcome.waiting).items():
                 waits[row][g].append(values["of.mean"])
-    size, unit = _unit(
+    size, unit = time_unit(
         [float(np.mean(values)) for codes in waits.values() for values in codes.values()]
     )
     return {
@@ -484,7 +485,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, list[Panel], str]:
     device, (begin, end) = n.device, span(shown)
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
-    size, unit = _unit([end - begin])
+    size, unit = time_unit([end - begin])
     at = ((edges[:-1] - begin) / size).tolist()
     used, waits = f"{web.in_words(device)} held, %", "jobs waiting"
     rows: Rows = []
@@ -665,7 +666,7 @@ def retelling_section(n: JobResults) -> web.Section | None:
     """What was recorded beside the base: over time, by partition, size, user class and period."""
     if (retold := n.retold) is None or n.happened is None:
         return None
-    size, unit = _unit([retold.recorded, retold.simulated])
+    size, unit = time_unit([retold.recorded, retold.simulated])
     rows, panels, caption = _lines_over_time(n, {HAPPENED: n.happened, n.base: n.first})
     period = next(kind for kind in retold.groups if kind in ("week", "day"))
     waits = f"mean waiting, {unit}"
@@ -735,7 +736,7 @@ def in_full_section(n: JobResults) -> web.Section:
 
 
 def tables_section(n: JobResults) -> web.Section:
-    sheets = [sheet for make in SHEETS if make is not _groups_sheets for sheet in make(n)]
+    sheets = [sheet for make in SHEETS if make not in ELSEWHERE for sheet in make(n)]
     return web.Section("Tables", [*change_dots(n, ["waiting"]), *sheets])
 
 
@@ -787,6 +788,7 @@ def provenance_section(n: JobResults) -> web.Section:
 SECTIONS: list[Callable[[JobResults], web.Section | None]] = [
     in_full_section,
     who_pays_section,
+    causes_section,
     retelling_section,
     figures_section,
     tables_section,

@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -196,3 +197,14 @@ def csv_text(sheet: Sheet) -> str:
             row += [cell.half] if half[i] else []
         table.writerow(row)
     return out.getvalue()
+
+
+def time_unit(values: Sequence[float]) -> tuple[float, str]:
+    """A unit for times in seconds; it suits the median, so that an outlier does not decide it."""
+    times = [v for v in values if math.isfinite(v)] or [0.0]
+    # A unit in which the middle of the column has one or two digits before the point.
+    middle, largest = statistics.median(times), max(times)
+    for size, name, below in ((86400.0, "days", 24), (3600.0, "h", 60), (60.0, "min", 60)):
+        if middle >= 3 * size or largest >= 2000 * size / below:
+            return size, name
+    return 1.0, "s"

@@ -27,6 +27,7 @@ from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.schedule import refuses_groups
 from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.waiting import WaitingCauses
 from gangwise.sites.site import PRINTED, together
 from gangwise.study.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
 from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
@@ -35,6 +36,8 @@ from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, p
 from gangwise.study.statistics import difference, estimate_text, mean_and_interval, numbers
 from gangwise.study.store import Store, store_of
 from gangwise.study.sweep import Progress, Workers, perform, silent
+from gangwise.study.where_waited import as_dict as causes_as_dict
+from gangwise.study.where_waited import causes_of
 
 NAME = "replay"  # of the experiment, in a folder of results
 
@@ -166,6 +169,11 @@ class Replayed(PrintedTable):
             for seed, outcome in zip(self.seeds, self.outcomes[scheduler])
         ]
 
+    @cached_property
+    def causes(self) -> dict[str, WaitingCauses]:
+        """Causes of waiting under each scheduler with the first seed; as recorded, if known."""
+        return causes_of(self)
+
     def learned(self) -> dict[str, LearnedRates]:
         """Rates that schedulers had learned by the end of the first seed.
 
@@ -237,7 +245,8 @@ class Replayed(PrintedTable):
             reports = [] if large else self.audits(name, 100)
             findings = sum(sum(report.counts.values()) for report in reports)
             audited = {"starts": sum(entry.starts for entry in reports), "findings": findings}
-            schedulers.append(_scheduler(compared, name) | {"audited": None if large else audited})
+            own = {"audited": None if large else audited, "waiting_causes": self._causes(name)}
+            schedulers.append(_scheduler(compared, name) | own)
         return {
             "format": "gangwise-replay-2",
             "version": gangwise.__version__,
@@ -252,6 +261,13 @@ class Replayed(PrintedTable):
             "preemptive_lower_bounds": list(bounds.preemptive),
             "prices_searched": bool(bounds.values) and bounds.priced,
         }
+
+    def _causes(self, name: str) -> dict[str, Any] | None:
+        if name not in self.causes:
+            return None
+        compared = self.compared()
+        k = compared.first.nodes.devices.index(compared.device)
+        return causes_as_dict(self.causes[name], self.outcomes[name][0], k)
 
 
 def _scheduler(compared: Compared, name: str) -> dict[str, Any]:

@@ -1,0 +1,131 @@
+"""The page of an audit: what is asked for and not used, what shorter limits save, who starves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gangwise.report import page as web
+from gangwise.report.answers import made_by
+from gangwise.report.plotting import Panel
+from gangwise.report.tables import Cell, Sheet, columns_sheet, value_cell
+from gangwise.study.statistics import count, estimate_text, number
+from gangwise.study.usage import QUANTILE, Shorter, UsageAudit, Use
+
+SHOWN = 20
+"""At most so many users or accounts are listed: those that used most."""
+
+
+def usage_sheets(audit: UsageAudit) -> list[Sheet]:
+    """Findings, use by user and account, and shares."""
+    sheets = []
+    if audit.findings:
+        columns: list[tuple[str, list[Cell]]] = [
+            (f"{audit.device}-hours", [value_cell(round(f.hours)) for f in audit.findings]),
+            ("finding", [Cell(f"{f.text}.", words=True) for f in audit.findings]),
+        ]
+        names = [f.name for f in audit.findings]
+        sheets.append(columns_sheet("What stands out", names, columns, (), "name"))
+    for kind, uses in (("user", audit.users), ("account", audit.accounts)):
+        if uses:
+            sheets.append(_use_sheet(audit, uses[:SHOWN], kind, len(uses)))
+    if audit.shares:
+        columns = [
+            ("share, %", [value_cell(100 * row.share, 1) for row in audit.shares]),
+            ("of the\nuse, %", [value_cell(100 * row.use, 1) for row in audit.shares]),
+            ("hours in which\nit was short", [value_cell(row.short_hours) for row in audit.shares]),
+            (f"{audit.device}-hours\nshort", [value_cell(round(r.short)) for r in audit.shares]),
+            (
+                f"{audit.device}-hours above, while\nanother was short",
+                [value_cell(round(r.over)) for r in audit.shares],
+            ),
+        ]
+        names = [row.account for row in audit.shares]
+        sheets.append(
+            columns_sheet("Share and use", names, columns, (web.phrase("shares"),), "account")
+        )
+    return sheets
+
+
+def _use_sheet(audit: UsageAudit, uses: Sequence[Use], kind: str, of: int) -> Sheet:
+    device, total = audit.device, audit.total
+    columns: list[tuple[str, list[Cell]]] = [
+        ("jobs", [value_cell(use.jobs) for use in uses]),
+        (f"{device}-hours\nused", [value_cell(round(use.used)) for use in uses]),
+        ("share, %", [value_cell(100 * use.used / max(total.used, 1e-9), 1) for use in uses]),
+    ]
+    if math.isfinite(total.asked):
+        columns += [
+            (f"{device}-hours\nasked for", [value_cell(use.asked, 0) for use in uses]),
+            ("times\nwhat is used", [value_cell(use.times, 1) for use in uses]),
+            (
+                f"{device}-hours of jobs\nthat reached their limit",
+                [value_cell(round(use.cut)) for use in uses],
+            ),
+        ]
+    if math.isfinite(audit.price):
+        columns.insert(2, ("cost", [value_cell(round(use.used * audit.price)) for use in uses]))
+    caption = f"The {SHOWN} that used most of {of:,}." * (of > len(uses))
+    return columns_sheet(
+        f"Use by {kind}", [use.name for use in uses], columns, (caption,) * bool(caption), kind
+    )
+
+
+def shorter_text(shorter: Shorter) -> str:
+    return web.phrase(
+        "shorter limits",
+        jobs=f"{shorter.jobs:,}",
+        quantile=f"{100 * QUANTILE:g}",
+        limit=number(100 * shorter.limit),
+        longer=f"{shorter.longer:,}",
+        change=estimate_text(shorter.waiting, 1, sign=True),
+        hours=f"{abs(shorter.hours):,.0f}",
+        saved="less" if shorter.hours >= 0 else "more",
+    )
+
+
+def usage_page(audit: UsageAudit, command: str) -> web.Page:
+    """One page that a manager reads: the verdict, four numbers, a chart, the tables."""
+    total, device, shorter = audit.total, audit.device, audit.shorter
+    known = math.isfinite(total.asked)
+    cost = (
+        f"{total.used * audit.price:,.0f} at {audit.price:g} each"
+        if math.isfinite(audit.price)
+        else ""
+    )
+    tiles = [
+        web.Tile("Findings", f"{len(audit.findings)}", "", "bad" if audit.findings else "good"),
+        web.Tile(f"{device}-hours used", f"{total.used:,.0f}", cost),
+        web.Tile(
+            "Asked for",
+            f"{number(total.times, 1)} times" if known else "not known",
+            "what is used, by limits" if known else "the log has no limits",
+        ),
+    ]
+    if shorter is not None:
+        change = f"{estimate_text(shorter.waiting, 1, sign=True)} %"
+        tiles.append(
+            web.Tile("Mean wait with shorter limits", change, "learned from earlier weeks")
+        )
+    parts: list[web.Part] = [web.Tiles(tiles)]
+    shown = [use for use in audit.users[:8] if math.isfinite(use.asked)]
+    if known and shown:
+        rows = [
+            ("use", line, use.name, hours, None, None)
+            for use in shown
+            for line, hours in (("asked for", use.asked), ("used", use.used))
+        ]
+        panel = Panel("use", "user", f"{device}-hours", "bars")
+        parts.append(web.pictured("Asked for and used", rows, [panel], ""))
+    if shorter is not None:
+        parts.append(web.Text(shorter_text(shorter)))
+    parts += web.notes(audit.lines)
+    parts += [web.Section(sheet.title, [sheet]) for sheet in usage_sheets(audit)]
+    return web.answer(
+        f"Audit of {audit.source}",
+        f"{audit.verdict}.",
+        [count(total.jobs, "job"), count(len(audit.users), "user")],
+        parts,
+        made_by(command),
+        web.jobs_terms("waiting", "limit"),
+    )

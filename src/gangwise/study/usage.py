@@ -1,0 +1,368 @@
+"""An audit of a log: what is asked for and not used, what shorter limits would save, who starves.
+
+Asked for is the requested limit, used is the run time, both times the devices of the job. Of the
+accounts of a site with shares, use is compared with the share hour by hour. A finding is what
+passes the thresholds below; a log without any is called clean. What jobs used of their memory and
+GPUs is not in the tables of logs, so that requests of these are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import finite
+from gangwise.core.wording import phrases
+from gangwise.jobs.metrics import Outcome, over_bins
+from gangwise.jobs.model import Jobs
+from gangwise.jobs.schedule import Options
+from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.tenancy import AccountRule
+from gangwise.sites.retelling import HOUR, WEEK
+from gangwise.study.answer import Compared
+from gangwise.study.replay import BASE, replay_source
+from gangwise.study.replay_scenario import ReplayInstance
+from gangwise.study.statistics import Estimate, numbers
+from gangwise.study.sweep import Progress, silent
+
+phrase = phrases("gangwise.study")
+
+TIMES, REACHED = 4.0, 0.99
+"""Who asks for more than so many times what is used is named; a run of this share of its limit
+reached it."""
+LEAST_JOBS = 10  # of a user or an account that is named, or whose past sets a limit
+LEAST_SHARE = 0.01  # of all hours of its kind that a finding is about
+CUT_SHARE = 0.25  # of the hours of a user whose jobs end at their limit, from which it is named
+SHORT, OVER = 0.8, 1.2  # of its share: an account below the first is short, above the second over
+SHORT_HOURS = 24.0  # in which an account is short, at least, until it is called starved
+QUANTILE = 0.95  # of run over limit, of a user's earlier jobs: the shorter limit
+
+
+class Use(NamedTuple):
+    """Device-hours of a user or an account; ``asked`` is NaN where no limit was requested."""
+
+    name: str
+    jobs: int
+    used: float
+    asked: float
+    cut: float  # of jobs that ended at their limit
+
+    @property
+    def times(self) -> float:
+        """How many times what is used was asked for."""
+        return self.asked / self.used if self.used > 0 else float("nan")
+
+
+class ShareUse(NamedTuple):
+    """What an account has of its share, over the hours of the log."""
+
+    account: str
+    share: float  # of all devices, by the shares of the site
+    use: float  # of the devices in use, on average
+    short_hours: float  # hours in which jobs of it waited and it had less than its share
+    short: float  # device-hours that it lacked then
+    over: float  # device-hours above its share while another was short
+
+
+class Shorter(NamedTuple):
+    """What shorter limits save: each a quantile of earlier jobs of its user."""
+
+    jobs: int  # whose limit would be shorter
+    longer: int  # of these, how many run longer than that
+    limit: float  # mean of the shorter limits, as a share of those requested
+    waiting: Estimate  # per cent by which the mean wait changes
+    hours: float  # job-hours of waiting that it saves
+
+
+class Finding(NamedTuple):
+    kind: str  # asks too long, ends at its limit, starved, or over its share
+    name: str
+    hours: float  # device-hours
+    text: str
+
+
+@dataclass(frozen=True)
+class UsageAudit:
+    """What an audit of a log found."""
+
+    source: str
+    lines: Sequence[str]  # what was left out and assumed
+    device: str
+    total: Use
+    users: Sequence[Use]
+    accounts: Sequence[Use]
+    shares: Sequence[ShareUse]
+    shorter: Shorter | None
+    findings: Sequence[Finding]
+    prices: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def price(self) -> float:
+        """Of an hour of the counted device; NaN where none is given."""
+        return self.prices.get(self.device, float("nan"))
+
+    @property
+    def verdict(self) -> str:
+        if not self.findings:
+            return phrase("audit clean")
+        kinds = dict.fromkeys(finding.kind for finding in self.findings)
+        counts = [(sum(f.kind == kind for f in self.findings), kind) for kind in kinds]
+        return "; ".join(phrase(f"audit {kind}", count=n) for n, kind in counts)
+
+    def as_dict(self) -> dict[str, Any]:
+        def rows(uses: Sequence[Use]) -> list[dict[str, Any]]:
+            return [use._asdict() | {"times": use.times} for use in uses]
+
+        shorter = self.shorter
+        return finite(  # type: ignore[no-any-return]
+            {
+                "format": "gangwise-audit-1",
+                "source": self.source,
+                "lines": list(self.lines),
+                "device": self.device,
+                "verdict": self.verdict,
+                "findings": [finding._asdict() for finding in self.findings],
+                "total": rows([self.total])[0],
+                "users": rows(self.users),
+                "accounts": rows(self.accounts),
+                "shares": [row._asdict() for row in self.shares],
+                "shorter_limits": shorter
+                and {**shorter._asdict(), "waiting": numbers(shorter.waiting)},
+                "prices": dict(self.prices),
+            }
+        )
+
+
+def audit_log(
+    source: str,
+    scheduler: str = BASE,
+    settings: Mapping[str, Any] | None = None,
+    prices: Mapping[str, float] | None = None,
+    advance: Progress = silent,
+) -> UsageAudit:
+    """Audit a log, see the module; ``settings`` are those of a replay.
+
+    ``scheduler`` is the one under which shorter limits are played. ScenarioError for a price of a
+    device type that the nodes do not have.
+
+    >>> found = audit_log("twin:alibaba-gpu-v2023", settings={"first": 300, "nodes": 8})
+    >>> found.device, found.shares
+    ('gpu', [])
+    """
+    advance("reading the log", 0, 1)
+    scenario: Any = replay_source(source, dict(settings or {})).scenario()
+    played: ReplayInstance = scenario.draw(0)
+    jobs, nodes, _ = played
+    for device in prices or {}:
+        if device not in nodes.devices:
+            raise ScenarioError(f"price {device}: the nodes have {', '.join(nodes.devices)}")
+    outcome = Outcome.recorded(jobs, nodes)
+    recorded = outcome is not None and bool((outcome.waiting[outcome.queued] > 0).any())
+    advance("playing", 0, 2)
+    base = _played(played, scheduler, scenario.options)
+    if not recorded or outcome is None:
+        outcome = base
+    device_seconds = np.where(outcome.ended, outcome.end - outcome.last_start, 0) @ outcome.demand
+    k = int(np.argmax(device_seconds / np.maximum(outcome.capacity, 1e-9)))
+    advance("playing", 1, 2)
+    shorter = _shorter(played, scheduler, scenario.options, base)
+    users = use_of(outcome, k, jobs.user, jobs.users)
+    accounts = use_of(outcome, k, jobs.charged, jobs.accounts)
+    total = use_of(outcome, k, np.zeros(len(jobs), dtype=np.int64), ("all",))[0]
+    site = scenario.site
+    shares = shares_of(outcome, k, site.rules.account if site is not None else ())
+    findings = [*_of_use(users, "user", total), *_of_shares(shares, total)]
+    if len(accounts) > 1:
+        findings += _of_use(accounts, "account", total)
+    lines = [*scenario.fidelity(), *scenario.assumed()]
+    if not recorded:
+        lines.append(phrase("audit played", scheduler=scheduler))
+    if not shares:
+        lines.append(phrase("audit no shares"))
+    findings.sort(key=lambda finding: -finding.hours)
+    return UsageAudit(
+        source,
+        lines,
+        nodes.devices[k],
+        total,
+        users,
+        accounts if len(accounts) > 1 else (),
+        shares,
+        shorter,
+        findings,
+        dict(prices or {}),
+    )
+
+
+def _played(played: ReplayInstance, scheduler: str, options: Options) -> Outcome:
+    jobs, nodes, conditions = played
+    return Outcome.of(simulate_jobs(jobs, nodes, scheduler, conditions, options), scheduler)
+
+
+def use_of(outcome: Outcome, k: int, codes: Ints, names: Sequence[str]) -> list[Use]:
+    """Device-hours by user or account, the most used first."""
+    jobs, ended = outcome.jobs, outcome.ended
+    group = np.broadcast_to(codes, ended.shape)[ended]
+    run = (outcome.end - outcome.last_start)[ended]
+    devices, limit = outcome.demand[ended, k], jobs.limit[ended]
+    asked = np.where(jobs.requested[ended], np.maximum(limit, run), np.nan)
+    cut = jobs.requested[ended] & (run >= REACHED * limit)
+    size = len(names)
+    count = np.bincount(group, minlength=size)
+    # Where some requested a limit, use is compared with what these asked for.
+    known = np.isfinite(asked)
+    used, of_cut = (
+        np.bincount(group[on], (run * devices)[on], size) / 3600 for on in (known, known & cut)
+    )
+    every = np.bincount(group, run * devices, size) / 3600
+    wanted = np.bincount(group[known], (asked * devices)[known], size) / 3600
+    share = np.divide(wanted, used, out=np.full(size, np.nan), where=used > 0)
+    rows = [
+        Use(
+            names[g] or "(not named)",
+            int(count[g]),
+            *map(float, (every[g], share[g] * every[g], of_cut[g])),
+        )
+        for g in np.argsort(-every, kind="stable").tolist()
+        if count[g]
+    ]
+    return rows or [Use("all", 0, 0.0, float("nan"), 0.0)]
+
+
+def shares_of(outcome: Outcome, k: int, tree: Sequence[AccountRule]) -> list[ShareUse]:
+    """Use of every account of a tree that has jobs, against its share, hour by hour.
+
+    The share of an account is the product, down the tree, of its part of the shares of its
+    siblings.
+    """
+    jobs = outcome.jobs
+    if not tree:
+        return []
+    rules = {rule.name: rule for rule in tree}
+    part = {
+        rule.name: rule.shares
+        / max(sum(other.shares for other in tree if other.parent == rule.parent), 1e-12)
+        for rule in tree
+    }
+
+    def share(name: str) -> float:
+        parent = rules[name].parent
+        return part[name] * (share(parent) if parent else 1.0)
+
+    shown = [i for i, name in enumerate(jobs.accounts) if name in rules]
+    ended, queued = outcome.ended, outcome.queued
+    begin, end = float(jobs.submit.min()), outcome.span[1]
+    edges = begin + HOUR * np.arange(int((end - begin) // HOUR) + 2)
+    charged = np.broadcast_to(jobs.charged, ended.shape)
+    use, wanted = [], []
+    for i in shown:
+        on, waits = ended & (charged == i), queued & (charged == i)
+        devices = outcome.demand[:, k]
+        use.append(over_bins(edges, outcome.last_start[on], outcome.end[on], devices[on]))
+        wanted.append(over_bins(edges, jobs.submit[waits], outcome.start[waits], devices[waits]))
+    if not shown:
+        return []
+    held, asked = np.maximum(np.array(use), 0.0), np.array(wanted)
+    shares = np.array([share(jobs.accounts[i]) for i in shown])
+    entitled = shares * outcome.capacity[k]
+    # An account lacks what its waiting jobs ask for, up to its share.
+    lacks = np.clip(np.minimum(entitled[:, None], held + asked) - held, 0.0, None)
+    lacks = np.where(held < SHORT * entitled[:, None], lacks, 0.0)
+    above = np.clip(held - OVER * entitled[:, None], 0.0, None)
+    # Only what others have above their share could have been given.
+    given = np.minimum(1.0, above.sum(axis=0) / np.maximum(lacks.sum(axis=0), 1e-12))
+    lacks = lacks * given
+    over = np.where(lacks.sum(axis=0) > 0, above, 0.0)
+    mean = held.mean(axis=1) / max(float(held.mean(axis=1).sum()), 1e-12)
+    columns = (shares, mean, (lacks > 0.05 * entitled[:, None]).sum(axis=1), lacks.sum(axis=1))
+    rows = zip(*(column.tolist() for column in (*columns, over.sum(axis=1))))
+    found = [ShareUse(jobs.accounts[i], *map(float, row)) for i, row in zip(shown, rows)]
+    return sorted(found, key=lambda row: -row.share)
+
+
+def _of_use(uses: Sequence[Use], kind: str, total: Use) -> list[Finding]:
+    findings = []
+    for use in uses:
+        if use.jobs < LEAST_JOBS:
+            continue
+        idle = use.asked - use.used
+        if use.times > TIMES and idle > LEAST_SHARE * (total.asked - total.used):
+            about = {"kind": kind, "name": use.name, "times": use.times, "hours": idle}
+            findings.append(Finding("long", use.name, idle, phrase("audit asks", **about)))
+        if use.cut > CUT_SHARE * use.used and use.cut > LEAST_SHARE * total.used:
+            about = {"kind": kind, "name": use.name, "share": 100 * use.cut / use.used}
+            text = phrase("audit cuts", hours=use.cut, **about)
+            findings.append(Finding("cut", use.name, use.cut, text))
+    return findings
+
+
+def _of_shares(shares: Sequence[ShareUse], total: Use) -> list[Finding]:
+    findings = []
+    for row in shares:
+        about = {"name": row.account, "share": 100 * row.share, "use": 100 * row.use}
+        if row.short_hours >= SHORT_HOURS and row.short > LEAST_SHARE * total.used:
+            text = phrase("audit starves", hours=row.short, times=row.short_hours, **about)
+            findings.append(Finding("starved", row.account, row.short, text))
+        if row.over > LEAST_SHARE * total.used and any(
+            r.short_hours >= SHORT_HOURS for r in shares
+        ):
+            text = phrase("audit borrows", hours=row.over, **about)
+            findings.append(Finding("over", row.account, row.over, text))
+    return findings
+
+
+def shorter_limits(jobs: Jobs) -> Floats:
+    """Limits [J] as the past of each user sets them: never longer than requested.
+
+    In a week, that of a user is the limit requested times the :data:`QUANTILE` of run over limit
+    of the jobs that had ended, as recorded, when the week began; those of everybody where the user
+    has fewer than :data:`LEAST_JOBS`. The first week is as requested.
+    """
+    end = np.where(np.isfinite(jobs.recorded_end), jobs.recorded_end, jobs.submit + jobs.run)
+    week = ((jobs.submit - jobs.submit.min()) // WEEK).astype(np.int64)
+    ratio = np.minimum(jobs.run / np.maximum(jobs.limit, 1e-9), 1.0)
+    user = np.broadcast_to(jobs.user, week.shape)
+    limit = np.array(jobs.limit)
+    for w in range(1, int(week.max(initial=0)) + 1):
+        past = jobs.requested & (end <= jobs.submit.min() + w * WEEK) & ~jobs.censored
+        mine = np.flatnonzero((week == w) & jobs.requested)
+        if past.sum() < LEAST_JOBS or not mine.size:
+            continue
+        general = float(np.quantile(ratio[past], QUANTILE))
+        for u in np.unique(user[mine]):
+            own = past & (user == u)
+            share = np.quantile(ratio[own], QUANTILE) if own.sum() >= LEAST_JOBS else general
+            chosen = mine[user[mine] == u]
+            limit[chosen] = np.minimum(limit[chosen], np.maximum(limit[chosen] * share, 1.0))
+    return limit
+
+
+def _shorter(
+    played: ReplayInstance, scheduler: str, options: Options, base: Outcome
+) -> Shorter | None:
+    """What shorter limits would save under the scheduler; nobody is killed at one."""
+    jobs = played.jobs
+    limit = shorter_limits(jobs)
+    changed = limit < jobs.limit
+    if not changed.any():
+        return None
+    under = _played(
+        played._replace(jobs=replace(jobs, limit=limit)),
+        scheduler,
+        replace(options, enforced=False),
+    )
+    names = ("as requested", "shorter")
+    compared = Compared("", dict(zip(names, ([base], [under]))), rules=names[0])
+    both = base.queued & under.queued
+    return Shorter(
+        int(changed.sum()),
+        int((jobs.run[changed] > limit[changed]).sum()),
+        float((limit[changed] / jobs.limit[changed]).mean()),
+        compared.change(names[1], "waiting.mean"),
+        float((base.waiting - under.waiting)[both].sum()) / 3600,
+    )
