@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,11 +11,9 @@ from gangwise.jobs.waiting import CAUSES, WaitingCauses
 from gangwise.report import page as web
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import Cell, Sheet, columns_sheet, time_unit, value_cell
+from gangwise.study.answer import Compared
 from gangwise.study.statistics import number
 from gangwise.study.where_waited import GROUPS, HAPPENED, waited_by_group
-
-if TYPE_CHECKING:
-    from gangwise.report.jobs import JobResults
 
 WITHIN = {"user": "user", "account": "account", "partition": "partition", "size": "size of a job"}
 WITHIN |= {"week": "week of submission", "day": "day of submission"}
@@ -36,9 +33,9 @@ def _means(causes: Mapping[str, WaitingCauses]) -> tuple[dict[str, Floats], list
     return means, shown.tolist()
 
 
-def causes_sheets(n: JobResults) -> list[Sheet]:
+def causes_sheets(n: Compared, of: Mapping[str, WaitingCauses]) -> list[Sheet]:
     """The mean wait under each scheduler, split by cause."""
-    means, shown = _means(n.causes)
+    means, shown = _means(of)
     if not shown:
         return []
     size, unit = time_unit([float(mean.sum()) for mean in means.values()])
@@ -53,12 +50,12 @@ def causes_sheets(n: JobResults) -> list[Sheet]:
     return [columns_sheet("Where the waiting went", [*means], columns, (caption,), "scheduler")]
 
 
-def causes_section(n: JobResults) -> web.Section | None:
+def causes_section(n: Compared, of: Mapping[str, WaitingCauses]) -> web.Section | None:
     """Causes of waiting: under each scheduler, by group of jobs under the base, and by name."""
-    sheets = causes_sheets(n)
+    sheets = causes_sheets(n, of)
     if not sheets:
         return None
-    means, shown = _means(n.causes)
+    means, shown = _means(of)
     size, unit = time_unit([float(mean.sum()) for mean in means.values()])
     rows = [
         ("causes", name, _words(CAUSES[c]), float(mean[c]) / size, None, None)
@@ -68,7 +65,7 @@ def causes_section(n: JobResults) -> web.Section | None:
     panel = Panel("causes", "", f"mean waiting, {unit}", "bars")
     chart = web.pictured("Where the waiting went", rows, [panel], "")
     parts: list[web.Part] = [chart, *sheets]
-    if (causes := n.causes.get(n.base)) is not None:
+    if (causes := of.get(n.base)) is not None:
         parts += [*_by_name(causes), *_by_group(n, causes)]
     meanings = {
         _words(CAUSES[c]).replace("\n", " "): web.words("causes")[CAUSES[c]]["meaning"]
@@ -99,7 +96,7 @@ def _by_name(causes: WaitingCauses) -> list[Sheet]:
     ]
 
 
-def _by_group(n: JobResults, causes: WaitingCauses) -> list[Sheet]:
+def _by_group(n: Compared, causes: WaitingCauses) -> list[Sheet]:
     sheets = []
     k = n.first.nodes.devices.index(n.device)
     for kind, rows in waited_by_group(causes, n.first, k).items():

@@ -363,9 +363,13 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
 LOSSES = {"stragglers": "stragglers", "restarts": "restarts", "idle": "idle while\na job waits"}
 
 
+def _causes_sheets(n: JobResults) -> list[Sheet]:
+    return causes_sheets(n, n.causes)
+
+
 SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
     _times_sheet,
-    causes_sheets,
+    _causes_sheets,
     _recorded_sheet,
     _change_sheet,
     _groups_sheets,
@@ -375,7 +379,7 @@ SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
 ]
 """The tables of page and terminal, in their order."""
 
-ELSEWHERE = (_groups_sheets, causes_sheets)
+ELSEWHERE = (_groups_sheets, _causes_sheets)
 """Those that have sections of their own on the page."""
 
 
@@ -723,6 +727,10 @@ def who_pays_section(n: JobResults) -> web.Section:
     return web.Section("Who wins and who pays", [*figures, *tables])
 
 
+def where_waited_section(n: JobResults) -> web.Section | None:
+    return causes_section(n, n.causes)
+
+
 def figures_section(n: JobResults) -> web.Section:
     drawable, left_out = _drawable(n)
     shown = {name: runs[0] for name, runs in drawable.outcomes.items()}
@@ -788,7 +796,7 @@ def provenance_section(n: JobResults) -> web.Section:
 SECTIONS: list[Callable[[JobResults], web.Section | None]] = [
     in_full_section,
     who_pays_section,
-    causes_section,
+    where_waited_section,
     retelling_section,
     figures_section,
     tables_section,

@@ -27,7 +27,7 @@ from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.schedule import refuses_groups
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.waiting import WaitingCauses
+from gangwise.jobs.waiting import WaitingCauses, placed_as_recorded, waiting_causes
 from gangwise.sites.site import PRINTED, together
 from gangwise.study.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
 from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
@@ -36,8 +36,8 @@ from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, p
 from gangwise.study.statistics import difference, estimate_text, mean_and_interval, numbers
 from gangwise.study.store import Store, store_of
 from gangwise.study.sweep import Progress, Workers, perform, silent
+from gangwise.study.where_waited import HAPPENED
 from gangwise.study.where_waited import as_dict as causes_as_dict
-from gangwise.study.where_waited import causes_of
 
 NAME = "replay"  # of the experiment, in a folder of results
 
@@ -172,7 +172,20 @@ class Replayed(PrintedTable):
     @cached_property
     def causes(self) -> dict[str, WaitingCauses]:
         """Causes of waiting under each scheduler with the first seed; as recorded, if known."""
-        return causes_of(self)
+        causes, seed, scenario = {}, self.seeds[0], self.scenario
+        for name, own in self.scenarios.items():
+            with suppress(ScenarioError):  # stored by a version that did not keep where jobs ran
+                outcome, hidden = self.outcomes[name][0], own.draw(seed).conditions
+                causes[name] = waiting_causes(outcome, hidden, own.options)
+        if scenario.as_logged and causes:
+            jobs, nodes, hidden = scenario.draw(seed)
+            log, recorded = scenario.log, Outcome.recorded(jobs, nodes)
+            hosts = (log.host_from, log.host) if len(log.jobs) == len(jobs) else (None, None)
+            if recorded is not None and (recorded.waiting[recorded.queued] > 0).any():
+                with suppress(ScenarioError):
+                    placed = placed_as_recorded(recorded, *hosts)
+                    causes[HAPPENED] = waiting_causes(placed, hidden, scenario.options)
+        return causes
 
     def learned(self) -> dict[str, LearnedRates]:
         """Rates that schedulers had learned by the end of the first seed.

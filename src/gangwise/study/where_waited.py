@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError
 from gangwise.jobs.metrics import Outcome, size_groups
-from gangwise.jobs.waiting import CAUSES, WaitingCauses, placed_as_recorded, waiting_causes
+from gangwise.jobs.waiting import CAUSES, WaitingCauses
 from gangwise.sites.retelling import periods
-
-if TYPE_CHECKING:
-    from gangwise.study.replay import Replayed
 
 GROUPS = 12
 """At most so many groups of a kind are listed: those that waited most."""
@@ -29,27 +24,6 @@ class GroupWaited(NamedTuple):
     name: str
     jobs: int
     seconds: Floats
-
-
-def causes_of(played: Replayed) -> dict[str, WaitingCauses]:
-    """The causes of waiting under each scheduler with the first seed; as it happened, if known."""
-    causes = {}
-    seed = played.seeds[0]
-    for name, scenario in played.scenarios.items():
-        with suppress(ScenarioError):  # stored by a version that did not say where jobs ran
-            drawn = scenario.draw(seed)
-            outcome = played.outcomes[name][0]
-            causes[name] = waiting_causes(outcome, drawn.conditions, scenario.options)
-    scenario = played.scenario
-    if scenario.as_logged and causes:
-        drawn, log = scenario.draw(seed), scenario.log
-        recorded = Outcome.recorded(drawn.jobs, drawn.nodes)
-        hosts = (log.host_from, log.host) if len(log.jobs) == len(drawn.jobs) else (None, None)
-        if recorded is not None and (recorded.waiting[recorded.queued] > 0).any():
-            with suppress(ScenarioError):
-                placed = placed_as_recorded(recorded, *hosts)
-                causes[HAPPENED] = waiting_causes(placed, drawn.conditions, scenario.options)
-    return causes
 
 
 def waited_by_group(
