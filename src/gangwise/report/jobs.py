@@ -58,6 +58,9 @@ from gangwise.study.store import versions
 from gangwise.study.what_if import GROUPS, lines_of, who_pays
 from gangwise.study.where_waited import HAPPENED
 
+MOST_APART = 100.0
+"""Bars of which one is more than so many times as high as another are marks on a log scale."""
+
 BINS, DOTS = 240, 120
 """Number of bins in figures over time, and of nodes in figures of learned rates."""
 
@@ -460,7 +463,9 @@ def _group_figure(n: Compared) -> list[web.Plot]:
         if len(names) < 2:
             continue
         means, unit = _group_means(n, group)
-        panels.append(Panel(kind, "", f"mean waiting, {unit}", "bars"))
+        heights = [wait.mean for row in means.values() for wait in row.values() if wait.mean > 0]
+        log = max(heights, default=1.0) > MOST_APART * min(heights, default=1.0)
+        panels.append(Panel(kind, "", f"mean waiting, {unit}", "bars", log_y=log))
         for row, waits in means.items():
             for g, label in enumerate(_labels(names)):
                 if g in waits:

@@ -30,10 +30,10 @@ from gangwise.core.files import Folder, digest_of, read_whole
 from gangwise.core.registry import Kind, entries
 from gangwise.core.wording import phrases, words_of
 from gangwise.jobs.scheduler import parts
-from gangwise.report import plotting
-from gangwise.report.plotting import COLOURS, GRID, INK, MUTED, Looks, Panel, Style, image, points
+from gangwise.report import drawing, plotting
+from gangwise.report.plotting import COLOURS, INK, MUTED, Looks, Panel, Style, image, points
 from gangwise.report.tables import Sheet, csv_text, pieces
-from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text, number
+from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text
 from gangwise.study.store import read_provenance, versions
 
 
@@ -94,9 +94,9 @@ class Plot(NamedTuple):
     numbers: pl.DataFrame
     panels: Sequence[Panel]
 
-    def plots(self) -> tuple[str, ...]:
-        """Its panels as SVG, for a page; drawing them takes most of a page's time."""
-        return plotting.page_plots(self.numbers, self.panels, self.key)
+    def plots(self) -> list[Markup]:
+        """Its panels as SVG elements of a page."""
+        return drawing.plots(self.numbers.iter_rows(), self.panels, self.key, self.title)
 
 
 class Dot(NamedTuple):
@@ -324,13 +324,8 @@ def dots(
     ends = [min(max(end, -most), most) for end in ends]
     if max(map(abs, ends)) < 1e-9:
         ends = [-1.0, 1.0]
-    from matplotlib.ticker import MaxNLocator  # here: a terminal shows no figures
-
-    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(min(ends), max(ends))
-    values = [float(v) for v in ticks]
+    values = drawing.round_ticks(min(ends), max(ends))
     low, high = values[0], values[-1]
-    # As many decimals as the ticks need to be told exactly.
-    decimals = next((d for d in range(8) if all(abs(round(v, d) - v) < 1e-9 for v in values)), 8)
     digits = max(1, decimals_for(list(shown.values())))
 
     def place(value: float) -> float:
@@ -346,7 +341,7 @@ def dots(
         rows.append(Dot(name, place(e.mean), place(begin), place(stop), text, clear, cut))
     if any(row.cut for row in rows):
         caption += " An arrow: it goes on beyond the axis, as its number says."
-    labels = tuple((place(v), number(v, decimals)) for v in values)
+    labels = tuple((place(v), label) for v, label in zip(values, drawing.labels_of(values)))
     return [Dots(title, caption, tuple(rows), labels, place(0.0), looks or {})]
 
 
@@ -405,52 +400,6 @@ def meaning(heading: str) -> str:
     return str(words("jobs")[max(named, key=len)]) if named else ""
 
 
-_LARGEST, _SMALLEST = 1.47, 0.93
-"""Most and fewest pixels of the page per point of a drawing, so that letters neither grow with a
-wide window nor become illegible in a narrow one."""
-
-
-def embedded(svg: str, prefix: str, title: str) -> Markup:
-    """A drawing of matplotlib, an SVG document, as an element of a page.
-
-    Identifiers get a prefix, so that several drawings do not clash; colours become variables of the
-    page, so that a drawing follows its light and dark theme; the document's declarations and
-    metadata, which name outside addresses, are dropped.
-    """
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    head, body = svg[: svg.index(">") + 1], svg[svg.index(">") + 1 :]
-    [box] = re.findall(r'viewBox="([\d. -]*)"', head)
-    body = body.replace("xlink:href=", "href=")
-    # Only inside tags: text between tags belongs to users.
-    body = re.sub(r"<[^>]*>", lambda tag: _tag(tag.group(0), prefix), body)
-    wide = float(box.split()[2])
-    size = f"max-width: {wide * _LARGEST:.0f}px; min-width: {wide * _SMALLEST:.0f}px"
-    data = "".join(f" {axes}" for axes in re.findall(r'data-axes="[-+.\w ]*"', head))
-    opening = f'<svg viewBox="{box}"{data} style="{size}" role="img" aria-label="{escape(title)}">'
-    return Markup(opening + body.rstrip())
-
-
-def _tag(tag: str, prefix: str) -> str:
-    tag = re.sub(r'\bid="(line|band|ends)(\d+)"', r'data-\1="\2"', tag)
-    tag = re.sub(r'\bid="([^"]*)"', rf'id="{prefix}-\1"', tag)
-    tag = re.sub(r"url\(#([^)]*)\)", rf"url(#{prefix}-\1)", tag)
-    tag = re.sub(r'href="#([^"]*)"', rf'href="#{prefix}-\1"', tag)
-    if ' d="' in tag:
-        tag = re.sub(r"\d+\.\d+", lambda n: f"{float(n.group(0)):.1f}".removesuffix(".0"), tag)
-        tag = re.sub(r"\s*\n\s*", " ", tag)
-    return re.sub(r"#[0-9a-f]{6}\b", lambda c: _VARIABLES.get(c.group(0), c.group(0)), tag)
-
-
-_VARIABLES = {
-    **{on_white: f"var(--c{i})" for i, (on_white, _) in enumerate(COLOURS)},
-    INK: "var(--ink)",
-    "#000000": "var(--ink)",
-    MUTED: "var(--muted)",
-    GRID: "var(--rule)",
-    "#ffffff": "none",
-}
-
-
 _ENVIRONMENT = Environment(
     loader=PackageLoader("gangwise.report"),
     autoescape=True,
@@ -463,7 +412,6 @@ _ENVIRONMENT.filters |= {
     "prose": prose,
     "setting": setting,
     "plain_number": lambda value: "" if math.isnan(value) else repr(float(value)),
-    "embedded": embedded,
     "human": lambda name: human(name),
     "meaning": meaning,
     "kind": lambda part: type(part).__name__,

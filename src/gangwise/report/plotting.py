@@ -105,8 +105,6 @@ LEGEND_ROW, LEGEND_ROWS = 0.19, 3
 COLUMN_WIDTHS = {1: 3.45, 2: 7.1}
 """Width of a figure that fills one or both columns of a paper, in inches."""
 COLUMN_WIDTH = COLUMN_WIDTHS[1]
-PAGE_SIZE = 5.0, 3.1
-"""Size of a plot on a page, in inches: small, because title and legend stand beside it."""
 
 
 @dataclass(frozen=True)
@@ -166,33 +164,6 @@ def draw(
             axes.set_axis_off()
         _name_lines(figure, title, grid[: len(panels)], width is not None, caption)
     return figure
-
-
-def page_plots(numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks) -> tuple[str, ...]:
-    """A table of numbers for a page: a plot for each panel as SVG.
-
-    Lines and bands are tagged ``line0``, ``band0`` and so on, so that a page can name, hide and
-    read them. The attribute ``data-axes`` has the limits of both axes, where these are in the
-    drawing, and whether they are logarithmic.
-    """
-    from matplotlib.figure import Figure
-
-    plots = []
-    with plot_settings():
-        for panel in panels:
-            figure = Figure(PAGE_SIZE, facecolor="white", layout="constrained")
-            axes = figure.subplots()
-            _panel(axes, numbers, panel, looks, panel.name if len(panels) > 1 else "")
-            text = image(figure, "svg").decode()
-            if panel.kind not in ("bars", "map") and not panel.choices:
-                (width, height), box = 72 * figure.get_size_inches(), axes.get_position()
-                place = (*(width * box.intervalx), *(height * (1 - box.intervaly)))
-                scales = (axes.get_xscale(), axes.get_yscale())
-                ends = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
-                ends += [f"{at:.2f}" for at in place] + [f"{scale == 'log':d}" for scale in scales]
-                text = text.replace("<svg ", f'<svg data-axes="{" ".join(ends)}" ', 1)
-            plots.append(text)
-    return tuple(plots)
 
 
 def looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:

@@ -5,7 +5,7 @@ The leaderboard is replays of public logs under the rules in ``leaderboard.toml`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -30,7 +30,7 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.waiting import WaitingCauses, placed_as_recorded, waiting_causes
 from gangwise.sites.site import PRINTED, together
 from gangwise.study.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
-from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
+from gangwise.study.replay_scenario import TWIN, ReplayInstance, ReplayScenario, stored_outcome
 from gangwise.study.results import PrintedTable, Results
 from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
 from gangwise.study.statistics import difference, estimate_text, mean_and_interval, numbers
@@ -146,11 +146,16 @@ class Replayed(PrintedTable):
         return str(self.results.experiment.get("schedulers", {}).get(name, name))
 
     @cached_property
+    def _drawn(self) -> Callable[[ReplayScenario, int], ReplayInstance]:
+        """What is played with a seed, drawn once for all schedulers."""
+        return cache(lambda scenario, seed: scenario.draw(seed))
+
+    @cached_property
     def outcomes(self) -> dict[str, list[Outcome]]:
         """The outcomes of each scheduler, one for each seed."""
-        drawn = cache(lambda scenario, seed: scenario.draw(seed))
+        draw = self._drawn
         return {
-            name: [stored_outcome(self.rows(name, s), name, drawn(scenario, s)) for s in self.seeds]
+            name: [stored_outcome(self.rows(name, s), name, draw(scenario, s)) for s in self.seeds]
             for name, scenario in self.scenarios.items()
         }
 
@@ -165,7 +170,7 @@ class Replayed(PrintedTable):
         scenario = self.scenarios[scheduler]
         options = scenario.options
         return [
-            audit(outcome, decider, scenario.draw(seed).conditions, options, None, instants)
+            audit(outcome, decider, self._drawn(scenario, seed).conditions, options, None, instants)
             for seed, outcome in zip(self.seeds, self.outcomes[scheduler])
         ]
 
@@ -192,7 +197,7 @@ class Replayed(PrintedTable):
 
         True rates [L, N] are those at the last submission.
         """
-        jobs, nodes, hidden = self.scenario.draw(self.seeds[0])
+        jobs, nodes, hidden = self._drawn(self.scenario, self.seeds[0])
         true, rates, shape = None, {}, (len(jobs.types), len(nodes))
         if hidden.rates is not None:
             factor = np.ones(len(nodes))

@@ -67,8 +67,13 @@ class Store:
     def _remember(self, key: str, about: Mapping[str, Any], rows: Rows) -> None:
         self._seen.pop(key, None)
         self._seen[key] = self._mark(key), (about, rows)
-        if len(self._seen) > KEPT:
-            del self._seen[next(iter(self._seen))]
+        sizes = {
+            k: sum(at.size + values.size for at, values in rows.values())
+            for k, (_, (_, rows)) in self._seen.items()
+        }
+        while len(sizes) > 1 and sum(sizes.values()) > KEPT:
+            oldest = next(iter(sizes))
+            del self._seen[oldest], sizes[oldest]
 
     def _mark(self, key: str) -> tuple[int, ...]:
         """Changes whenever the file does; empty where there is none."""
@@ -221,7 +226,8 @@ def store_of(out: Store | Path | str | None) -> Store:
 
 _JSON = ("settings", "configuration")
 
-KEPT = 8  # runs whose rows stay in memory: a replay and its page ask for each several times
+KEPT = 4_000_000
+"""Numbers of runs that stay in memory: a replay and its page ask for each several times."""
 LARGE = 1 << 20  # bytes of a file that is read column by column
 
 

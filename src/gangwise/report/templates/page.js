@@ -49,7 +49,7 @@ for (const drawing of document.querySelectorAll(".plot svg[data-axes]")) {
   const joined = (line) => line.querySelector(":scope > path"); // else it is marks alone
   const points = (line) => {
     if (!joined(line))
-      return [...line.querySelectorAll("use")].map((mark) => [mark.x.baseVal.value, mark.y.baseVal.value]);
+      return [...line.querySelectorAll("circle")].map((mark) => [mark.cx.baseVal.value, mark.cy.baseVal.value]);
     const numbers = (joined(line).getAttribute("d").match(/-?[\d.]+/g) || []).map(Number);
     return numbers.flatMap((x, i) => (i % 2 ? [] : [[x, numbers[i + 1]]]));
   };
@@ -69,6 +69,7 @@ for (const drawing of document.querySelectorAll(".plot svg[data-axes]")) {
     where.value = `at ${precise(between(x0, x1, (x - left) / (right - left), logX))}`;
     for (const output of outputs) output.value = "";
     for (const [i, path, drawn] of lines) {
+      if (!outputs[i]) continue; // a single line has no key
       if (!drawn) { // the mark that is nearest, if one is near
         const [near] = [...path].sort((a, b) => Math.abs(a[0] - x) - Math.abs(b[0] - x));
         if (near && Math.abs(near[0] - x) < 6)
