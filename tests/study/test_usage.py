@@ -1,0 +1,159 @@
+"""Audits of drawn logs: what is planted is named, and a log without any of it is called clean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gangwise.cli import app
+from gangwise.jobs import Jobs, Nodes
+from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.tenancy import AccountRule
+from gangwise.study.usage import audit_log, shares_of, shorter_limits, use_of
+
+DAY, WEEK = 86400.0, 7 * 86400.0
+SITE = """
+[[account]]
+name = "blue"
+shares = 3
+[[account]]
+name = "red"
+shares = 1
+"""
+
+
+def _log(folder: Path, seed: int, plant: str = "") -> tuple[Path, Path]:
+    """A log of three weeks on 64 processors of two accounts, and its site file.
+
+    Each account has its share of the use. Planted: ``long``, user u1 asks for ten times the time;
+    ``cut``, jobs of u2 end at their limits; ``short``, red takes the cluster from blue, whose jobs
+    wait for days.
+    """
+    rng = np.random.default_rng([44, seed])
+    J = 600
+    submit = np.sort(rng.uniform(0, 3 * WEEK, J))
+    run = rng.uniform(0.5, 6, J) * 3600
+    tasks = rng.choice([1, 2, 4, 8], J)
+    user = rng.integers(0, 6, J)
+    blue = user < 4  # of the users, and about of the use, as of the shares
+    limit = run * rng.uniform(1.1, 2.5, J)
+    wait = rng.exponential(600.0, J)
+    if plant == "long":
+        limit = np.where(user == 1, 10 * run, limit)
+    elif plant == "cut":
+        limit = np.where(user == 2, run, limit)
+    elif plant == "short":
+        wait = np.where(blue, rng.uniform(0.5, 2, J) * DAY, wait)
+        tasks = np.where(blue, tasks, 16)
+    rows = ["id,submit,start,end,cpus,limit,user,account"]
+    for j in range(J):
+        start = submit[j] + wait[j]
+        rows.append(
+            f"{j},{submit[j]:.0f},{start:.0f},{start + run[j]:.0f},{tasks[j]},{limit[j]:.0f},"
+            f"u{user[j]},{'blue' if blue[j] else 'red'}"
+        )
+    log, site = folder / f"{plant}{seed}.csv", folder / "site.toml"
+    log.write_text("\n".join(rows) + "\n")
+    site.write_text(SITE)
+    return log, site
+
+
+def _found(folder: Path, seed: int, plant: str = "") -> set[tuple[str, str]]:
+    log, site = _log(folder, seed, plant)
+    audit = audit_log(str(log), settings={"site": str(site)})
+    return {(finding.kind, finding.name) for finding in audit.findings}
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_what_is_planted_is_named(tmp_path: Path, seed: int) -> None:
+    """21 drawn logs."""
+    assert ("long", "u1") in _found(tmp_path, seed, "long")
+    assert ("cut", "u2") in _found(tmp_path, seed, "cut")
+    assert {("starved", "blue"), ("over", "red")} <= _found(tmp_path, seed, "short")
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_a_log_without_imbalance_is_clean(tmp_path: Path, seed: int) -> None:
+    log, site = _log(tmp_path, 100 + seed)
+    audit = audit_log(str(log), settings={"site": str(site)})
+    assert audit.findings == []
+    assert "nothing stands out" in audit.verdict
+
+
+def test_use_and_limits_are_those_counted_by_hand() -> None:
+    jobs = Jobs.of(
+        submit=[0, 0, 0],
+        run=[3600, 7200, 3600],
+        tasks=[2, 1, 1],
+        limit=[7200, 7200, np.nan],
+        user=["a", "b", "a"],
+        recorded_start=[0, 0, 7200],
+        recorded_end=[3600, 7200, 10800],
+    )
+    outcome = Outcome.recorded(jobs, Nodes.pool(4))
+    assert outcome is not None
+    a, b = use_of(outcome, 0, jobs.user, jobs.users)
+    # a used 2 + 1 hours; of its job with a limit it asked for twice what it used.
+    assert (a.name, a.jobs, a.used, a.asked, a.cut) == ("a", 2, 3.0, 6.0, 0.0)
+    assert (b.name, b.used, b.asked, b.cut) == ("b", 2.0, 2.0, 2.0)
+
+
+def test_shares_are_products_down_the_tree() -> None:
+    tree = [
+        AccountRule(name="lab", shares=3),
+        AccountRule(name="rest", shares=1),
+        AccountRule(name="x", parent="lab", shares=2),
+        AccountRule(name="y", parent="lab", shares=1),
+    ]
+    jobs = Jobs.of(
+        *([0, 0, 0], [9, 9, 9]),
+        charged=["x", "y", "rest"],
+        recorded_start=[0, 0, 0],
+        recorded_end=[9, 9, 9],
+    )
+    outcome = Outcome.recorded(jobs, Nodes.pool(4))
+    assert outcome is not None
+    shares = {row.account: row.share for row in shares_of(outcome, 0, tree)}
+    assert shares == pytest.approx({"x": 0.5, "y": 0.25, "rest": 0.25})
+
+
+def test_shorter_limits_are_of_the_past_alone() -> None:
+    rng = np.random.default_rng(3)
+    J = 400
+    submit = np.sort(rng.uniform(0, 4 * WEEK, J))
+    run = rng.uniform(60, 3600, J)
+    jobs = Jobs.of(submit, run, limit=run * rng.uniform(1, 5, J), user=rng.choice(["a", "b"], J))
+    limit = shorter_limits(jobs)
+    since = submit - submit.min()
+    assert (limit <= jobs.limit).all()
+    assert (limit[since < WEEK] == jobs.limit[since < WEEK]).all()
+    # The last job of the second week, by hand.
+    j = np.flatnonzero(since < 2 * WEEK)[-1]
+    past = (submit + run <= submit.min() + WEEK) & (jobs.user == jobs.user[j])
+    assert past.sum() >= 10
+    share = np.quantile(run[past] / jobs.limit[past], 0.95)
+    assert limit[j] == pytest.approx(jobs.limit[j] * share)
+    # What comes later changes nothing before.
+    changed = Jobs.of(submit, np.where(since > 3 * WEEK, 1.0, run), limit=jobs.limit)
+    later = Jobs.of(submit, run, limit=jobs.limit)
+    early = since < 3 * WEEK
+    assert (shorter_limits(changed)[early] == shorter_limits(later)[early]).all()
+
+
+def test_the_command_writes_a_page_and_prints_json(tmp_path: Path) -> None:
+    log, site = _log(tmp_path, 1, "long")
+    words = ["audit", str(log), "--site", str(site), "--price", "cpu=2", "--json"]
+    ran = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "page")])
+    assert ran.exit_code == 0, ran.output
+    printed = json.loads(ran.stdout)
+    assert printed == json.loads((tmp_path / "page" / "audit.json").read_text())
+    assert printed["format"] == "gangwise-audit-1"
+    assert printed["findings"][0]["name"] == "u1"
+    assert "asks for" in (tmp_path / "page" / "audit.html").read_text()
+    refused = CliRunner().invoke(app, ["audit", str(log), "--price", "tpu=1"])
+    assert refused.exit_code != 0
+    assert "price tpu: the nodes have" in str(refused.exception)
