@@ -40,9 +40,8 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
         for j in range(J)
     ]
     held = [np.inf] * J  # since when a job has held devices at its first start
-    for j, begin, since in zip(pieces.job, pieces.begin, pieces.held):
-        if begin == outcome.start[j]:
-            held[j] = min(held[j], since)
+    for j, since in zip(pieces.job, pieces.held):
+        held[j] = min(held[j], since)
     on_nodes = [(t, 0, n) for t, n in (*conditions.downs, *conditions.drains)]
     on_nodes = sorted(on_nodes + [(t, 1, n) for t, n in conditions.ups])
     demand = jobs.demand(nodes.devices)
@@ -61,7 +60,7 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
     for j in queued:
         seconds[j, 0] = min(ready[j], outcome.start[j]) - jobs.submit[j]
         seconds[j, 12] = outcome.start[j] - max(held[j], ready[j])
-    total = np.maximum(nodes.capacity.sum(axis=0), 1)
+    total = nodes.capacity.sum(axis=0)
     kinds = np.array([name != ALONE for name in nodes.devices])
     amounts = np.rint(1000 * outcome.per_piece * pieces.tasks[:, None]).astype(np.int64)
     for now, then in itertools.pairwise(times):
@@ -84,7 +83,7 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
         for j in waiting:
             shape, tasks = shapes[jobs.shape[j]], int(jobs.tasks[j])
             asks = np.array(shape.demand)
-            k = int(np.argmax(asks / total * kinds))
+            k = min(np.flatnonzero((asks > 0) & kinds), key=lambda d: total[d])
             labelled = np.array(
                 [all(l.get(a) == b for a, b in shape.constraint) for l in nodes.labels]
             )

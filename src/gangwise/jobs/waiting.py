@@ -11,14 +11,16 @@ cap            a cap of its user, account, pool or QOS, of an array or of all is
 away           it would fit if the nodes were up that are down, drained or in a window
 reservation    it would fit, or run on, only on nodes that are reserved for others
 partition      it would fit on nodes outside its partition
-beside         enough of what it mostly asks for is free, without the rest: GPUs without memory
-pieces         as much is free as it asks for, in pieces that no task or not all tasks fit in
-busy           less is free than it asks for, on the nodes that it may use
+beside         enough of its main device type is free, without the rest: GPUs without memory
+pieces         as much of it is free as it asks for, in pieces in which not all of its tasks fit
+busy           less of it is free than it asks for, on the nodes that it may use
 overtaken      the same, and it would be enough without jobs that were submitted later
 kept           it fits, and would still run, as long as requested, when another that waits starts
 unseen         it fits, and would have ended before any other that waits starts: it delays none
 latency        it has its nodes, and its start takes time
 =============  ===================================================================================
+
+The main device type is the one of which the cluster has fewest, of those that a job asks for.
 
 So *overtaken* and *kept* are others who come first, and *unseen* is what backfilling without bound
 takes up: with EASY and requests that hold it is 0, and what deeper backfilling saves is at least
@@ -148,8 +150,10 @@ def waiting_causes(
     begins = (np.diff(pieces.job, prepend=-1) != 0) | (np.diff(pieces.begin, prepend=-1.0) != 0)
     at = np.flatnonzero(begins)
     row, held, end = pieces.job[at], pieces.held[at], pieces.end[at]
-    # The attempt that ends the wait is the one that begins first.
-    ends_wait = outcome.queued[row] & (pieces.begin[at] == outcome.start[row])
+    # The attempt that ends the wait is the first of its job.
+    first_held = np.full(J, np.inf)
+    np.minimum.at(first_held, row, held)
+    ends_wait = outcome.queued[row] & (held == first_held[row])
     waits_of = np.flatnonzero(ends_wait & (held > ready[row]))
     waits_of = waits_of[np.unique(row[waits_of], return_index=True)[1]]
     asked, waits = _asked(jobs, row[waits_of], claim, hours.of_job, ready)
@@ -256,6 +260,8 @@ def _rules(
     N = len(nodes)
     own = nodes.devices.index(ALONE) if ALONE in nodes.devices else -1
     alone = np.array([own >= 0 and shape.demand[own] > 0 for shape in every], dtype=bool)
+    counts = np.array([name != ALONE for name in nodes.devices])
+    total = nodes.capacity.sum(axis=0).astype(np.float64)
     place = {name: n for n, name in enumerate(nodes.names)}
     happens = [(t, 0, n) for t, n in (*hidden.downs, *hidden.drains)]
     happens += [(t, 1, n) for t, n in hidden.ups]
@@ -273,6 +279,8 @@ def _rules(
         np.array(labelled, dtype=bool).reshape(len(constraints), N),
         np.array(member, dtype=bool).reshape(len(member), N),
         alone,
+        # Of the types that it asks for, the one of which there are fewest: GPUs, then cores.
+        np.argmin(np.where((cluster.demand > 0) & counts, total, np.inf), axis=1),
         np.divide(
             1.0, cluster.demand, out=np.zeros(cluster.demand.shape), where=cluster.demand > 0
         ),

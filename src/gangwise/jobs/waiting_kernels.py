@@ -22,7 +22,7 @@ AFTER, CLOSED, CAP, AWAY, RESERVED, PARTITION, BESIDE, PIECES = range(8)
 BUSY, OVERTAKEN, KEPT, UNSEEN, LATENCY = range(8, 13)
 FREE = KEPT  # of jobs that ask for the same, before single jobs are looked at
 
-# Tasks of a shape that fit: now; if all nodes were up; on all partitions; by the dominant type
+# Tasks of a shape that fit: now; if all nodes were up; on all partitions; by the main type
 # alone; on nodes that are reserved.
 NOW, IF_UP, ANYWHERE, ALONE_BY_TYPE, ON_RESERVED = range(5)
 
@@ -74,6 +74,7 @@ class SiteRules(NamedTuple):
     labelled: Bools  # [C, N] nodes that a shape may use, whatever its partition
     member: Bools  # [partitions, N]
     alone: Bools  # [S] has its nodes alone
+    main: Ints  # [S] the device type that a shape mostly asks for
     per_task: Floats  # [S, K] one over what a task asks for, 0 where it asks for none
     caps: Any  # Caps
     hours: Any  # Hours
@@ -102,9 +103,9 @@ class Books(NamedTuple):
     touched: Ints  # [1 + N] how many and which nodes changed in this instant
     mark: Bools  # [N]
     fit: Any  # [S, N] int32: tasks of a shape that fit on a node, up or not
-    fit_by_type: Any  # the same by the dominant device type alone
+    fit_by_type: Any  # the same by the main device type alone
     room: Ints  # [S, 5]
-    total: Ints  # [S] free of the dominant type, on nodes that it may use
+    total: Ints  # [S] free of the main type, on nodes that it may use
     scratch: Ints  # [N, K]
     used: Ints  # [counters]
 
@@ -172,7 +173,7 @@ def _fits(site: SiteRules, b: Books, s: int, n: int) -> None:
             # The quotient of whole numbers: half a thousandth is more than rounding takes away.
             quotient = np.int64((max(b.free[n, k], 0) + 0.5) * site.per_task[s, k])
             most = min(most, quotient)
-            if k == shape.dominant:
+            if k == site.main[s]:
                 by_type = min(by_type, quotient)
     b.fit[s, n], b.fit_by_type[s, n] = most, by_type
 
@@ -214,7 +215,7 @@ def _refresh(site: SiteRules, b: Books, lists: Lists) -> None:
         for q in range(lists.sizes[1] if changed else 0):
             s = lists.shapes[q]
             shape = site.cluster.shapes[s]
-            k = shape.dominant
+            k = site.main[s]
             if site.cluster.allowed[shape.constraint, n] and b.up[n] > 0:
                 b.total[s] += b.free[n, k] - b.before[n, k]
             _count(site, b, s, n, -1)
@@ -234,7 +235,7 @@ def _open_shape(site: SiteRules, b: Books, s: int) -> None:
         _fits(site, b, s, n)
         _count(site, b, s, n, 1)
         if site.cluster.allowed[shape.constraint, n] and b.up[n] > 0:
-            b.total[s] += b.free[n, shape.dominant]
+            b.total[s] += b.free[n, site.main[s]]
 
 
 @inner_kernel
@@ -247,7 +248,7 @@ def _node_changes(x: Sweep, n: int, what: int) -> None:
             shape = site.cluster.shapes[s]
             _count(site, b, s, n, sign)
             if site.cluster.allowed[shape.constraint, n] and b.up[n] > 0:
-                b.total[s] += sign * b.free[n, shape.dominant]
+                b.total[s] += sign * b.free[n, site.main[s]]
         if sign < 0:
             if what < 2:
                 b.up[n] = what
@@ -445,7 +446,7 @@ def _cause(x: Sweep, q: int, now: float) -> int:
         return CLOSED
     if _full_cap(x, asked.claim[q]) >= 0:
         return CAP
-    enough = b.total[s] >= tasks * x.site.cluster.demand[s, shape.dominant]
+    enough = b.total[s] >= tasks * x.site.cluster.demand[s, x.site.main[s]]
     if shape.groups > 0:
         if _groups_fit(x.site, b, s):
             return FREE
@@ -468,7 +469,7 @@ def _overtaken(x: Sweep, q: int, lasts: float) -> None:
     """Charge jobs of a kind that would have enough without those submitted later."""
     lists, runs, site, waits = x.lists, x.runs, x.site, x.waits
     s = x.asked.shape[q]
-    k, c = site.cluster.shapes[s].dominant, site.cluster.shapes[s].constraint
+    k, c = site.main[s], site.cluster.shapes[s].constraint
     lacks = x.asked.tasks[q] * site.cluster.demand[s, k] - x.books.total[s]
     oldest = waits.row[lists.oldest[q]]
     a = lists.newest[0]
@@ -515,8 +516,8 @@ def _charge(x: Sweep, i: int, now: float, lasts: float, reserved_at: float) -> N
         if cause == CAP:
             x.sums.of_cap[_full_cap(x, x.asked.claim[q])] += lists.waiting[q] * lasts
         elif cause == BUSY:
-            shape = x.site.cluster.shapes[x.asked.shape[q]]
-            h.busy[shape.pool * K + shape.dominant] += lists.waiting[q]
+            s = x.asked.shape[q]
+            h.busy[x.site.cluster.shapes[s].pool * K + x.site.main[s]] += lists.waiting[q]
             _overtaken(x, q, lasts)
         fits |= cause == FREE
     for m in range(h.busy.size):

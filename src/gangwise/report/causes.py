@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gangwise.core.arrays import Floats
+from gangwise.core.wording import words_of
 from gangwise.jobs.waiting import CAUSES, WaitingCauses
 from gangwise.report import page as web
 from gangwise.report.plotting import Panel
@@ -20,7 +21,7 @@ WITHIN |= {"week": "week of submission", "day": "day of submission"}
 
 
 def _words(cause: str) -> str:
-    return str(web.words("causes")[cause]["short"])
+    return str(words_of("gangwise.study")["causes"][cause]["short"])
 
 
 def _means(causes: Mapping[str, WaitingCauses]) -> tuple[dict[str, Floats], list[int]]:
@@ -68,7 +69,9 @@ def causes_section(n: Compared, of: Mapping[str, WaitingCauses]) -> web.Section 
     if (causes := of.get(n.base)) is not None:
         parts += [*_by_name(causes), *_by_group(n, causes)]
     meanings = {
-        _words(CAUSES[c]).replace("\n", " "): web.words("causes")[CAUSES[c]]["meaning"]
+        _words(CAUSES[c]).replace("\n", " "): words_of("gangwise.study")["causes"][CAUSES[c]][
+            "meaning"
+        ]
         for c in shown
     }
     return web.Section("Where the waiting went", [*parts, web.terms(meanings)])

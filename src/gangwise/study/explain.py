@@ -19,14 +19,16 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.registry import create
 from gangwise.core.settings import finite
-from gangwise.core.wording import phrases
+from gangwise.core.wording import phrases, words_of
 from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.kernels import RUNNING
+from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import Job, Jobs
-from gangwise.jobs.schedule import Schedule, Tables, refuses_groups
+from gangwise.jobs.schedule import Options, Schedule, Tables, refuses_groups
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
+from gangwise.jobs.waiting import CAUSES, waiting_causes
 from gangwise.notation.units import roughly
 from gangwise.sites.forecast import (
     DAY,
@@ -124,7 +126,19 @@ def explain_job(
         ended = "has not ended" if math.isnan(end) else f"ended {roughly(end - start)} after that"
         since = f", started {roughly(start - submitted)} later and {ended}."
     first_sentence = f"Job {job}, {tasks}, was submitted at {_seconds(submitted)}{since}"
-    return Explained(about, simulation.job_rows, [first_sentence, *simulation.sentences])
+    sentences = [first_sentence, *_causes(outcome, played, options, j), *simulation.sentences]
+    return Explained(about, simulation.job_rows, sentences)
+
+
+def _causes(outcome: Outcome, played: ReplayInstance, options: Options, j: int) -> list[str]:
+    """A sentence that splits the wait of a job by cause, the longest first; none without a wait."""
+    if outcome.pieces is None or not outcome.queued[j] or not outcome.waiting[j] > 0:
+        return []
+    seconds = waiting_causes(outcome, played.conditions, options).seconds[j]
+    texts = words_of("gangwise.study")["causes"]
+    order = [c for c in np.argsort(-seconds, kind="stable").tolist() if seconds[c] > 0]
+    parts = [f"{roughly(seconds[c])}: {texts[CAUSES[c]]['meaning']}" for c in order]
+    return [phrase("job causes", parts="; ".join(parts))]
 
 
 class _Following(JobSimulation):
