@@ -123,7 +123,7 @@ def new_command(
         for mark, value in marks.items():
             text = text.replace(mark, value)
         write_whole(path, text)
-    say(f"wrote {file} and {test}; try: pytest {test}")
+    say(f"wrote {file} and {test}; try: gangwise check {file}:{title}")
 
 
 def check_command(
