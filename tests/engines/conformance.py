@@ -41,10 +41,12 @@ class Lab(Protocol):
         per_node: int = 0,
         wrapped: bool = False,
         limit: float = 600.0,
+        head: int = 0,
     ) -> str:
         """As a user: every rank notes where it runs and its devices, sleeps, and ends.
 
-        ``wrapped`` ranks run under ``gangwise rank`` and report one unit of work per second.
+        ``wrapped`` ranks run under ``gangwise rank`` and report one unit of work per second. With a
+        ``head`` there is one task more, which asks for so many cpu and no gpu.
         """
 
     def ran(self, job: str) -> list[tuple[str, tuple[int, ...]]]:
@@ -163,6 +165,64 @@ class Conformance:
         assert 0.9 < row.ended - row.started < 0.9 + watch.lab.patience
         where = [node for node, _ in watch.lab.ran(job)]
         assert {node: where.count(node) for node in where} == there, "the table told another split"
+
+    def test_a_head_and_its_workers_start_together(self, watch: Watch) -> None:
+        job = watch.lab.submit(2, tasks=3, gpus=2, head=3)
+        row = watch.phase(job, "pending")
+        assert row.job.tasks == 4
+        groups = {part.demand.get("gpu", 0): g for g, part in enumerate(row.job.groups)}
+        assert [row.job.groups[groups[gpus]].tasks for gpus in (0, 2000)] == [1, 3]
+        assert row.job.groups[groups[0]].demand["cpu"] == 3000
+        head = Placed("a2", 1, group=groups[0])
+        some = [Placed("b1", 2, group=groups[2000]), Placed("a1", 1, group=groups[2000])]
+        time.sleep(watch.lab.quiet)
+        # Never a part of it, never a group on what only another may use.
+        for wrong in ([head], some, [head, *some[:1]], [Placed("b1", 4)]):
+            with pytest.raises(Rejected, match="all or none"):
+                watch.engine.place(job, 1, wrong)
+        blocks = watch.lab.submit(300, tasks=3, gpus=1)
+        watch.phase(blocks, "pending")
+        watch.engine.place(blocks, 1, [Placed("b1", 3)])
+        watch.told("started", blocks)
+        with pytest.raises(Rejected, match="b1"):
+            watch.engine.place(job, 1, [head, *some])
+        assert watch.status(job).phase == "pending"
+        assert watch.lab.ran(job) == []
+        watch.engine.cancel(blocks)
+        watch.told("cancelled", blocks)
+        watch.engine.place(job, 1, [head, *some])
+        watch.told("started", job)
+        placed, asked = (
+            {(p.node, p.group): p.tasks for p in on}
+            for on in (watch.status(job).placed, (head, *some))
+        )
+        assert placed.keys() == asked.keys()
+        assert sum(placed.values()) == 4
+        assert placed == asked or not watch.engine.capabilities.exact_split
+        again = watch.reopened()  # which finds the groups where they run
+        assert {(p.node, p.group): p.tasks for p in again.status(job).placed} == placed
+        again.engine.close()
+        watch.told("finished", job)
+        where = [node for node, _ in watch.lab.ran(job)]
+        assert {(node, g): where.count(node) for node, g in placed} == placed
+        assert len(where) == 4
+
+    def test_a_head_and_its_workers_are_taken_off_together(self, watch: Watch) -> None:
+        job = watch.lab.submit(300, tasks=2, gpus=4, head=1)
+        groups = watch.phase(job, "pending").job.groups
+        gpu = next(g for g, part in enumerate(groups) if part.demand.get("gpu"))
+        both = [Placed("a1", 1, group=gpu), Placed("b1", 1, group=gpu)]
+        watch.engine.place(job, 1, [Placed("b2", 1, group=1 - gpu), *both])
+        watch.told("started", job)
+        watch.engine.preempt(job)
+        assert watch.told("preempted", job).cause == "released"
+        row = watch.phase(job, "pending")
+        assert row.job.groups == groups
+        both = [Placed("a2", 1, group=gpu), Placed("b2", 1, group=gpu)]
+        watch.engine.place(job, 2, [Placed("a1", 1, group=1 - gpu), *both])
+        assert watch.phase(job, "running").attempt == 2
+        watch.engine.cancel(job)
+        watch.told("cancelled", job)
 
     def test_no_device_is_shared(self, watch: Watch) -> None:
         jobs = [watch.lab.submit(300, tasks=2, gpus=1) for _ in range(2)]

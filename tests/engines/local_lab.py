@@ -52,10 +52,13 @@ class LocalLab:
         per_node: int = 0,
         wrapped: bool = False,
         limit: float = 600.0,
+        head: int = 0,
     ) -> str:
         command = [sys.executable, "-S", "-c", RANK, str(seconds), str(fails), str(self.notes)]
         if wrapped:
             command = [sys.executable, rank.__file__, "--work", str(seconds), "--", *command]
+        workers = {"tasks": tasks, "demand": {"gpu": gpus}}
+        unlike = [{"tasks": 1, "demand": {"cpu": head}}, workers] if head else []
         return LocalEngine.submit(
             self.folder,
             command,
@@ -64,6 +67,7 @@ class LocalLab:
             constraint={"model": model} if model else {},
             per_node=per_node,
             limit=limit,
+            groups=unlike,
         )
 
     def ran(self, job: str) -> list[tuple[str, tuple[int, ...]]]:

@@ -35,6 +35,7 @@ class SlurmLab:
         self.notes.mkdir()
         self.reports.mkdir()
         self.frozen: list[int] = []
+        self.with_heads: set[str] = set()
         self.program = folder / "rank.py"
         self.program.write_text(RANK)
         self.cluster = SlurmCluster(folder / "slurm", {n: (4, 4, (n[0],)) for n in NODES})
@@ -58,6 +59,7 @@ class SlurmLab:
         per_node: int = 0,
         wrapped: bool = False,
         limit: float = 600.0,
+        head: int = 0,
     ) -> str:
         command = [sys.executable, "-S", str(self.program), str(seconds), str(fails)]
         command.append(str(self.notes))
@@ -70,14 +72,22 @@ class SlurmLab:
         if model:
             asks.append(f"--constraint={model}")
         script = f"#!/bin/sh\nexec srun {shlex.join(command)}\n"
+        if head:  # a heterogeneous job, whose components sbatch takes apart by a colon
+            first = ["--ntasks=1", f"--cpus-per-task={head}", "--partition=gangwise"]
+            asks = [*first, ":", *asks, "--partition=gangwise", f"--time={int(limit // 60)}"]
+            script = f"#!/bin/sh\nexec srun --het-group=0,1 {shlex.join(command)}\n"
         options = [f"--time={int(limit // 60)}", "--output=/dev/null", "--requeue"]
         options.append(f"--export=ALL,GANGWISE_REPORTS={self.reports}")
-        return self.cluster.call(
-            "sbatch", "--parsable", "--partition=gangwise", *asks, *options, text=script
+        job = self.cluster.call(
+            "sbatch", "--parsable", *options, "--partition=gangwise", *asks, text=script
         ).strip()
+        self.with_heads |= {job} if head else set()
+        return job
 
     def ran(self, job: str) -> list[tuple[str, tuple[int, ...]]]:
-        notes = [json.loads(p.read_text() or "null") for p in self.notes.glob(f"{job}.*.ran")]
+        ids = job, *[str(int(job) + 1)] * (job in self.with_heads)
+        files = [p for name in ids for p in self.notes.glob(f"{name}.*.ran")]
+        notes = [json.loads(p.read_text() or "null") for p in files]
         return [(note[0], tuple(note[1])) for note in notes if note]
 
     def node_down(self, node: str) -> None:

@@ -10,13 +10,16 @@ import pytest
 from scipy.optimize import linprog
 
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.jobs.audit import audit
 from gangwise.jobs.gavel import Flat, Gavel, Objective, allocation, cheapest, water_filling
+from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.tenancy import AccountRule, Tenancy
 from gangwise.logs.formats.measured_speeds import GavelThroughputs
+from tests.jobs.middle import MiddleCase
 
 
 def drawn(seed: int, C: int = 0, G: int = 0) -> tuple[Any, ...]:
@@ -343,3 +346,27 @@ def test_names_and_bad_arguments() -> None:
         Gavel("fair")
     with pytest.raises(ScenarioError, match="positive length"):
         Gavel(seconds=0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "las:thresholds=(20,100),pause=5",
+        *(f"gavel:objective={o},seconds=60" for o in ("max-min", "cost")),
+    ],
+)
+def test_gangs_of_unlike_tasks_start_whole_among_others(name):
+    """The auditor, which counts devices group by group, finds no fault, and all are played."""
+    played = preempted = 0
+    for seed in range(0, 60, 12):
+        case = MiddleCase(seed, names=("fcfs", "none", "first-fit"), small=True, unlike=True)
+        able = np.isfinite(case.played().start) & (case.jobs.after_from[1:] == 0)
+        schedule = simulate_jobs(
+            case.jobs, case.nodes, name, case.conditions, case.options, engine="plain"
+        )
+        found = audit(Outcome.of(schedule, ""), None, case.conditions, case.options)
+        assert found.findings == [], (seed, [str(f) for f in found.findings[:3]])
+        assert np.isfinite(schedule.start[able]).all(), seed
+        played += int((case.jobs.grouped & np.isfinite(schedule.start)).sum())
+        preempted += int((schedule.last_start > schedule.start)[case.jobs.grouped].sum())
+    assert played > 5

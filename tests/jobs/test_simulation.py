@@ -142,12 +142,10 @@ def test_who_cannot_place_groups_has_them_set_aside_by_name():
     ray = Group(1, {"cpu": 2}), Group(2, {"cpu": 1})
     jobs = Jobs.of([0, 1], [5, 5], id=["ray", "other"], groups={"ray": ray})
     assert refuses_groups(create_scheduler("slurm")) == "slurm"
-    for scheduler in ("las", FirstStarts()):
-        schedule = simulate_jobs(jobs, Nodes.pool(8), scheduler)
-        assert np.isnan(schedule.start[0])
-        (line,) = [line for line in schedule.account.lines() if line.startswith("set aside")]
-        named = "LeastAttained" if scheduler == "las" else "FirstStarts"
-        assert f"unlike tasks, which {named} cannot place" in line
+    schedule = simulate_jobs(jobs, Nodes.pool(8), FirstStarts())
+    assert np.isnan(schedule.start[0])
+    (line,) = [line for line in schedule.account.lines() if line.startswith("set aside")]
+    assert "unlike tasks, which FirstStarts cannot place" in line
     with pytest.raises(InfeasibleDecision, match="of 1"):
         simulate_jobs(jobs, Nodes.alike(2, {"cpu": 8}), PlacesAcross())
 

@@ -17,6 +17,7 @@ from gangwise.engines.engine import (
     Placed,
     RankReport,
     Status,
+    TaskGroup,
     check_placement,
 )
 from gangwise.engines.intake import Quarantine
@@ -89,10 +90,15 @@ class Pretend:
         attempt = self.table[job].attempt
         self.queue.append(EngineEvent(kind, self.time, job, attempt, **more))
 
-    def submit(self, job: str, tasks: int = 1, gpus: int = 1, **more: object) -> None:
-        asked = EngineJob(
-            job, "train", "ada", self.time, tasks, {"gpu": 1000 * gpus}, limit=600.0, **more
-        )
+    def submit(
+        self, job: str, tasks: int = 1, gpus: int = 1, head: int = 0, **more: object
+    ) -> None:
+        """With a ``head`` there is one task more, which asks for so many GPUs."""
+        rest = more.pop("per_node", 0), more.pop("constraint", {})
+        groups = [TaskGroup(1, {"gpu": 1000 * head}, *rest)] * bool(head)
+        groups.append(TaskGroup(tasks, {"gpu": 1000 * gpus}, *rest))
+        about = {"id": job, "job_type": "train", "user": "ada", "submitted": self.time}
+        asked = EngineJob.of_groups(groups, **about, limit=600.0, **more)
         self.table[job] = Status(asked, "pending")
         self.tell("submitted", job)
 

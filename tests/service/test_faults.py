@@ -74,7 +74,7 @@ def balanced(ledger: Ledger) -> None:
     expected = {name: dict(host.devices) for name, host in ledger.hosts.items()}
     for known in ledger.jobs.values():
         for p in known.placed:
-            for device, amount in known.asked.demand.items():
+            for device, amount in known.asked.parts[p.group].demand.items():
                 expected[p.node][device] -= amount * p.tasks
     for n, name in enumerate(books.nodes.names):
         for k, device in enumerate(books.nodes.devices):
@@ -384,7 +384,9 @@ def test_schedulers_that_preempt(engine, time, tmp_path, name):
     ends: dict[str, int] = {}
     for step in range(240):
         if step % 3 == 0 and step < 90:
-            engine.submit(str(step), tasks=rng.choice([1, 2, 3]), gpus=rng.choice([1, 2, 4]))
+            size = {"tasks": rng.choice([1, 2, 3]), "gpus": rng.choice([1, 2, 4])}
+            head = rng.choice([0, 0, 1, 3]) if size["tasks"] * size["gpus"] < 9 else 0
+            engine.submit(str(step), **size, head=head)
             ends[str(step)] = rng.randrange(2, 15)
         for job, row in list(engine.table.items()):
             if row.phase == "running":

@@ -40,6 +40,44 @@ def until(service: Service, done, patience: float = 120.0) -> None:
         service.tick(0.1)
 
 
+def test_a_head_and_its_workers_start_together_or_wait(cluster: Path, tmp_path: Path):
+    """They wait while only a part fits, survive a restart, and count with what each asks for."""
+    blocker = submit(cluster, 60.0, tasks=2, gpus=2)
+    service = Service(LocalEngine(cluster), tmp_path / "state", act=True)
+    until(service, lambda: blocker in service.ledger.jobs)
+    until(service, lambda: service.ledger.jobs[blocker].phase == "running")
+    sleeps = [sys.executable, "-S", "-c", "import time; time.sleep(1.5)"]
+    gang = LocalEngine.submit(
+        cluster,
+        sleeps,
+        limit=60.0,
+        groups=[{"tasks": 1, "demand": {"gpu": 2}}, {"tasks": 3, "demand": {"gpu": 1}}],
+    )
+    until(service, lambda: gang in service.ledger.jobs and not service.ledger.changed)
+    for _ in range(5):
+        service.tick(0.1)
+    assert service.ledger.jobs[gang].phase == "waiting"
+    row = service.explanation(gang)
+    assert [(g["tasks"], g["demand"]["gpu"]) for g in row["groups"]] == [(1, 2), (3, 1)]
+    assert "2 gpu" in row["why"]
+    service.engine.cancel(blocker)
+    until(service, lambda: service.ledger.jobs[gang].phase == "running")
+    placed = service.ledger.jobs[gang].placed
+    assert sorted((p.group, p.tasks) for p in placed if p.group == 0) == [(0, 1)]
+    assert sum(p.tasks for p in placed if p.group == 1) == 3
+    assert service.ledger.open_books.free.sum() == 1000
+    service.close()
+    service = Service(LocalEngine(cluster), tmp_path / "state", act=True)
+    assert service.ledger.jobs[gang].placed == placed
+    assert service.ledger.open_books.free.sum() == 1000
+    until(service, lambda: gang in service.ledger.outcomes)
+    assert service.ledger.outcomes[gang] == "finished"
+    assert service.ledger.open_books.free.sum() == 6000
+    result = replayed(tmp_path / "state")
+    assert result["schedulers"][service.scheduler]["same"] == result["rounds"] > 0
+    service.close()
+
+
 def test_jobs_are_placed_run_and_learned_from(cluster: Path, tmp_path: Path):
     service = Service(LocalEngine(cluster), tmp_path / "state", act=True)
     jobs = [submit(cluster, 1.0, tasks=2) for _ in range(6)]

@@ -338,7 +338,7 @@ JobID|User|Submit|Start|End|Timelimit|State|AllocTRES|NNodes|NodeList
 
 
 def test_schedulers_are_compared_on_jobs_that_all_of_them_can_place(tmp_path: Path) -> None:
-    """Of the three jobs one has unlike tasks, which `las` does not place."""
+    """Of the three jobs one has unlike tasks, which `slurm` does not place."""
     (tmp_path / "sacct.txt").write_text(HETEROGENEOUS)
     scenario = ReplayScenario(source=str(tmp_path))
     assert scenario.jobs.sizes.tolist() == [3, 1, 1]
@@ -346,9 +346,9 @@ def test_schedulers_are_compared_on_jobs_that_all_of_them_can_place(tmp_path: Pa
     assert alone.scenario.fidelity()[0].startswith("slurm-sacct: 100 % of 3 jobs and 100 %")
     (outcome,) = alone.outcomes["fcfs+easy+best-fit"]
     assert outcome.start.tolist() == [0.0, 3600.0, 360.0]
-    both = replay(scenario, ["fcfs+easy+best-fit", "las"])
+    both = replay(scenario, ["fcfs+easy+best-fit", "slurm"])
     line = both.scenario.fidelity()[0]
     assert "66.7 % of 3 jobs and 20 % of 10 GPU-hours are played" in line
-    assert "1 of unlike tasks, which LeastAttained cannot place" in line
-    for name in ("fcfs+easy+best-fit", "las"):
+    assert "1 of unlike tasks, which slurm cannot place" in line
+    for name in ("fcfs+easy+best-fit", "slurm"):
         assert [len(outcome.jobs) for outcome in both.outcomes[name]] == [2]

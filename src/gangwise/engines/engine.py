@@ -28,9 +28,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from gangwise.core.errors import Rejected
 from gangwise.engines import intake
@@ -84,6 +84,15 @@ class EngineNode:
         object.__setattr__(self, "reason", intake.clean_text(self.reason))
 
 
+class TaskGroup(NamedTuple):
+    """Tasks that ask for the same, of a gang whose tasks are unlike: its workers, or its head."""
+
+    tasks: int
+    demand: Mapping[str, int]  # thousandths of each device type that one task asks for
+    per_node: int  # most tasks of the group on one node, 0 for as many as fit
+    constraint: Mapping[str, str]  # labels that nodes must have
+
+
 @dataclass(frozen=True)
 class EngineJob:
     """What a user submitted; times in seconds since 1970."""
@@ -100,18 +109,50 @@ class EngineJob:
     deadline: float = math.inf
     priority: float = 0.0
     work: float = math.nan  # seconds of work on a node of rate 1, where the user declared it
+    groups: tuple[TaskGroup, ...] = ()
+    """Of a gang whose tasks are unlike, see :meth:`of_groups`; empty where they are alike."""
+
+    @classmethod
+    def of_groups(cls, groups: Iterable[TaskGroup], **about: Any) -> EngineJob:
+        """A gang of one or several groups of tasks, which start together.
+
+        Of several, ``tasks`` counts all and ``demand`` is what they ask for together.
+        """
+        groups = tuple(groups)
+        if len(groups) == 1:
+            return cls(**groups[0]._asdict(), **about)
+        total = Counter[str]()
+        for group in groups:
+            for device, amount in group.demand.items():
+                total[device] += amount * group.tasks
+        return cls(tasks=sum(g.tasks for g in groups), demand=dict(total), groups=groups, **about)
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> EngineJob:
+        """From its fields as JSON keeps them, among others; the journals of 0.2 lack some."""
+        return cls(**{f.name: row[f.name] for f in fields(cls) if f.name in row})
+
+    @property
+    def parts(self) -> tuple[TaskGroup, ...]:
+        """Its groups; one where all tasks are alike."""
+        alike = TaskGroup(self.tasks, self.demand, self.per_node, self.constraint)
+        return self.groups or (alike,)
 
     def __post_init__(self) -> None:
+        groups = tuple(TaskGroup(*group) for group in self.groups)  # lists, where JSON kept them
+        object.__setattr__(self, "groups", groups)
         intake.name(self.id, "its id")
         intake.name(self.job_type, "its type")
         intake.name(self.user, "its user", empty=True)
         intake.number(self.submitted, "the time of its submission")
         intake.whole(self.tasks, "its number of tasks", 1)
-        intake.table(self.demand, "what it asks for:", intake.amount)
-        if not any(self.demand.values()):
-            raise intake.Malformed("it asks for no device")
-        intake.whole(self.per_node, "its number of tasks on a node")
-        intake.table(self.constraint, "its constraint", _any_name)
+        for part in self.parts:
+            intake.whole(part.tasks, "its number of tasks", 1)
+            intake.table(part.demand, "what it asks for:", intake.amount)
+            if not any(part.demand.values()):
+                raise intake.Malformed("it asks for no device")
+            intake.whole(part.per_node, "its number of tasks on a node")
+            intake.table(part.constraint, "its constraint", _any_name)
         intake.number(self.limit, "its time limit", also=NONE)
         intake.number(self.deadline, "its deadline", also=NONE)
         intake.number(self.priority, "its priority", -1e15, 1e15)
@@ -124,6 +165,7 @@ class Placed(NamedTuple):
     node: str
     tasks: int
     devices: tuple[int, ...] = ()
+    group: int = 0  # its place among the groups of a job whose tasks are unlike
 
 
 class RankReport(NamedTuple):
@@ -182,6 +224,7 @@ class Status:
         for p in self.placed:
             intake.name(p.node, "a node that it is on")
             intake.whole(p.tasks, f"its number of tasks on {p.node}", 1)
+            intake.whole(p.group, "the group of its tasks", 0, len(self.job.parts) - 1)
             for device in p.devices:
                 intake.whole(device, f"a device of it on {p.node}")
         intake.number(self.started, "its start", also=NOT_KNOWN)
@@ -236,15 +279,15 @@ def _any_name(value: object, what: str) -> str:
     return intake.name(value, what, empty=True)
 
 
-def tasks_by_node(placed: Iterable[Placed]) -> dict[str, int]:
-    """Node → how many tasks it gets.
+def tasks_by_node(placed: Iterable[Placed]) -> dict[tuple[str, int], int]:
+    """Node and group → how many tasks of the group the node gets.
 
     >>> tasks_by_node([Placed("n1", 2), Placed("n2", 1), Placed("n1", 1)])
-    {'n1': 3, 'n2': 1}
+    {('n1', 0): 3, ('n2', 0): 1}
     """
-    count = Counter[str]()
+    count = Counter[tuple[str, int]]()
     for p in placed:
-        count[p.node] += p.tasks
+        count[p.node, p.group] += p.tasks
     return dict(count)
 
 
@@ -268,8 +311,16 @@ def check_placement(
         raise Rejected(f"job {job.id} is {status.phase}, not pending")
     if any(p.tasks < 1 for p in placed):
         raise Rejected(f"job {job.id} gets fewer than one task on a node")
-    if (total := sum(p.tasks for p in placed)) != job.tasks:
-        raise Rejected(f"job {job.id} has {job.tasks} tasks, {total} are placed; all or none")
+    parts, count = job.parts, Counter[int]()
+    for p in placed:
+        count[p.group] += p.tasks
+    for g, part in enumerate(parts):
+        if count.pop(g, 0) != part.tasks or (count and g == len(parts) - 1):
+            total = sum(p.tasks for p in placed if p.group == g)
+            which = f" in group {g}" if job.groups else ""
+            raise Rejected(
+                f"job {job.id} has {part.tasks} tasks{which}, {total} are placed; all or none"
+            )
     names = {p.node for p in placed}
     by_name = {node.name: node for node in nodes if node.name in names}
     # Free devices are counted afresh from the cluster's table: the scheduler's books may be behind.
@@ -279,7 +330,7 @@ def check_placement(
             continue
         for p in holder.placed:
             if p.node in free:
-                for device, amount in holder.job.demand.items():
+                for device, amount in holder.job.parts[p.group].demand.items():
                     free[p.node][device] -= amount * p.tasks
     for p in placed:
         node = by_name.get(p.node)
@@ -288,19 +339,21 @@ def check_placement(
         if not node.up:
             reason = f" ({node.reason})" if node.reason else ""
             raise Rejected(f"job {job.id} is placed on node {p.node}, which is not up{reason}")
-        for label, value in job.constraint.items():
+        part = parts[p.group]
+        for label, value in part.constraint.items():
             if node.labels.get(label) != value:
                 raise Rejected(f"job {job.id} asks for {label}={value}, which {p.node} has not")
-        for device, amount in job.demand.items():
+        for device, amount in part.demand.items():
             if free[p.node][device] < amount * p.tasks:
                 raise Rejected(
                     f"job {job.id} needs {amount * p.tasks / 1000:g} {device} on node {p.node}, "
                     f"where {free[p.node][device] / 1000:g} are free"
                 )
             free[p.node][device] -= amount * p.tasks
-    for name, tasks in tasks_by_node(placed).items():
-        if job.per_node and tasks > job.per_node:
-            raise Rejected(f"job {job.id} allows {job.per_node} tasks a node, {name} gets {tasks}")
+    for (name, g), tasks in tasks_by_node(placed).items():
+        if parts[g].per_node and tasks > parts[g].per_node:
+            most = parts[g].per_node
+            raise Rejected(f"job {job.id} allows {most} tasks a node, {name} gets {tasks}")
 
 
 def events_between(

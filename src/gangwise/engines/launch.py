@@ -92,11 +92,12 @@ def main(folder: Path) -> int:
     state, exits = "failed", list[Any]()
     with open_output(folder) as output:
         try:
-            for rank, (node, devices, speed) in enumerate(attempt["ranks"]):
+            for rank, (node, devices, speed, *group) in enumerate(attempt["ranks"]):
                 variables = {
                     "GANGWISE_JOB": folder.parent.name,
                     "GANGWISE_RUN": folder.name,
                     "GANGWISE_RANK": str(rank),
+                    "GANGWISE_GROUP": str(group[0] if group else 0),
                     "GANGWISE_TASKS": str(len(attempt["ranks"])),
                     "GANGWISE_NODE": node,
                     "GANGWISE_REPORTS": str(folder),

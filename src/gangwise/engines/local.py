@@ -54,6 +54,7 @@ from gangwise.engines.engine import (
     Placed,
     RankReport,
     Status,
+    TaskGroup,
     check_placement,
     read_reports,
     tasks_by_node,
@@ -126,7 +127,9 @@ class LocalEngine(Led):
         """Queue a job of ``tasks`` ranks that each run ``command``; returns its id.
 
         ``asked`` are ``demand``, devices of a task; ``job_type``, ``user``, ``limit`` in seconds,
-        ``per_node``, ``constraint``, ``priority`` and ``work``.
+        ``per_node``, ``constraint``, ``priority`` and ``work``. Where tasks are unlike, ``groups``
+        has a table of ``tasks``, ``demand``, ``per_node`` and ``constraint`` for each group of
+        them; ranks are numbered group by group and find theirs in ``GANGWISE_GROUP``.
         """
         jobs, number = Path(folder) / "jobs", LocalEngine._new_id(Path(folder))
         (jobs / str(number)).mkdir()
@@ -216,13 +219,13 @@ class LocalEngine(Led):
         check_placement(row, placed, nodes, table)
         if attempt <= row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
+        placed = sorted(placed, key=lambda p: p.group)
         numbers = self._numbers(row.job, placed, table)
-        pieces = list(zip(placed, numbers, strict=True))
-        content = {
-            "ranks": [(p.node, ids, self._speeds[p.node]) for p, tasks in pieces for ids in tasks],
-            "placed": [(p.node, p.tasks, sorted(set(chain(*tasks)))) for p, tasks in pieces],
-            "time": time.time(),
-        }
+        content: dict[str, Any] = {"ranks": [], "placed": [], "time": time.time()}
+        for p, tasks in zip(placed, numbers, strict=True):
+            ranks = [(p.node, ids, self._speeds[p.node], p.group) for ids in tasks]
+            content["ranks"] += ranks
+            content["placed"].append((p.node, p.tasks, sorted(set(chain(*tasks))), p.group))
         self._write(folder / "placed.json", content, fenced=True)
         self._table[job] = self._status_of(job)
         self._launch(folder)
@@ -297,15 +300,13 @@ class LocalEngine(Led):
         for w in command:
             if not isinstance(w, str) or "\0" in w:
                 raise intake.Malformed(f"its command has {intake.quoted(w)}, which is not a word")
-        demand = intake.table(content["demand"], "what it asks for:", intake.thousandths)
-        fields = ("job_type", "user", "submitted", "tasks", "per_node", "constraint")
-        job = EngineJob(
+        job = EngineJob.of_groups(
+            [_group({**content, **group}) for group in content.get("groups") or [{}]],
             id=name,
-            demand={k: intake.thousandths(v, k) for k, v in demand.items()},
             limit=math.inf if content["limit"] is None else content["limit"],
             priority=content.get("priority", 0.0),
             work=content.get("work", math.nan),
-            **{field: content[field] for field in fields},
+            **{field: content[field] for field in ("job_type", "user", "submitted")},
         )
         inside = os.listdir(folder)
         attempts = [int(n) for n in inside if re.fullmatch("[0-9]{1,9}", n)]
@@ -320,7 +321,7 @@ class LocalEngine(Led):
             return Status(job, "pending")
         run = folder / str(latest)  # before the first placement none of these files is there
         pieces = (self._read(run / "placed.json") or {"placed": ()})["placed"]
-        placed = tuple(Placed(node, tasks, tuple(devices)) for node, tasks, devices in pieces)
+        placed = tuple(Placed(n, tasks, tuple(ids), *group) for n, tasks, ids, *group in pieces)
         unplaced, result = self._read(run / "unplaced.json"), self._read(run / "result.json")
         launched, started = self._read(run / "launched"), self._read(run / "started.json")
         since = float(started["time"]) if started else math.nan
@@ -350,16 +351,17 @@ class LocalEngine(Led):
         self, job: EngineJob, placed: Sequence[Placed], table: Sequence[Status]
     ) -> list[list[tuple[int, ...]]]:
         """GPUs of each task of each piece: the first that no job holds, none for a share of one."""
-        gpus, share = divmod(job.demand.get("gpu", 0), 1000)
-        if not gpus or share:
-            return [[()] * p.tasks for p in placed]
         taken_ids = defaultdict[str, set[int]](set)
         for holder in table:
             if holder.phase in ("placed", "running"):
                 for p in holder.placed:
                     taken_ids[p.node].update(p.devices)
-        pieces = []
+        pieces: list[list[tuple[int, ...]]] = []
         for p in placed:
+            gpus, share = divmod(job.parts[p.group].demand.get("gpu", 0), 1000)
+            if not gpus or share:
+                pieces.append([()] * p.tasks)
+                continue
             free = [d for d in range(64) if d not in taken_ids[p.node]]
             if len(free) < gpus * p.tasks:
                 raise Rejected(f"job {job.id} needs {gpus * p.tasks} GPUs of {p.node}: free {free}")
@@ -400,7 +402,7 @@ class LocalEngine(Led):
         leader = launched["pid"]
         # A process number may have been given to another since: the time of its birth tells, or its
         # group.
-        if launch.birth(leader) == launched["birth"] or leader in map(_group, started["ranks"]):
+        if launch.birth(leader) == launched["birth"] or leader in map(_session, started["ranks"]):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
         for _ in range(100):
@@ -425,6 +427,12 @@ class LocalEngine(Led):
             raise Rejected(f"{path}: {error.strerror}") from error
 
 
+def _group(content: Mapping[str, Any]) -> TaskGroup:
+    demand = intake.table(content["demand"], "what it asks for:", intake.thousandths)
+    amounts = {k: intake.thousandths(v, k) for k, v in demand.items()}
+    return TaskGroup(content["tasks"], amounts, content["per_node"], content["constraint"])
+
+
 def _changed(path: str) -> float:
     try:
         return os.stat(path).st_mtime
@@ -432,7 +440,7 @@ def _changed(path: str) -> float:
         return math.inf
 
 
-def _group(pid: int) -> int:
+def _session(pid: int) -> int:
     try:
         return os.getpgid(pid)
     except ProcessLookupError:

@@ -11,6 +11,9 @@ by node (``-N 2 --gres=gpu:4``: two tasks of 4 GPUs on different nodes). Slurm s
 exactly the nodes asked for; how it divides ranks among them is its own affair unless the job says
 ``--ntasks-per-node``, so the table tells what it did.
 
+Components of a heterogeneous job are groups of one gang, under the id of its leader. Slurm starts
+all of them at once or none.
+
 Run against Slurm 22.05. The JSON of 23.02 and later is read as its documentation has it, from made
 answers; it was not run.
 """
@@ -31,6 +34,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
 from gangwise.engines import engine, intake
 from gangwise.engines.background import clock
@@ -46,13 +51,15 @@ from gangwise.engines.slurm_requests import (
     Listing,
     Mark,
     SlurmRequest,
+    components,
     expand,
     gres,
     number,
+    target,
     types_of,
     waits_for,
 )
-from gangwise.notation.slurm import json_words
+from gangwise.notation.slurm import fold_nodes, json_words
 
 NOT_UP = {
     *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"),
@@ -218,47 +225,82 @@ class SlurmEngine(Led):
     def jobs(self) -> list[engine.Status]:
         if time.monotonic() >= self._seen + self._pace:
             self._read_table()
-        return list(self._table.values())
+        return list(self._gangs().values())
 
     def held(self) -> dict[str, str]:
         """Jobs that are left alone, and why."""
-        return dict(self._left_alone)
+        return {self._components(name)[0]: text for name, text in self._left_alone.items()}
 
     def place(self, job: str, attempt: int, placed: Sequence[engine.Placed]) -> None:
         """Require the nodes, then release the job."""
         row = self._recent(job)
-        if row is None or (row.foreign and not self._is_half_placed(job, attempt)):
+        parts = self._components(job)
+        if row is None or not all(self._is_free(part, attempt) for part in parts):
             text = self._left_alone.get(job, f"there is no such job in partition {self.partition}")
             raise Rejected(f"job {job} cannot be placed: {text}")
-        wanted = {p.node for p in placed}
         if row.attempt == attempt and row.phase in ("placed", "running"):
-            if {p.node for p in row.placed} == wanted:
+            if {(p.node, p.group) for p in row.placed} == {(p.node, p.group) for p in placed}:
                 return
             raise Rejected(f"attempt {attempt} of job {job} is on other nodes")
         engine.check_placement(row, placed, self._nodes, self._table.values())
         if attempt < row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
-        run = self._details[job]
-        request = run.request
-        if request.nodes not in (0, len(wanted)):
-            raise Rejected(f"job {job} gets {len(wanted)} nodes, and asks for {request.nodes}")
-        on, site_text = ",".join(f"{p.node}:{p.tasks}" for p in placed), run.mark.text
-        request_nodes = request.required, request.nodes
-        mark = Mark(attempt, run.restarts, on, *request_nodes, text=site_text)
-        change = [f"admincomment={mark}", f"reqnodelist={','.join(sorted(wanted))}"]
-        if run.restarts:  # it was given a time two minutes ahead
-            change.append("starttime=now")
+        mine = {part: [p for p in placed if p.group == g] for g, part in enumerate(parts)}
+        changes = {part: self._change_to(part, attempt, mine[part]) for part in parts}
         try:
-            # First the mark and the nodes, then the release: killed between the two, the job is
+            # First the marks and the nodes, then the release: killed between the two, the job is
             # held and its mark tells.
-            self._change("update", f"jobid={job}", *change)
+            for part, (mark, *change) in changes.items():
+                self._change("update", f"jobid={self._target(part)}", *change)
+                self._details[part] = self._details[part]._replace(mark=mark)
             self._change("release", job)
         except Rejected:
             self._unstarted[job] = self._unstarted.get(job, 0) + 1
             raise
-        self._details[job] = run._replace(mark=mark)
-        ours: dict[str, Any] = {"attempt": attempt, "placed": tuple(placed), "foreign": False}
-        self._table[job] = replace(row, phase="placed", **ours)
+        for part in parts:
+            where = tuple(p._replace(group=0) for p in mine[part])
+            ours: dict[str, Any] = {"attempt": attempt, "placed": where, "foreign": False}
+            self._table[part] = replace(self._table[part], phase="placed", **ours)
+
+    def _change_to(self, part: str, attempt: int, placed: Sequence[engine.Placed]) -> list[Any]:
+        """The mark of a placement, and what ``scontrol update`` is to set."""
+        run, wanted = self._details[part], sorted({p.node for p in placed})
+        request = run.request
+        if request.nodes not in (0, len(wanted)):
+            raise Rejected(f"job {part} gets {len(wanted)} nodes, and asks for {request.nodes}")
+        on, nodes = (
+            ",".join(f"{p.node}:{p.tasks}" for p in placed),
+            f"reqnodelist={','.join(wanted)}",
+        )
+        excluded = None
+        if run.components[:1] == (part,):
+            excluded = request.excluded
+            others = {node.name for node in self._nodes} - set(wanted)
+            nodes = f"excnodelist={fold_nodes(others)}"
+        request_nodes = request.required, request.nodes
+        text = run.mark.text
+        mark = Mark(attempt, run.restarts, on, *request_nodes, text=text, excluded=excluded)
+        # One that was restarted was given a time two minutes ahead.
+        return [mark, f"admincomment={mark}", nodes, *["starttime=now"] * bool(run.restarts)]
+
+    def _components(self, job: str) -> tuple[str, ...]:
+        """Ids of the components of a job, its leader first; its own where it has no others."""
+        return (self._details[job].components if job in self._details else ()) or (job,)
+
+    def _gangs(self) -> dict[str, engine.Status]:
+        """The table, in which a heterogeneous job is one row once all its components are there."""
+        leaders = (name for name in self._table if self._components(name)[0] == name)
+        return {name: row for name in leaders if (row := self._gang(name)) is not None}
+
+    def _gang(self, job: str) -> engine.Status | None:
+        parts = self._components(job)
+        if len(parts) == 1:
+            return self._table.get(job)
+        rows = [self._table[part] for part in parts if part in self._table]
+        return together(rows) if len(rows) == len(parts) else None
+
+    def _is_free(self, part: str, attempt: int) -> bool:
+        return not self._table[part].foreign or self._is_half_placed(part, attempt)
 
     def _is_half_placed(self, job: str, attempt: int) -> bool:
         """Whether this attempt was written into a job that was then not released.
@@ -271,13 +313,15 @@ class SlurmEngine(Led):
 
     def preempt(self, job: str) -> None:
         self._read_table()
-        row = self._table.get(job)
+        row = self._gang(job)
         if row is not None and not row.foreign:
             if row.phase == "running":
-                self._requeue(job)
+                for part in reversed(self._components(job)):
+                    self._requeue(part)
             elif row.phase == "placed":
                 self._unstarted[job] = self._unstarted.get(job, 0) + 1
-                self._hold(job)
+                for part in self._components(job):
+                    self._hold(part)
 
     def cancel(self, job: str) -> None:
         row = self._recent(job)
@@ -304,11 +348,11 @@ class SlurmEngine(Led):
                 continue
             job, is_held = _id(row), number(row.get("priority"), 1) == 0
             by_hand = mark.by_hand or (is_held and mark.attempt > 0 and mark.state != "held")
-            restore = [f"reqnodelist={mark.required}"] if mark.attempt else []
             try:
+                name = target(job, components(row))
                 if is_held and not by_hand:
-                    self._release_untouched(job, mark)
-                self._change("update", f"jobid={job}", f"admincomment={mark.text}", *restore)
+                    self._release_untouched(name, mark)
+                self._change("update", f"jobid={name}", f"admincomment={mark.text}", *mark.undone)
                 outcomes[job] = "held, as it was by hand" if by_hand else "released"
             except Rejected as error:
                 outcomes[job] = f"not released: {error}"
@@ -384,7 +428,7 @@ class SlurmEngine(Led):
             self._read_table(whole=False)  # a decision does not wait for what is new
         if job in self._outdated:
             self._read_table(whole=True)
-        return self._table.get(job)
+        return self._gang(job)
 
     def _read_table(self, whole: bool | None = None) -> None:
         """The table as it is listed; by the JSON where that is asked for, or due."""
@@ -462,7 +506,7 @@ class SlurmEngine(Led):
         with self._whole_cost:
             listing = self._json("squeue", "jobs", "--states=all")
             self.quarantine.read_all("comment of job", listing, _work, _id)
-            statuses = self.quarantine.read_all("job", listing, read, _id, self._changes.table)
+            statuses = self.quarantine.read_all("job", listing, read, _id, self._table)
             once = intake.distinct(statuses, lambda row: row.job.id, self.quarantine, "job")
             table = {row.job.id: row for row in once}
             self._take_out(rows)
@@ -476,9 +520,8 @@ class SlurmEngine(Led):
         self.nodes()
         self._read_table()
         self._looked = self._seen
-        table = dict(self._table)
         up = {node.name: node.up for node in self._nodes}
-        events = self._changes.look(table, up)
+        events, table = self._changes.look(self._gangs(), up), self._table
         for name in list(self._details):
             if name not in table:
                 for store in (self._details, self._where, self._unstarted, self._doubts):
@@ -487,9 +530,16 @@ class SlurmEngine(Led):
         return events
 
     def _ranks(self, row: engine.Status) -> tuple[engine.RankReport, ...]:
-        if self.reports is None or (run := self._details.get(row.job.id)) is None:
+        if self.reports is None:
             return ()
-        return engine.read_reports(self.reports, row.job.id, run.restarts, run.ranks, run.owner)
+        parts = [part for part in self._components(row.job.id) if part in self._details]
+        runs = {part: self._details[part] for part in parts}
+        ranks = sum(run.ranks for run in runs.values())  # they are numbered across components
+        reports = (
+            engine.read_reports(self.reports, part, run.restarts, ranks, run.owner)
+            for part, run in runs.items()
+        )
+        return tuple(report for of_part in reports for report in of_part)
 
     def _status(self, row: Mapping[str, Any]) -> engine.Status | None:
         """Status from a row of ``squeue``; None for a job that is not to be placed yet."""
@@ -504,11 +554,12 @@ class SlurmEngine(Led):
             request = SlurmRequest.of(row, mark)
             job = self.job(name, row, request)
         except Exception:
-            if (earlier := self._changes.table.get(name)) is None:
+            if (earlier := self._table.get(name)) is None:
                 raise
             job, request = earlier.job, self._details[name].request  # as it was submitted
         ranks = request.ranks * request.tasks
-        self._details[name] = JobDetails(restarts, ranks, _owner(row), request, mark)
+        owner, parts = _owner(row), components(row)
+        self._details[name] = JobDetails(restarts, ranks, owner, request, mark, parts)
         started = float(number(row.get("start_time"), 0)) or math.nan
         ended = float(number(row.get("end_time"), 0)) or math.nan
         detail = " ".join(json_words(row.get("state_reason")))
@@ -527,7 +578,7 @@ class SlurmEngine(Led):
             return engine.Status(job, "running", attempt, placed, started, foreign=foreign)
         if "PENDING" in states or "REQUEUED" in states:
             if self.watch:
-                unknown = name not in self._changes.table
+                unknown = name not in self._table
                 by_hand = is_held and unknown and (mark is NO_MARK or mark.by_hand)
                 waits = by_hand or self._waits_for(row)  # for what no scheduler can give
                 return None if waits else engine.Status(job, "pending", attempt, detail=detail)
@@ -583,21 +634,24 @@ class SlurmEngine(Led):
             return HELD_BY_HAND
         if mark.state == "left":  # the service that left it was killed before the release
             with contextlib.suppress(Rejected):
-                self._release_untouched(job.id, mark)
+                self._release_untouched(self._target(job.id), mark)
             return earlier
         if reason := self._waits_for(row):
             return reason
+        siblings = [part for part in self._components(job.id) if part in self._left_alone]
         reason, patience = self._details[job.id].request.why, CERTAIN
         if not reason and self._unstarted.get(job.id, 0) >= UNSTARTED:
             reason, patience = f"Slurm did not start it where it was placed, {UNSTARTED} times", 0.0
         if not reason and self._nodes and not self._could_fit(job):
             reason = "no nodes of the partition are large enough for it, as it is modelled"
             patience = UNFIT
+        if not reason and any(self._details[part].mark.state == "left" for part in siblings):
+            reason, patience = "another component of it is left alone", 0.0
         if not reason:
             self._doubts.pop(job.id, None)
         elif self._is_certain(job.id, reason, patience):
             with contextlib.suppress(Rejected):
-                self._release_untouched(job.id, mark)
+                self._release_untouched(self._target(job.id), mark)
             return f"{reason}: Slurm's own scheduler has it"
         return reason
 
@@ -684,7 +738,8 @@ class SlurmEngine(Led):
         if self.watch:
             raise Rejected(f"scontrol {words[0]} changes the cluster, which is only watched")
         self._check_lead()
-        self._to_recheck.add(words[1].removeprefix("jobid="))
+        name = words[1].removeprefix("jobid=").partition("+")[0]
+        self._to_recheck.update(self._components(name))
         try:
             self._run("scontrol", "--", *words)
         except Refused as error:
@@ -694,21 +749,23 @@ class SlurmEngine(Led):
 
     def _hold(self, job: str) -> None:
         """Hold a job that was placed; its request is as the user wrote it."""
-        mark = replace(self._details[job].mark, state="held")
-        nodes = f"reqnodelist={mark.required}"
-        self._change("update", f"jobid={job}", "priority=0", f"admincomment={mark}", nodes)
+        mark, name = replace(self._details[job].mark, state="held"), self._target(job)
+        self._change("update", f"jobid={name}", "priority=0", f"admincomment={mark}", *mark.undone)
 
     def _requeue(self, job: str) -> None:
-        """Take a running job off its nodes, and hold it."""
+        """Take a running job off its nodes, and hold it; components go with their leader."""
         mark = replace(self._details[job].mark, state="held")
-        self._change("update", f"jobid={job}", f"admincomment={mark}")
-        self._change("requeuehold", job)
+        self._change("update", f"jobid={self._target(job)}", f"admincomment={mark}")
+        if self._components(job)[0] == job:
+            self._change("requeuehold", job)
+
+    def _target(self, job: str) -> str:
+        return target(job, self._details[job].components)
 
     def _release_untouched(self, job: str, mark: Mark) -> None:
-        """Leave a job to Slurm, as its user wrote it."""
+        """Leave a job, as ``scontrol`` is told of it, to Slurm, as its user wrote it."""
         new_mark = Mark(state="left", text=mark.text)
-        nodes = [f"reqnodelist={mark.required}"] if mark.attempt else []
-        self._change("update", f"jobid={job}", f"admincomment={new_mark}", *nodes)
+        self._change("update", f"jobid={job}", f"admincomment={new_mark}", *mark.undone)
         self._change("release", job)
 
     @property
@@ -736,9 +793,45 @@ class JobDetails(NamedTuple):
     owner: int | None  # uid of its user
     request: SlurmRequest
     mark: Mark
+    components: tuple[str, ...]  # of the heterogeneous job that it is a part of; else none
 
 
 NO_MARK = Mark()
+
+
+def together(rows: Sequence[engine.Status]) -> engine.Status:
+    """The row of a heterogeneous job, from those of its components, its leader first."""
+    lead, phases = rows[0], [row.phase for row in rows]
+    limit = max(row.job.limit for row in rows)
+    about = {"id": lead.job.id, "job_type": lead.job.job_type, "user": lead.job.user}
+    job = engine.EngineJob.of_groups(
+        (group for row in rows for group in row.job.parts),
+        **about,
+        submitted=max(row.job.submitted for row in rows),
+        limit=limit,
+        deadline=min(row.job.deadline for row in rows),
+        priority=lead.job.priority,
+        work=lead.job.work,
+    )
+    # Between two looks some have started, or ended: it runs once all do, and until all have ended.
+    if all(phase in engine.ENDED for phase in phases):
+        order: tuple[engine.Phase, ...] = ("killed", "failed", "cancelled", "finished")
+        phase = min(phases, key=order.index)
+    elif "pending" in phases:
+        phase = "pending" if set(phases) == {"pending"} else "placed"
+    else:
+        phase = "placed" if "placed" in phases else "running"
+    return engine.Status(
+        job,
+        phase,
+        max(row.attempt for row in rows),
+        tuple(p._replace(group=g) for g, row in enumerate(rows) for p in row.placed),
+        float(np.max([row.started for row in rows])),  # NaN where one has not started
+        float(np.max([row.ended for row in rows])),
+        "; ".join(dict.fromkeys(row.detail for row in rows if row.detail)),
+        any(row.foreign for row in rows),
+        next((row.cause for row in rows if row.cause != "released"), "released"),
+    )
 
 
 def labels_of(labels: Mapping[str, Sequence[str]] | str | None) -> Mapping[str, Sequence[str]]:

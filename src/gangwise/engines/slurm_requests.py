@@ -18,7 +18,7 @@ import resource
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,8 +31,8 @@ FLAGS = {"SPREAD_JOB", "USE_MIN_NODES", "GRES_ENFORCE_BIND", "GRES_DISABLE_BIND"
 LATER = "it is not to begin yet"
 
 MARK = re.compile(
-    r"(byhand )?gangwise(?: attempt=(\d+) restarts=(\d+) on=(\S*)(?: for=(\S*) nodes=(\d+))?)?"
-    r"( held| left)?(?: \| (.*))?",
+    r"(byhand )?gangwise(?: attempt=(\d+) restarts=(\d+) on=(\S*)(?: for=(\S*) nodes=(\d+))?"
+    r"( not=\S*)?)?( held| left)?(?: \| (.*))?",
     re.DOTALL,
 )
 
@@ -49,6 +49,9 @@ class Mark:
     state: str = ""  # "held" by this engine after a placement, "left" to Slurm's own scheduler
     by_hand: bool = False  # a user or an administrator holds it: ``job_submit.lua`` writes that
     text: str = ""  # the site's own AdminComment
+    excluded: str | None = None
+    """Of the leader of a heterogeneous job, the nodes that its user excluded: ``scontrol`` changes
+    no node list of a leader, but excludes nodes from it, so all but those chosen are excluded."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Mark | None:
@@ -56,17 +59,39 @@ class Mark:
         match = MARK.fullmatch(str(row.get("admin_comment") or ""))
         if match is None:
             return None
-        by_hand, attempt, restarts, on, required, nodes, state, text = match.groups(default="")
+        by_hand, attempt, restarts, on, required, nodes, without, state, text = match.groups("")
         latest = int(attempt or 0), int(restarts or 0), on
-        return cls(*latest, required, int(nodes or 0), state.strip(), bool(by_hand), text)
+        excluded = without.removeprefix(" not=") if without else None
+        state = state.strip()
+        return cls(*latest, required, int(nodes or 0), state, bool(by_hand), text, excluded)
 
     def __str__(self) -> str:
         words = ["byhand"] * self.by_hand + ["gangwise"]
         if self.attempt:
             words += [f"attempt={self.attempt}", f"restarts={self.restarts}", f"on={self.on}"]
             words += [f"for={self.required}", f"nodes={self.nodes}"]
+            words += [] if self.excluded is None else [f"not={self.excluded}"]
         words += [self.state] * bool(self.state)
         return " ".join(words + ["|", self.text] * bool(self.text))
+
+    @property
+    def undone(self) -> list[str]:
+        """What ``scontrol update`` needs to give a job the node list that its user wrote."""
+        if not self.attempt:
+            return []
+        leader = self.excluded is not None
+        return [f"excnodelist={self.excluded}" if leader else f"reqnodelist={self.required}"]
+
+
+def components(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Ids of all components of the heterogeneous job of a row, its leader first; else none."""
+    ids = expand(f"[{row.get('het_job_id_set') or ''}]") if number(row.get("het_job_id"), 0) else ()
+    return tuple(sorted(ids or (), key=int))
+
+
+def target(job: str, parts: Sequence[str]) -> str:
+    """A job as ``scontrol`` has to be told of it: the leader's id alone means all components."""
+    return f"{job}+0" if parts and parts[0] == job else job
 
 
 def is_unset(value: Any) -> bool:
@@ -144,7 +169,8 @@ class SlurmRequest:
             demand["memory"] = by_memory  # of a share; of a rank, were it alone on its node
         required, excluded = (str(row.get(f"{w}_nodes") or "") for w in ("required", "excluded"))
         if mark is not None and mark.attempt:  # where it was placed stands there now
-            required = mark.required
+            required = mark.required if mark.excluded is None else required
+            excluded = excluded if mark.excluded is None else mark.excluded
         wanted = expand(required)
         if wanted is None or expand(excluded) is None:
             why.append("it has a node list that cannot be read")

@@ -281,6 +281,12 @@ def placed(
     return None
 
 
+def main_group(job: Job, books: Books) -> int:
+    """Place among its groups of the one that holds most devices of the dominant type."""
+    kind = books.dominant(job.shape)
+    return int(np.argmax([tasks * shape.demand[kind] for tasks, shape in job.groups]))
+
+
 def fill(tasks: int, fits: Ints, order: Iterable[int]) -> Tasks:
     """Tasks on nodes in order, each filled before the next; fewer where there is no more room."""
     chosen: Tasks = []
@@ -334,7 +340,16 @@ def best_nodes(
 
 
 def best_fit(job: Job, books: Books, among: Bools | None = None) -> Tasks | None:
-    """The nodes (of those among) with least left over, as :func:`left_over` has it."""
+    """The nodes (of those among) with least left over, as :func:`left_over` has it.
+
+    Of groups of unlike tasks, ``among`` concerns the one that holds most devices.
+    """
+    if job.shape.groups:
+        ups = [books.up] * len(job.shape.groups)
+        if among is not None:
+            ups[main_group(job, books)] = books.up & among
+        chosen = placed(BestFit(), job, books, 0.0, ups)
+        return None if chosen is None else chosen[0]
     return best_nodes(job, books, lambda: left_over(job.shape, books, -1), among)
 
 

@@ -22,6 +22,9 @@ device, subject to Σ_g T[c, g] X[c, g] ≥ w[c] / (time left to the deadline) (
 *hierarchical*: weighted max-min among accounts, and among the jobs of each (§4.3);
 *hierarchical-fifo*: the same, where an account's weight is its first job's, as far as it gains.
 
+A job of groups of unlike tasks is on the generation of the group that holds most devices; its other
+groups go wherever they fit.
+
 In every round the pair with the largest X[c, g] over the share of its time that the job has had on
 g so far goes first. Jobs that run where the round wants them go on; others are preempted, and a
 restart costs. Devices that the shares leave over go to the job that waits longest; with *cost* only
@@ -32,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -40,8 +43,18 @@ from scipy.optimize import linprog
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
-from gangwise.jobs.choice import Tasks, best_fit
+from gangwise.jobs.books import (
+    Ask,
+    Books,
+    Explanation,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
+    of_groups,
+)
+from gangwise.jobs.choice import Tasks, best_fit, main_group
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.queues import Waits
 
@@ -254,6 +267,7 @@ class Gavel:
 
     objective: Objective = "max-min"
     seconds: float = 360.0
+    groups: ClassVar[bool] = True
     _had: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
     _cheapest: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _keys: list[Any] = field(default_factory=list, init=False, repr=False)
@@ -344,17 +358,20 @@ class Gavel:
                 self._had.pop(event.job.id, None)
         for name, running in books.running.items():
             seconds = self._had.setdefault(name, np.zeros(self._rates.shape[1]))
-            seconds[self._on(running)] += max(now - max(running.begun, self._last), 0.0)
+            seconds[self._on(running, books)] += max(now - max(running.begun, self._last), 0.0)
         self._last = now
 
-    def _on(self, running: Running) -> int:
-        """Generation of the nodes that a job runs on."""
-        return int(self._generation[running.pieces[0][0]])
+    def _on(self, running: Running, books: Books) -> int:
+        """Generation of the nodes that a job runs on; of unlike tasks, those with most devices."""
+        parts = [pieces for _, pieces in of_groups(running.job.shape, running.pieces)]
+        main = main_group(running.job, books) if len(parts) > 1 else 0
+        return int(self._generation[parts[main][0][0]])
 
     def _shares(
         self, jobs: Sequence[Job], books: Books, now: float
     ) -> tuple[Floats, dict[str, int]]:
         classes: dict[tuple[str, int, Shape, str, str], int] = {}
+        first: list[Job] = []  # of each class
         of_class: dict[str, int] = {}
         fifo, nested = self.objective == "hierarchical-fifo", "hierarchical" in self.objective
         urgent = self.objective == "cost" and any(job.deadline < np.inf for job in jobs)
@@ -363,6 +380,7 @@ class Gavel:
             entity = (job.account or job.user) * nested
             key = (job.job_type, job.tasks, job.shape, job.id * by_job, entity)
             of_class[job.id] = classes.setdefault(key, len(classes))
+            first += [job] * (len(first) < len(classes))
         C, G = len(classes), self._rates.shape[1]
         rates, count, devices = np.zeros((C, G)), np.zeros(C, np.int64), np.zeros(C)
         weight, age, need, capacity = np.zeros(C), np.zeros(C), np.zeros(C), np.zeros(G)
@@ -372,11 +390,12 @@ class Gavel:
         empty = Books.opened(books.nodes)
         empty.free[~books.up] = 0
         empty.device[~books.up] = 0
-        for (job_type, tasks, shape, *_), c in classes.items():
-            fits = empty.fits(shape)
-            room = np.bincount(self._generation, fits, G)
-            rates[c] = np.where(room >= tasks, self._rates[self._types[job_type]], 0.0)
-            devices[c] = tasks * shape.demand[kind] / 1000.0
+        for c, job in enumerate(first):
+            tasks, shape = job.groups[main_group(job, books) if job.shape.groups else 0]
+            room = np.bincount(self._generation, empty.fits(shape), G)
+            able = (room >= tasks) & (not job.shape.groups or empty.has_room(job))
+            rates[c] = np.where(able, self._rates[self._types[job.job_type]], 0.0)
+            devices[c] = job.tasks * job.shape.demand[kind] / 1000.0
         for place, job in enumerate(sorted(jobs, key=lambda job: job.row)):
             count[of_class[job.id]] += 1
             weight[of_class[job.id]] += len(jobs) - place
@@ -439,7 +458,7 @@ class Gavel:
         # Devices of each generation that the round has still to give.
         room = np.bincount(self._generation, capacity, self._rates.shape[1])
         asks = {job.id: job.tasks * job.shape.demand[kind] for job in jobs}
-        on = {name: self._on(running) for name, running in books.running.items()}
+        on = {name: self._on(running, books) for name, running in books.running.items()}
         stay, leave = set[str](), set[str]()
         for name, running in books.running.items():
             if books.opens(running.job, self._last) > self._last:
@@ -471,6 +490,7 @@ class LeastAttained:
 
     thresholds: Sequence[float] = (3600.0, 36000.0)
     pause: float = 60.0
+    groups: ClassVar[bool] = True
     _attained: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _last: float = field(default=-np.inf, init=False, repr=False)
     _preempted: float = field(default=-np.inf, init=False, repr=False)

@@ -34,13 +34,13 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.simulation import read_checkpoint
-from gangwise.engines.engine import Placed
-from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape
+from gangwise.engines.engine import EngineJob, Placed
+from gangwise.jobs.model import Conditions, Group, Jobs, Nodes, Shape
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler, fresh
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.notation.units import roughly
-from gangwise.service.ledger import NO_LIMIT, Ledger
+from gangwise.service.ledger import NO_LIMIT, Ledger, shape_of
 from gangwise.service.loop import CHECKPOINT
 from gangwise.service.store import FILE, ServiceStore
 from gangwise.sites.forecast import Moment
@@ -194,8 +194,9 @@ def latencies(
         books = ledger.empty.copy()
         for i in np.flatnonzero((holds <= at) & (ends > at)).tolist():
             pieces = ledger.pieces([Placed(*p) for p in rows[i]["body"]["placed"]])
-            books.take(_shape(ledger, rows[i]), pieces, -1)
-        if books.fits(_shape(ledger, row)).sum() >= row["tasks"]:
+            books.take(_shape(ledger, rows[i])[1], pieces, -1)
+        tasks, shape = _shape(ledger, row)
+        if sum(c for _, c in books.somewhere(shape, tasks)) == row["tasks"]:
             prompt.append(max(row["body"]["held"] - at, 0.0))
     late = np.array(prompt) if prompt else np.zeros(1)
     hold = np.maximum(hold, 0.0) if hold.size else np.zeros(1)
@@ -204,10 +205,12 @@ def latencies(
     return {"scheduler": (hold + declared, late), "baseline": (hold, late)}
 
 
-def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
-    b = row["body"]
-    demand = tuple(b["demand"].get(k, 0) for k in ledger.open_books.nodes.devices)
-    return Shape(demand, b["per_node"], tuple(sorted(b["constraint"].items())))
+def _shape(ledger: Ledger, row: dict[str, Any]) -> tuple[int, Shape]:
+    return shape_of(_asked(row), ledger.open_books.nodes.devices)
+
+
+def _asked(row: dict[str, Any]) -> EngineJob:
+    return EngineJob.of_row(row["body"])
 
 
 def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -337,20 +340,26 @@ def drawn(
         work.append(run * (row["rate"] or slowest))
         if limit < NO_LIMIT:
             shares.append(work[-1] / limit)
-    bodies = [row["body"] for row in rows]
-    limits = np.array([b["limit"] for b in bodies])
+    asked = [_asked(row) for row in rows]
+    limits = np.array([a.limit for a in asked])
+    unlike = {
+        a.id: [g._replace(demand={k: v / 1000 for k, v in g.demand.items()}) for g in a.groups]
+        for a in asked
+        if a.groups
+    }
     jobs = Jobs.of(
         np.array([row["submitted"] for row in rows]) + late,
         work,
-        [b["tasks"] for b in bodies],
-        {k: [b["demand"].get(k, 0) / 1000 for b in bodies] for k in nodes.devices},
+        [a.tasks for a in asked],
+        {k: [a.demand.get(k, 0) / 1000 for a in asked] for k in nodes.devices},
         id=[row["job"] for row in rows],
         limit=np.where(np.isfinite(limits), limits, NO_LIMIT),
-        per_node=[b["per_node"] for b in bodies],
-        constraint=[b["constraint"] for b in bodies],
+        per_node=[a.per_node for a in asked],
+        constraint=[a.constraint for a in asked],
+        groups={name: [Group(*group) for group in groups] for name, groups in unlike.items()},
         type=types,
         user=[row["user"] for row in rows],
-        priority=[b["priority"] for b in bodies],
+        priority=[a.priority for a in asked],
     )
     order = [names.index(name) for name in jobs.types]
     # A node has its earlier factor from the beginning and 1 from its change on.

@@ -28,8 +28,11 @@ from gangwise.jobs.books import (
     Queue,
     Rate,
     Running,
+    of_groups,
 )
+from gangwise.jobs.choice import placed as placed_by
 from gangwise.jobs.model import Job, Node, Nodes, Shape
+from gangwise.jobs.schedule import refuses_groups
 from gangwise.jobs.scheduler import Composed, copy_of, create_scheduler
 
 Record = tuple[Any, ...]  # Kind, time, and what the kind says; plain values, which JSON keeps
@@ -181,8 +184,7 @@ class Ledger:
                 self._set_up(n, up)
 
     def _job(self, row: Mapping[str, Any]) -> None:
-        # Journals of 0.2.0 say a least number of tasks, too, by which nothing was ever decided.
-        job = EngineJob(**{name: value for name, value in row.items() if name != "minimum"})
+        job = EngineJob.of_row(row)
         if job.id in self.jobs or job.id in self.outcomes:
             return
         self.rows += 1
@@ -229,11 +231,10 @@ class Ledger:
         active = self.jobs.get(name)
         if active is None or active.phase == "waiting" or attempt != active.attempt:
             return
-        running = self.open_books.running[name]
-        self._account(running.job, running.pieces, 1)
+        self._hold(active, active.placed, 1)
         active.placed = _placed(placed)
-        pieces = self.pieces(active.placed)
-        self._account(running.job, pieces, -1)
+        _, pieces = self._hold(active, active.placed)
+        running = self.open_books.running[name]
         self.open_books.running[name] = replace(running, pieces=pieces)
 
     def _back(self, name: str, attempt: int, why: str, cause: Cause) -> None:
@@ -404,8 +405,9 @@ class Ledger:
             if self.every <= 0 or active.row % self.every:
                 self._place(active, action.tasks, "scheduler")
                 continue
-            tasks = self.baseline.choice.place(self._as_job(active), self.open_books, self.now)
-            self._place(active, action.tasks if tasks is None else tasks, "baseline")
+            job = self._as_job(active)
+            chosen = placed_by(self.baseline.choice, job, self.open_books, self.now)
+            self._place(active, action.tasks if chosen is None else chosen[0], "baseline")
             # The scheduler planned the rest of the round around nodes that the baseline did not
             # take, so the round begins anew.
             for later in actions[i + 1 :]:  # planned around nodes that were then not taken
@@ -450,6 +452,8 @@ class Ledger:
                 text, since = "an operator has paused placing", self.now
             elif cannot := [k for k in active.asked.demand if k not in kinds]:
                 text = f"no node has {', '.join(cannot)}"
+            elif active.asked.groups and (refuses := refuses_groups(self.scheduler)):
+                text = f"its tasks are unlike, and {refuses} does not place such jobs"
             elif not active.possible:
                 text = "it is larger than the cluster, or than its nodes with the labels asked for"
             elif active.until > self.now:
@@ -466,9 +470,8 @@ class Ledger:
         self._bind()
         # A copy decides on a copy of the books, so that the scheduler itself learns nothing of it.
         actions = copy_of(self.scheduler).place(Queue(waiting), self.books.copy(), self.now)
-        names = self.books.nodes.names
         return {
-            a.job: tuple(Placed(names[n], c) for n, c in a.tasks)
+            a.job: self._named(self._as_job(self.jobs[a.job]), a.tasks)
             for a in actions
             if isinstance(a, Place)
         }
@@ -527,9 +530,7 @@ class Ledger:
                 self.books.free[n] = 0
         for name in old_books.running if old_books is not None else ():
             active = self.jobs[name]
-            job = self._as_job(active)
-            pieces = self.pieces(active.placed)
-            self._account(job, pieces, -1)
+            job, pieces = self._hold(active, active.placed)
             self.books.running[name] = Running(job, pieces, active.begun, 0.0)
         self.types_bound = -1
         self._bind()
@@ -554,16 +555,16 @@ class Ledger:
         if active.job is not None:
             return active.job
         a = active.asked
-        demand = tuple(a.demand.get(k, 0) for k in self._devices())
-        shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
+        tasks, shape = shape_of(a, self._devices())
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
         identity = (a.id, active.row, a.submitted, self._type(a), a.user)
-        active.job = Job(*identity, a.tasks, shape, limit, a.deadline, math.inf, a.priority)
+        active.job = Job(*identity, tasks, shape, limit, a.deadline, math.inf, a.priority)
         if self.empty is not None:
-            active.possible = bool(self.empty.fits(shape).sum() >= a.tasks)
+            active.possible = self.empty.has_room(active.job)
         return active.job
 
     def _waiting(self) -> list[Job]:
+        alike = bool(refuses_groups(self.scheduler))
         return [
             job
             for active in self.jobs.values()
@@ -571,15 +572,26 @@ class Ledger:
             and active.until <= self.now
             and (job := self._as_job(active)).shape.demand
             and active.possible
+            and not (alike and job.shape.groups)
         ]
 
     def pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
+        """Pieces in the books; of a job of groups, those of one come before those of the next."""
         at = self.node_index
-        return tuple((at[p.node], p.tasks, 0) for p in placed if p.node in at)
+        ordered = sorted(placed, key=lambda p: p.group)
+        return tuple((at[p.node], p.tasks, 0) for p in ordered if p.node in at)
 
-    def _account(self, job: Job, pieces: Sequence[Piece], sign: int) -> None:
+    def _hold(
+        self, active: ActiveJob, placed: Sequence[Placed], sign: int = -1
+    ) -> tuple[Job, tuple[Piece, ...]]:
         """Take or give back devices on nodes that are up; one that is down has nothing free."""
-        self.open_books.take(job.shape, [p for p in pieces if self.open_books.up[p[0]]], sign)
+        job, books = self._as_job(active), self.open_books
+        parts = job.shape.groups or ((job.tasks, job.shape),)
+        for p in placed:
+            n = self.node_index.get(p.node)
+            if n is not None and books.up[n]:
+                books.take(parts[p.group][1], [(n, p.tasks, 0)], sign)
+        return job, self.pieces(placed)
 
     def _set_up(self, n: int, up: bool) -> None:
         books = self.open_books
@@ -589,12 +601,12 @@ class Ledger:
         books.free[n] = books.capacity[n] if up else 0
         if up:
             for running in books.running.values():
-                books.take(running.job.shape, [p for p in running.pieces if p[0] == n])
+                for shape, pieces in of_groups(running.job.shape, running.pieces):
+                    books.take(shape, [p for p in pieces if p[0] == n])
         self._report(Event("node_up" if up else "node_down", self.now, node=n))
 
     def _take(self, active: ActiveJob, placed: tuple[Placed, ...], by: str) -> None:
-        job, pieces = self._as_job(active), self.pieces(placed)
-        self._account(job, pieces, -1)
+        job, pieces = self._hold(active, placed)
         self.open_books.running[job.id] = Running(job, pieces, self.now, 0.0)
         active.phase, active.placed, active.by = "placed", placed, by
         active.begun = active.held = self.now
@@ -604,15 +616,24 @@ class Ledger:
 
     def _place(self, active: ActiveJob, tasks: Sequence[tuple[int, int]], by: str) -> None:
         job = self._as_job(active)
-        if sum(c for _, c in tasks) != job.tasks or active.phase != "waiting":
-            raise InfeasibleDecision(f"job {job.id} has {job.tasks} tasks, placed are {tasks}")
-        placed = tuple(Placed(self.open_books.nodes.names[n], int(c)) for n, c in tasks)
+        if sum(c for _, c in tasks) != active.asked.tasks or active.phase != "waiting":
+            count = active.asked.tasks
+            raise InfeasibleDecision(f"job {job.id} has {count} tasks, placed are {tasks}")
+        placed = self._named(job, tasks)
         active.attempt += 1
         self._take(active, placed, by)
         used = [d for d, amount in enumerate(job.shape.demand) if amount]  # others may overbook
         if any(self.open_books.free[n, d] < 0 for n, _ in tasks for d in used):
             raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
         self.intents.append(Intent("place", job.id, active.attempt, placed, by))
+
+    def _named(self, job: Job, tasks: Sequence[tuple[int, int]]) -> tuple[Placed, ...]:
+        names = self.open_books.nodes.names
+        return tuple(
+            Placed(names[n], int(c), group=g)
+            for g, (_, mine) in enumerate(of_groups(job.shape, tasks))
+            for n, c in mine
+        )
 
     def _unplace(self, active: ActiveJob) -> None:
         """Ask the cluster to take a job off its nodes; it is off when the cluster says so."""
@@ -629,7 +650,7 @@ class Ledger:
     ) -> None:
         """Free a job's devices; without ``counts`` it never really used them."""
         running = self.open_books.running.pop(active.asked.id)
-        self._account(running.job, running.pieces, 1)
+        self._hold(active, active.placed, 1)
         pieces = running.pieces if counts else ()
         self._report(Event(kind, self.now, running.job, pieces=pieces))
 
@@ -715,6 +736,25 @@ def _placed(rows: Sequence[Sequence[Any]]) -> tuple[Placed, ...]:
             intake.name(r[0], "a node that it is on"),
             intake.whole(r[1], "its number of tasks there", 1),
             tuple(r[2]) if len(r) > 2 else (),
+            intake.whole(r[3], "the group of its tasks") if len(r) > 3 else 0,
         )
         for r in rows
     )
+
+
+def shape_of(asked: EngineJob, devices: Sequence[str]) -> tuple[int, Shape]:
+    """Tasks and shape of a job over device types; of groups, one task that stands for all."""
+    parts = [
+        (
+            part.tasks,
+            Shape(
+                tuple(part.demand.get(k, 0) for k in devices),
+                part.per_node,
+                tuple(sorted(part.constraint.items())),
+            ),
+        )
+        for part in asked.parts
+    ]
+    if not asked.groups:
+        return parts[0]
+    return 1, Shape(tuple(asked.demand.get(k, 0) for k in devices), groups=tuple(parts))

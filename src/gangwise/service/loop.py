@@ -960,6 +960,10 @@ class Service:
         about: dict[str, Any] = {"job": job, "phase": active.phase, "attempt": active.attempt}
         fields = ("job_type", "user", "tasks", "submitted", "limit", "priority")
         about |= {name: getattr(a, name) for name in fields}
+        about["groups"] = [
+            {"tasks": g.tasks, "demand": {k: v / 1000 for k, v in g.demand.items()}}
+            for g in a.parts
+        ]
         about["demand"] = {k: v / 1000 for k, v in a.demand.items()}
         if active.phase != "waiting":
             rate = self.ledger.latest_rates.get(job)

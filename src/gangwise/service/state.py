@@ -327,6 +327,19 @@ def devices(amounts: Mapping[str, float]) -> str:
     return " + ".join(f"{amount:g} {kind}" for kind, amount in amounts.items() if amount)
 
 
+def asks(row: Mapping[str, Any], times: str) -> str:
+    """What a job asks for, group by group.
+
+    >>> asks(
+    ...     {"groups": [{"tasks": 1, "demand": {"cpu": 4}}, {"tasks": 8, "demand": {"gpu": 1}}]},
+    ...     " × ",
+    ... )
+    '1 × 4 cpu and 8 × 1 gpu'
+    """
+    groups = row.get("groups") or [row]
+    return " and ".join(f"{g['tasks']}{times}{devices(g['demand'])}" for g in groups)
+
+
 def expected(row: Mapping[str, Any], now: float) -> str:
     """Time until a waiting job starts: with an even chance, and in nine cases of ten.
 
@@ -379,12 +392,11 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
     yield table
     table = Table("job", "user", "asks", "waits", "why", "starts in", title="Waiting")
     for row in (views.get("queue") or [])[:30]:
-        asks = f"{row['tasks']} × {devices(row['demand'])}"
         reason = row["why"]
         if row.get("would"):
             reason = "would start on " + ", ".join(node for node, _ in row["would"])
         waited = roughly(at - row["submitted"])
-        table.add_row(row["job"], row["user"], asks, waited, reason, expected(row, at))
+        table.add_row(row["job"], row["user"], asks(row, " × "), waited, reason, expected(row, at))
     yield table
     for row in (views.get("held") or [])[:10]:
         yield explained(row)
@@ -406,15 +418,15 @@ def explained(row: Mapping[str, Any]) -> str:
             f", after waiting {roughly(row['first'] - row['submitted'])}" if row["first"] else ""
         )
         return f"job {row['job']} has {row['outcome']}{ran}{waited}"
-    asks = f"{row['tasks']} tasks of {devices(row['demand'])}"
+    asked = asks(row, " tasks of ")
     if row["phase"] != "waiting":
         nodes = ", ".join(f"{node} ({tasks})" for node, tasks in row["nodes"])
         verb = "runs" if row["phase"] == "running" else "was placed and has not started"
         speed = f", at {row['rate']:.2f} of a node of rate 1" if row.get("rate") else ""
-        line = f"job {row['job']} ({asks}) {verb} on {nodes} for {roughly(instant - row['since'])}"
+        line = f"job {row['job']} ({asked}) {verb} on {nodes} for {roughly(instant - row['since'])}"
         return f"{line}{speed}; placed by {row['by']}, attempt {row['attempt']}"
     lines = [
-        f"job {row['job']} ({asks}) waits for {roughly(instant - row['submitted'])}",
+        f"job {row['job']} ({asked}) waits for {roughly(instant - row['submitted'])}",
         f"  because   {row['why']}, for {roughly(instant - row['since'])}",
     ]
     if row["where"]:

@@ -80,7 +80,7 @@ function tellQueue(jobs, unreadable, now) {
     const frees = job.frees && job.frees.length && !job.would ? `; waits for the end of ${job.frees.length > 1 ? "jobs" : "job"} ${job.frees.slice(0, 4).join(", ")}` : "";
     const [p50, p90] = [job.p50, job.p90].map((time) => lasting(Math.max(time - now, 0)));
     row.append(make("td", job.job, "id"), make("td", job.user),
-      make("td", `${job.tasks} × ${amounts(job.demand)}`), make("td", lasting(now - job.submitted), "nowrap"),
+      make("td", (job.groups || [job]).map((of) => `${of.tasks} × ${amounts(of.demand)}`).join(" and ")), make("td", lasting(now - job.submitted), "nowrap"),
       make("td", why + room + frees, "why"),
       make("td", job.p50 ? `${p50}, 9 in 10 by ${p90}` : "no forecast yet", "nowrap"));
     return row;
