@@ -232,7 +232,7 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     from types import SimpleNamespace
 
     from gangwise.engines.engine import Capabilities
-    from gangwise.engines.kubernetes import KubernetesEngine, group_size
+    from gangwise.engines.kubernetes import KubernetesEngine, gang_size
     from gangwise.engines.kubernetes_api import Binding
     from gangwise.engines.kubernetes_gangs import ClusterCache
 
@@ -247,7 +247,7 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
         return [spoiled(rng, group) for _ in range(rows // 20)]
 
     def read_size(of: Any) -> int:
-        return group_size(spoiled(rng, {"metadata": {}, "spec": {"minMember": 2}}))[1]
+        return gang_size(spoiled(rng, {"metadata": {}, "spec": {"minMember": 2}}))
 
     listings = SimpleNamespace(list_cluster_custom_object=None, list_job_for_all_namespaces=None)
     engine = KubernetesEngine.__new__(KubernetesEngine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,21 +44,38 @@ class KubernetesLab:
         self.engines: list[KubernetesEngine] = []
 
     def _define_groups(self) -> None:
+        self.define(GROUPS, "v1alpha1", "podgroups", "PodGroup")
+
+    def define(self, group: str, version: str, plural: str, kind: str) -> None:
+        """Let the API server know a kind of objects, whatever they hold."""
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        version = {"name": "v1alpha1", "served": True, "storage": True}
-        version["schema"] = {"openAPIV3Schema": schema}
-        names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
+        about: dict[str, Any] = {"name": version, "served": True, "storage": True}
+        about["schema"] = {"openAPIV3Schema": schema}
+        names = {"plural": plural, "singular": kind.lower(), "kind": kind}
         body = {
             "metadata": {
-                "name": f"podgroups.{GROUPS}",
+                "name": f"{plural}.{group}",
                 # names under k8s.io want to be approved; tests are not
                 "annotations": {"api-approved.kubernetes.io": "unapproved, tests only"},
             },
-            "spec": {"group": GROUPS, "scope": "Namespaced", "names": names, "versions": [version]},
+            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [about]},
         }
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         code, answer = self.api("POST", path, body)
         assert code == 201, answer
+
+    def make(
+        self, api: str, plural: str, kind: str, name: str, spec: dict[str, Any]
+    ) -> dict[str, Any]:
+        body = {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        path = f"/apis/{api}/namespaces/default/{plural}"
+        for _ in range(100):  # a kind that was defined just now is served a little later
+            code, answer = self.api("POST", path, body)
+            if code != 404:
+                break
+            time.sleep(0.1)
+        assert code == 201, answer
+        return answer
 
     def engine(self) -> KubernetesEngine:
         engine = KubernetesEngine(
@@ -67,10 +85,13 @@ class KubernetesLab:
         return engine
 
     def pod(self, name: str, command: list[str], gpus: float, **more: Any) -> dict[str, Any]:
-        """Make a pod; ``labels``, ``annotations``, ``owners``, fields of its spec may be given."""
+        """Make a pod; ``labels``, ``annotations``, ``owners``, fields of its spec may be given.
+
+        It asks for half a core, or for whole ones that ``cpu`` counts.
+        """
         labels, notes = more.pop("labels", {}), more.pop("annotations", {})
         owners = more.pop("owners", [])
-        asked = {"nvidia.com/gpu": str(gpus), "cpu": "500m"}
+        asked = {"nvidia.com/gpu": str(gpus), "cpu": str(more.pop("cpu", "500m"))}
         variables = [
             {"name": n, "valueFrom": {"fieldRef": {"fieldPath": f}}} for n, f in FIELDS.items()
         ]
@@ -96,15 +117,7 @@ class KubernetesLab:
         return answer
 
     def group(self, name: str, least: int) -> None:
-        body = {
-            "apiVersion": f"{GROUPS}/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": name},
-            "spec": {"minMember": least},
-        }
-        path = f"/apis/{GROUPS}/v1alpha1/namespaces/default/podgroups"
-        code, answer = self.api("POST", path, body)
-        assert code == 201, answer
+        self.make(f"{GROUPS}/v1alpha1", "podgroups", "PodGroup", name, {"minMember": least})
 
     def submit(
         self,
@@ -117,6 +130,7 @@ class KubernetesLab:
         per_node: int = 0,
         wrapped: bool = False,
         limit: float = 600.0,
+        head: int = 0,
     ) -> str:
         self.count += 1
         name = f"g{self.count}"
@@ -133,12 +147,16 @@ class KubernetesLab:
             rule["topologyKey"] = "kubernetes.io/hostname"
             rules = {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}
             more["affinity"] = {"podAntiAffinity": rules}
-        self.group(name, tasks)
+        self.group(name, tasks + (head > 0))
+        if head:
+            labels = {f"{GROUPS}/pod-group": name}
+            self.pod(f"{name}-head", command, 0, cpu=head, labels=labels, **more)
         pods = [
             self.pod(f"{name}-{i}", command, gpus, labels={f"{GROUPS}/pod-group": name}, **more)
             for i in range(tasks)
         ]
-        return f"default/{name}~{pods[0]['metadata']['uid'][:8]}"
+        first = self.pods()[f"{name}-head"] if head else pods[0]
+        return f"default/{name}~{first['metadata']['uid'][:8]}"
 
     def ran(self, job: str) -> list[tuple[str, tuple[int, ...]]]:
         name = job.removeprefix("default/").partition("~")[0]

@@ -13,7 +13,6 @@ that sees them.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import queue
@@ -43,8 +42,6 @@ from gangwise.engines.kubernetes_api import (
     Connection,
     Follower,
     at,
-    group_size,
-    job_size,
     refusal,
     refusals,
 )
@@ -54,9 +51,17 @@ from gangwise.engines.kubernetes_gangs import (
     ClusterCache,
     Gang,
     WatchedPod,
+    plan_text,
     successor,
 )
-from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
+from gangwise.engines.kubernetes_objects import (
+    OURS,
+    Membership,
+    controller,
+    gang_size,
+    natural,
+    own_value,
+)
 from gangwise.engines.leader import Leader, Lease
 
 CHORES = 180.0  # seconds that a round of chores may take: a call waits for up to 30
@@ -177,7 +182,9 @@ class KubernetesEngine:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.removal_reason}")
             repeats = gang.phase in ON_NODES and gang.attempt == attempt
             if not (repeats and gang.plan == plan):
-                engine.check_placement(gang.status, placed, self.nodes(), table.holding(plan))
+                engine.check_placement(
+                    gang.status, placed, self.nodes(), table.holding(n for n, _ in plan)
+                )
             chosen = self._assign(gang, plan)
             gang.attempt, gang.plan = attempt, plan
             gang.binding.update((pod.uid, node) for pod, node in chosen)
@@ -185,7 +192,7 @@ class KubernetesEngine:
         marks = {
             f"{OURS}job": gang.id,
             f"{OURS}attempt": str(attempt),
-            f"{OURS}placement": json.dumps(plan),
+            f"{OURS}placement": plan_text(plan),
         }
         bind = partial(self._api.bind, marks=marks)
         apply = self._api.pool.map if len(chosen) > 1 else map
@@ -244,6 +251,8 @@ class KubernetesEngine:
             owners = {(o["kind"], o["name"]) for p in pods if (o := controller(p.manifest))}
             if gang.belongs.kind == "job":
                 owners.add(("Job", gang.belongs.name))
+            if gang.belongs.kind == "owner":
+                owners = {(gang.belongs.api.rpartition("/")[2], gang.belongs.name)}
             strange = sorted(f"{kind} {name}" for kind, name in owners if kind != "Job")
             if strange:
                 raise Rejected(f"job {job} belongs to {strange[0]}, which would make it again")
@@ -339,6 +348,9 @@ class KubernetesEngine:
         """Sizes of gangs, from PodGroups or batch Jobs; by one listing where many are missing."""
         api, table = self._api, self._table
 
+        def sized(item: Any) -> tuple[tuple[str, str], int]:
+            return at(item), gang_size(item)
+
         def read_size(of: Membership) -> int | None:
             label, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"
             silent = (EngineError, ApiException)
@@ -346,7 +358,8 @@ class KubernetesEngine:
 
         with table.lock:
             unsized = [g for g in table.gangs.values() if g.size is None and g.held]
-            due = [g for g in unsized if g.belongs.kind != "pod" and time.monotonic() >= g.size_due]
+            unsized = [g for g in unsized if g.belongs.api or g.belongs.kind == "job"]
+            due = [g for g in unsized if time.monotonic() >= g.size_due]
             for gang in due:  # a PodGroup may come later than its pods, or never
                 gang.size_due = time.monotonic() + gang.size_wait
                 gang.size_wait = min(2 * gang.size_wait, 30.0)
@@ -360,12 +373,11 @@ class KubernetesEngine:
                 listed = api.pool.map(read_size, (g.belongs for g in gangs))
                 sizes = dict(zip(keys, listed, strict=True))
             elif kind:
-                listing = api.custom.list_cluster_custom_object
-                items = api.items(listing, *kind.split("/"), "podgroups")
-                sizes = dict(self.quarantine.read_all("PodGroup", items, group_size, at))
+                items = api.items(api.custom.list_cluster_custom_object, *kind.split("/"))
+                sizes = dict(self.quarantine.read_all(kind, items, sized, at))
             else:
                 items = api.items(api.batch.list_job_for_all_namespaces)
-                sizes = dict(self.quarantine.read_all("Job", items, job_size, at))
+                sizes = dict(self.quarantine.read_all("Job", items, sized, at))
             with table.lock:
                 for gang, key in zip(gangs, keys, strict=True):
                     if (size := sizes.get(key)) is not None:
@@ -402,16 +414,23 @@ class KubernetesEngine:
         return self._table.silent_long(pod.node)
 
     @staticmethod
-    def _assign(gang: Gang, plan: dict[str, int]) -> list[tuple[WatchedPod, str]]:
+    def _assign(gang: Gang, plan: dict[tuple[str, int], int]) -> list[tuple[WatchedPod, str]]:
         """Assign pods that are not bound, by name, to the nodes in the order given."""
         unfilled = dict(plan)
         for pod in gang.pods.values():
-            if gang.where(pod):
-                unfilled[gang.where(pod)] = unfilled.get(gang.where(pod), 0) - 1
-        seats = [node for node, count in unfilled.items() for _ in range(count)]
+            if node := gang.where(pod):
+                seat = node, gang.group(pod)
+                unfilled[seat] = unfilled.get(seat, 0) - 1
+        seats = defaultdict[int, list[str]](list)
+        for (node, group), count in unfilled.items():
+            seats[group] += [node] * count
         free = [p for p in gang.pods.values() if not gang.where(p) and not p.leaving]
         free = sorted((p for p in free if not p.ended), key=lambda pod: natural(pod.name))
-        return list(zip(free, seats, strict=False))
+        chosen = []
+        for pod in free:
+            if nodes := seats[gang.group(pod)]:
+                chosen.append((pod, nodes.pop(0)))
+        return chosen
 
 
 class KubernetesLeader(Leader):

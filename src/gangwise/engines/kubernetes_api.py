@@ -30,9 +30,9 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from gangwise.core.errors import EngineError
 from gangwise.engines.background import TOLERATED, BackgroundLoop, Backoff, TryLater, clock, short
-from gangwise.engines.intake import Malformed, name, quoted, whole
+from gangwise.engines.intake import Malformed, name, quoted
 from gangwise.engines.kubernetes_gangs import WatchedPod
-from gangwise.engines.kubernetes_objects import Membership
+from gangwise.engines.kubernetes_objects import Membership, gang_size
 
 PATIENCE = (3.0, 6.0)  # seconds to connect, and in which a reply must be there as a whole
 REPLY = 15.0  # the same of a list
@@ -297,15 +297,23 @@ class Connection:
         list(self.pool.map(one, pods))
 
     def read_size(self, of: Membership) -> int | None:
-        """How many pods a group or batch Job has; None where it is not there."""
+        """How many pods a gang has by the object that says so; None where that is not there."""
         key = of.name, of.namespace
         if of.kind == "job":
-            job = self.call(self.batch.read_namespaced_job, *key, missing_is_fine=True)
-            return None if job is None else job_size(job)[1]
-        path = (*of.api.split("/"), of.namespace, "podgroups", of.name)
-        call = self.custom.get_namespaced_custom_object
-        group = self.call(call, *path, missing_is_fine=True)
-        return None if group is None else group_size(group)[1]
+            found = self.call(self.batch.read_namespaced_job, *key, missing_is_fine=True)
+        else:
+            api, version, plural = of.api.split("/")
+            path = (api, version, of.namespace, plural, of.name)
+            call = self.custom.get_namespaced_custom_object
+            try:
+                found = self.call(call, *path, missing_is_fine=True)
+            except ApiException as error:
+                if error.status != 403:
+                    raise
+                raise Malformed(
+                    f"the service may not get {plural}.{api}: {quoted(error)}"
+                ) from None
+        return None if found is None else gang_size(found)
 
 
 class Follower:
@@ -534,19 +542,6 @@ def retry_after(error: ApiException) -> float:
 def at(item: Any) -> tuple[str, str]:
     meta = item["metadata"]
     return name(meta["namespace"], "its namespace"), name(meta["name"], "its name")
-
-
-def group_size(group: Any) -> tuple[tuple[str, str], int]:
-    """Namespace and name of a PodGroup, and how many pods it must have."""
-    least = (group.get("spec") or {}).get("minMember", 1)
-    return at(group), max(whole(least, "minMember"), 1)
-
-
-def job_size(job: Any) -> tuple[tuple[str, str], int]:
-    """Namespace and name of a batch Job, and how many of its pods run at once."""
-    spec = job.get("spec") or {}
-    most = whole(spec.get("parallelism", 1), "parallelism")
-    return at(job), max(min(most, whole(spec.get("completions") or most, "completions")), 1)
 
 
 def message_of(error: ApiException) -> str:

@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from gangwise.engines.engine import (
     Placed,
     RankReport,
     Status,
+    TaskGroup,
     events_between,
     read_report,
 )
@@ -115,7 +116,10 @@ class Gang:
     size: int | None = None  # how many pods it must have
     tasks: int = 0  # how many it had when it became a job; 0 before
     attempt: int = 0
-    plan: dict[str, int] = field(default_factory=dict)
+    plan: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Node and group of tasks → how many of its pods go there."""
+    kinds: tuple[str, ...] = ()
+    """What the pods of each group ask for, where they are unlike."""
     binding: dict[str, str] = field(default_factory=dict)
     """Pods whose Binding is under way: uid → node."""
     cancelled: bool = False
@@ -148,6 +152,10 @@ class Gang:
         need = self.tasks or sum(self.plan.values())
         count = sum(p.ended or not p.leaving for p in self.pods.values())
         return count >= need if need else any(map(self.where, self.pods.values()))
+
+    def group(self, pod: WatchedPod) -> int:
+        """Place among the groups of those pods that ask for the same."""
+        return self.kinds.index(objects.asked(pod.manifest)) if self.kinds else 0
 
     def where(self, pod: WatchedPod) -> str:
         """The node that a pod is bound to, or about to be."""
@@ -489,11 +497,13 @@ class ClusterCache:
             gang.removal_reason = f"node {bounced.node} would not run {bounced.name}: {reason}"
             gang.cause = "node_failed"
             self.wake_up.set()
-        counts = Counter(map(gang.where, bound))
-        # The plan counts while Bindings are under way; a gang that others placed has none.
-        placed = tuple(Placed(n, c) for n, c in sorted((gang.plan or counts).items()))
         job = past.job if past is not None and past.phase != "pending" else None
-        job = job or replace(self._job(gang, bound), tasks=sum(gang.plan.values()) or len(bound))
+        job = job or self._job(gang, [*bound, *waiting])
+        counts = Counter((gang.where(p), gang.group(p)) for p in bound)
+        # The plan counts while Bindings are under way; a gang that others placed has none.
+        placed = tuple(Placed(n, c, (), g) for (n, g), c in sorted((gang.plan or counts).items()))
+        if not job.groups:
+            job = replace(job, tasks=sum(gang.plan.values()) or len(bound))
         begun = [t for p in bound for t in p.times("startedAt")]
         started = max(begun, default=math.nan)
         foreign = not gang.attempt and not any(
@@ -503,7 +513,7 @@ class ClusterCache:
         complete = sum(counts.values()) >= sum(gang.plan.values())
         # A pod that was deleted by hand leaves its gang short for ever, unless a controller makes
         # it again; a gang that is still being bound has pods that wait.
-        short = not complete and not waiting and gang.belongs.kind != "job"
+        short = not complete and not waiting and gang.belongs.kind not in objects.REMADE
         short = short and not any(objects.controller(p.manifest) for p in bound)
         over = all(p.ended for p in bound) and (complete or short)
         if gang.removal_reason is not None or gang.cancelled or not over:
@@ -514,7 +524,7 @@ class ClusterCache:
 
     def _without_pods(self, gang: Gang, before: Status) -> Status | None:
         """Row of a gang whose pods are all gone: it waits for new ones, or has ended."""
-        remade = gang.comes_back or gang.belongs.kind == "job"
+        remade = gang.comes_back or gang.belongs.kind in objects.REMADE
         phase: Phase = "cancelled"
         if gang.removal_reason is not None and not gang.cancelled:
             if remade:
@@ -554,7 +564,7 @@ class ClusterCache:
         return Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
 
     def _job(self, gang: Gang, pods: list[WatchedPod]) -> EngineJob:
-        """The job of a gang; where its pods differ, each counts with the most that any asks for."""
+        """The job of a gang, whose pods are a group for each thing that they ask for."""
         manifests = [pod.manifest for pod in pods]
         for manifest in manifests:
             if reason := objects.not_modelled(manifest):
@@ -564,6 +574,31 @@ class ClusterCache:
                     objects.selects(t, manifest, home) for home, t in rules
                 ):
                     raise EngineError("left alone: a pod on a node keeps pods like it away")
+        alike: dict[str, list[Any]] = {}
+        for manifest in manifests:
+            alike.setdefault(objects.asked(manifest), []).append(manifest)
+        gang.kinds = tuple(sorted(alike)) if len(alike) > 1 and not _keep_apart(alike) else ()
+        # Where pods of one group keep those of another off their nodes, all are one group, in which
+        # each counts with the most that any asks for.
+        groups = [alike[kind] for kind in gang.kinds] or [manifests]
+        by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
+        oldest = manifests[by_age.index(min(by_age))]
+        created = objects.seconds(oldest["metadata"]["creationTimestamp"])
+        limit = oldest["spec"].get("activeDeadlineSeconds")
+        return EngineJob.of_groups(
+            [self._group(group) for group in groups],
+            id=gang.id,
+            job_type=objects.job_type(oldest),
+            user=objects.own_value(oldest, "user") or gang.belongs.namespace,
+            submitted=objects.note(oldest, "submitted", created),
+            limit=objects.note(oldest, "limit", math.inf) if limit is None else float(limit),
+            deadline=objects.note(oldest, "deadline", math.inf),
+            priority=float(oldest["spec"].get("priority") or 0),
+            work=objects.note(oldest, "work", math.nan),
+        )
+
+    def _group(self, manifests: list[Any]) -> TaskGroup:
+        """Pods as tasks; where they differ, each counts with the most that any asks for."""
         needs: dict[str, int] = {}
         for manifest in manifests:
             for kind, amount in objects.demand(manifest).items():
@@ -584,28 +619,18 @@ class ClusterCache:
                 self._terms[short], self._described = terms, None
             wanted[f"{MATCHES}{short}"] = "true"
         for taint in self.taints:
-            # A gang may go where all its pods tolerate the taints: nodes without a taint carry a
+            # Tasks may go where all of them tolerate the taints: nodes without a taint carry a
             # label for it.
             if not all(taint.tolerated(m) for m in manifests):
                 wanted[f"{WITHOUT}{taint}"] = "true"
-        by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
-        oldest = manifests[by_age.index(min(by_age))]
-        created = objects.seconds(oldest["metadata"]["creationTimestamp"])
-        user = objects.own_value(oldest, "user") or gang.belongs.namespace
-        submitted = objects.note(oldest, "submitted", created)
         per_node = objects.common(map(objects.per_node, manifests), "anti-affinity")
-        limit = oldest["spec"].get("activeDeadlineSeconds")
-        limit = objects.note(oldest, "limit", math.inf) if limit is None else float(limit)
-        deadline = objects.note(oldest, "deadline", math.inf)
-        priority = float(oldest["spec"].get("priority") or 0)
-        work = objects.note(oldest, "work", math.nan)
-        request = (objects.job_type(oldest), user, submitted, len(pods), needs, per_node, wanted)
-        return EngineJob(gang.id, *request, limit, deadline, priority, work)
+        return TaskGroup(len(manifests), needs, per_node, wanted)
 
     def _forget_affinities(self) -> None:
         """Forget node affinities that no waiting gang requires."""
         waiting = (g.status for g in self.gangs.values())
-        used = {k for w in waiting if w and w.phase == "pending" for k in w.job.constraint}
+        rows = (w for w in waiting if w and w.phase == "pending")
+        used = {k for row in rows for part in row.job.parts for k in part.constraint}
         self._terms = {k: terms for k, terms in self._terms.items() if f"{MATCHES}{k}" in used}
         if len(self._terms) >= AFFINITIES:
             raise EngineError(f"{AFFINITIES} other node affinities wait already")
@@ -742,8 +767,26 @@ def _number(text: str) -> int:
     return int(text) if re.fullmatch(r"\d{1,9}", text) else 0
 
 
-def _plan(text: str | None) -> dict[str, int]:
+def _keep_apart(alike: Mapping[str, list[Any]]) -> bool:
+    """Whether a pod of one kind keeps pods of another kind off its node."""
+    return any(
+        objects.selects(term, other[0], home)
+        for kind, pods in alike.items()
+        for home, term in objects.keeps_away(pods[0])
+        for other_kind, other in alike.items()
+        if other_kind != kind
+    )
+
+
+def plan_text(plan: Mapping[tuple[str, int], int]) -> str:
+    """A plan as an annotation; the group stands behind a colon, which no node's name has."""
+    return json.dumps({f"{node}:{g}" if g else node: tasks for (node, g), tasks in plan.items()})
+
+
+def _plan(text: str | None) -> dict[tuple[str, int], int]:
     try:
-        return {str(node): int(tasks) for node, tasks in json.loads(text or "{}").items()}
+        rows = json.loads(text or "{}").items()
+        pieces = ((*key.partition(":")[::2], int(tasks)) for key, tasks in rows)
+        return {(node, int(g or 0)): tasks for node, g, tasks in pieces}
     except (ValueError, AttributeError, TypeError):
         return {}

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
+from gangwise.engines import intake
 from gangwise.notation import NotationError, kubernetes, units
 
 OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
@@ -26,14 +27,33 @@ WITHOUT = f"{OURS}without:"
 MATCHES = f"{OURS}matches:"
 """Nodes that fit a required node affinity carry it; pods with that affinity ask for it."""
 
-_GROUPS = (
-    ("labels", "scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io/v1alpha1"),
-    ("labels", "pod-group.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1"),
-    ("labels", "pod-group.scheduling.sigs.k8s.io/name", "scheduling.sigs.k8s.io/v1alpha1"),
-    ("annotations", "scheduling.k8s.io/group-name", "scheduling.volcano.sh/v1beta1"),
+_GANGS = (
+    ("labels", "scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io/v1alpha1/podgroups"),
+    ("labels", "pod-group.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1/podgroups"),
+    (
+        "labels",
+        "pod-group.scheduling.sigs.k8s.io/name",
+        "scheduling.sigs.k8s.io/v1alpha1/podgroups",
+    ),
+    ("annotations", "scheduling.k8s.io/group-name", "scheduling.volcano.sh/v1beta1/podgroups"),
+    ("labels", "kueue.x-k8s.io/pod-group-name", ""),
+    ("labels", "leaderworkerset.sigs.k8s.io/group-key", ""),
+    ("labels", "jobset.sigs.k8s.io/jobset-name", "jobset.x-k8s.io/v1alpha2/jobsets"),
+    ("labels", "training.kubeflow.org/job-name", "kubeflow.org/v1/{}s"),
+    ("labels", "ray.io/cluster", "ray.io/v1/rayclusters"),
 )
-"""Coscheduling, its two older forms, Volcano: where the name of the PodGroup stands."""
-_LEAST = "pod-group.scheduling.sigs.k8s.io/min-available"
+"""Where the name of a gang stands, and the objects of that name that say how many pods it has;
+none where the pods say so themselves."""
+_OPERATOR = "training.kubeflow.org/operator-name"  # ``pytorchjob-controller``, ``mpi-operator``
+_SIZES = (
+    ("annotations", f"{OURS}tasks"),
+    ("labels", "pod-group.scheduling.sigs.k8s.io/min-available"),
+    ("annotations", "kueue.x-k8s.io/pod-group-total-count"),
+    ("annotations", "leaderworkerset.sigs.k8s.io/size"),
+)
+"""Where pods say how many of them there are."""
+REMADE = ("job", "owner")
+"""Kinds of gangs whose pods are made again by whatever made them."""
 
 
 def quantity(text: str | int | float) -> Fraction:
@@ -168,7 +188,7 @@ def per_node(pod: Mapping[str, Any]) -> int:
     if kubernetes.required(pod, "podAffinity"):
         raise EngineError("it requires pod affinity, which is not modelled")
     most = int(note(pod, "per-node", 0.0))
-    own = {*_OF_GANGS, *(key for part, key, _ in _GROUPS if part == "labels")}
+    own = {*_OF_GANGS, *(key for part, key, _ in _GANGS if part == "labels")}
     for term in kubernetes.required(pod, "podAntiAffinity") or ():
         chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
         within = own & chosen.keys() and selects(term, pod)
@@ -244,17 +264,24 @@ class Membership(NamedTuple):
     """Which gang a pod belongs to."""
 
     namespace: str
-    kind: str  # "group", by a label or annotation; "job", of a batch Job; or "pod", by itself
+    kind: str
+    """``group``, by a label or annotation; ``owner``, by the label of an object that makes pods of
+    several kinds; ``job``, of a batch Job; or ``pod``, by itself."""
     name: str
-    api: str = ""  # group and version of the PodGroup that says how many there must be
+    api: str = ""  # group, version and plural of the object that says how many there must be
     uid: str = ""  # of the batch Job: another one may have its name, while pods of this one end
 
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Membership:
         meta = pod["metadata"]
-        for part, key, api in _GROUPS:
+        for part, key, api in _GANGS:
             if name := (meta.get(part) or {}).get(key):
-                return cls(meta["namespace"], "group", name, api)
+                operator = str((meta.get("labels") or {}).get(_OPERATOR, ""))
+                if operator == "mpi-operator":
+                    api = api.replace("v1/{}", "v2beta1/mpijob")
+                api = api.format(operator.removesuffix("-controller"))
+                kind = "group" if api.endswith("podgroups") or not api else "owner"
+                return cls(meta["namespace"], kind, name, api)
         owner = controller(pod)
         if owner is not None and owner["kind"] == "Job":
             return cls(meta["namespace"], "job", owner["name"], uid=str(owner.get("uid", "")))
@@ -262,16 +289,59 @@ class Membership(NamedTuple):
 
 
 def declared_size(pod: Mapping[str, Any]) -> int | None:
-    meta = pod["metadata"]
-    tasks = (meta.get("annotations") or {}).get(f"{OURS}tasks")
-    for text in (tasks, (meta.get("labels") or {}).get(_LEAST)):
-        if text is not None:
+    for part, key in _SIZES:
+        if (text := (pod["metadata"].get(part) or {}).get(key)) is not None:
             if not re.fullmatch(r"[1-9]\d{0,5}", text):
                 raise EngineError(
                     f"{text!r} is not the number of pods of a gang; give a whole number"
                 )
             return int(text)
     return None
+
+
+def gang_size(item: Mapping[str, Any]) -> int:
+    """How many pods start together, as the object says that makes them or speaks for them.
+
+    >>> workers = [{"replicas": 4}, {"replicas": 2, "numOfHosts": 2}]
+    >>> gang_size({"spec": {"headGroupSpec": {}, "workerGroupSpecs": workers}})
+    9
+    >>> roles = {"Launcher": {}, "Worker": {"replicas": 8}}
+    >>> gang_size({"spec": {"mpiReplicaSpecs": roles}})
+    9
+    """
+    spec = item.get("spec") or {}
+
+    def count(of: Mapping[str, Any], key: str, usual: int) -> int:
+        value = of.get(key)
+        return usual if value is None else intake.whole(value, key)
+
+    if "replicatedJobs" in spec:
+        jobs = spec["replicatedJobs"]
+        order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder")
+        if order == "InOrder" or any(job.get("dependsOn") for job in jobs):
+            raise intake.Malformed("its jobs start one after another, not together")
+        return sum(count(job, "replicas", 1) * gang_size(job["template"]) for job in jobs)
+    if "headGroupSpec" in spec:
+        groups = spec.get("workerGroupSpecs") or ()
+        least = (max(count(g, "replicas", 0), count(g, "minReplicas", 0)) for g in groups)
+        return 1 + sum(n * count(g, "numOfHosts", 1) for n, g in zip(least, groups))
+    for key, roles in spec.items():
+        if key.endswith("ReplicaSpecs"):
+            late = spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
+            roles = {k: role for k, role in roles.items() if not (late and k == "Launcher")}
+            return sum(count(role, "replicas", 1) for role in roles.values())
+    if "minMember" in spec:
+        return max(count(spec, "minMember", 1), 1)
+    most = count(spec, "parallelism", 1)  # a batch Job
+    return max(min(most, count(spec, "completions", most)), 1)
+
+
+def asked(pod: Mapping[str, Any]) -> str:
+    """What a pod asks for, as text: pods of one text are alike."""
+    spec = pod["spec"]
+    about = demand(pod), spec.get("nodeSelector"), affinity(pod), spec.get("tolerations")
+    rules = [kubernetes.required(pod, "podAntiAffinity"), note(pod, "per-node", 0.0)]
+    return json.dumps([*about, *rules], sort_keys=True)
 
 
 def note(pod: Mapping[str, Any], name: str, default: float) -> float:
