@@ -13,6 +13,7 @@ from gangwise import TraceError
 from gangwise.cli import app
 from gangwise.logs.formats.own_csv import OwnCsv
 from gangwise.papers.slots.opening import open_trace
+from gangwise.study.replay_scenario import ReplayScenario
 
 MAPPING = """
 trace = "csv"
@@ -426,3 +427,28 @@ def test_cells_that_say_that_they_are_empty(tmp_path, form, spoilt):
     assert marked.jobs["cpu"].to_list()[:3] == [2, 1, 4]
     assert marked.jobs["user"].to_list()[:3] == ["", "NATO", "ann"]
     assert marked.stages[0].dropped == plain.stages[0].dropped
+
+
+def test_rows_of_one_gang_are_groups_of_one_job(tmp_path):
+    """A head and its workers; rows without a gang stay jobs of their own."""
+    (tmp_path / "m.toml").write_text(
+        'trace = "csv"\n[jobs]\nfile = "jobs.csv"\n[jobs.columns]\nname = "id"\ncpu = "cores"\n'
+        'gpu = "gpus"\ntasks = "n"\ncreated = "submit"\nstarted = "start"\nduration = "run"\n'
+        'limit = "limit"\ngang = "gang"\n'
+    )
+    (tmp_path / "jobs.csv").write_text(
+        "id,gang,n,cores,gpus,submit,start,run,limit\n"
+        "head,ray,1,4,0,0,10,100,200\n"
+        "work,ray,4,8,2,0,12,90,300\n"
+        "solo,,2,1,0,5,6,50,60\n"
+        "twin,,2,1,0,5,6,50,60\n"
+    )
+    jobs = ReplayScenario(source=str(tmp_path / "m.toml")).jobs
+    assert jobs.id.tolist() == ["ray", "solo", "twin"]
+    assert jobs.sizes.tolist() == [5, 2, 2]
+    (shape,) = [s for s in jobs.shapes if s.groups]
+    cpu, gpu = (jobs.devices.index(k) for k in ("cpu", "gpu"))
+    asked = {(n, s.demand[cpu], s.demand[gpu]) for n, s in shape.groups}
+    assert asked == {(1, 4000, 0), (4, 8000, 2000)}
+    # It starts when the last group has, ends with the last, and has the longest limit.
+    assert (jobs.recorded_start[0], jobs.recorded_end[0], jobs.limit[0]) == (12, 110, 300)

@@ -603,9 +603,10 @@ class _LogBuilder:
 
         It starts when all have, and runs until the last has ended.
         """
-        if self.form not in GANGS or "job" not in self.rows.columns:
+        of = "gang" if "gang" in self.rows.columns else "job" if self.form in GANGS else ""
+        if of not in self.rows.columns:
             return every
-        rows = pl.DataFrame({"row": every, "of": self.rows["job"][every]}).drop_nulls()
+        rows = pl.DataFrame({"row": every, "of": self.rows[of][every]}).drop_nulls()
         several = rows.group_by("of", maintain_order=True).agg("row")
         several = several.filter(pl.col("row").list.len() > 1)
         if several.is_empty():

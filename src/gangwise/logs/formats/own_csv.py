@@ -43,7 +43,7 @@ NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "wait", "limit", "priority"
 """Fields that are numbers, unless a time is written out."""
 EMPTY = (
     *("models", "model", "started", "wait", "status", "user", "limit", "priority", "hosts", "type"),
-    *("partition", "account", "qos"),
+    *("partition", "account", "qos", "gang"),
 )
 """Fields that may be empty."""
 WRITTEN = {"quantity": units.QUANTITY, "clock": units.CLOCK}
@@ -164,6 +164,7 @@ class JobColumns(_Columns):
     started: Mapped | None = None
     wait: Mapped | None = None
     job: Mapped | None = None
+    gang: Mapped | None = None
     status: Mapped | None = None
     user: Mapped | None = None
     limit: Mapped | None = None
