@@ -197,8 +197,8 @@ class Folder:
         self._held.add(mine)
         try:
             about = {"pid": os.getpid(), "host": socket.gethostname()}
-            about |= {"command": command or " ".join(sys.argv[:4])}
-            about |= {"since": time.strftime("%Y-%m-%d %H:%M:%S")}
+            about["command"] = command or " ".join(sys.argv[:4])
+            about["since"] = time.strftime("%Y-%m-%d %H:%M:%S")
             write_whole(self.path / f"{stem}.json", json.dumps(about))
             for folder in (LOCKS, CHECKPOINTS):
                 _remove_orphans(self.tree, folder)
@@ -288,9 +288,7 @@ class Folder:
         with self._registry_lock(), _as_store_error("write", self.path / REGISTRY):
             is_new = self.tree.status(REGISTRY) is None
             handle = self.tree.open(REGISTRY, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            with _closed(handle):
-                _write(handle, b"".join(b"\n" + line for line in lines) + b"\n")  # a torn line ends
-                os.fsync(handle)
+            _write(handle, b"".join(b"\n" + line for line in lines) + b"\n")  # a torn line ends
             if is_new:
                 self.tree.flush(STATE)
 
@@ -304,7 +302,7 @@ class Folder:
                     hint = f"stays locked; see which process uses {self.path}"
                     raise StoreError(f"{self.path / name} {hint}")
                 time.sleep(0.01)
-        with _closed(handle):
+        with os.fdopen(handle, "rb"):
             yield
 
     # Reading and writing
@@ -594,10 +592,8 @@ class _Registry:
 
 
 def _bytes(content: Content) -> bytes:
-    if isinstance(content, str):
-        return content.encode()
-    if isinstance(content, bytes):
-        return content
+    if isinstance(content, str | bytes):
+        return content.encode() if isinstance(content, str) else content
     buffer = io.BytesIO()
     content(buffer)
     return buffer.getvalue()
@@ -611,19 +607,20 @@ def write_side_file(tree: Tree, folder: str, data: bytes, mode: int = 0o666) -> 
     """Write and flush a file next to those of a folder, to be renamed into place; its name."""
     side = f"{folder}/.gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
     handle = tree.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with _none_left(tree, side), _closed(handle):
+    with _none_left(tree, side):
         _write(handle, data)
-        os.fsync(handle)
     return side
 
 
 def _write(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.write(handle, view)
-        if count == 0:
-            raise OSError(errno.EIO, "nothing was written")
-        view = view[count:]
+    """Write all of it, flush, and close the file."""
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -637,14 +634,6 @@ def _none_left(tree: Tree, side: str) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _closed(handle: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
 def _orphaned(name: str) -> bool:
     """Whether a file is unfinished and its writer, on this machine, is dead."""
     match = ORPHAN.fullmatch(name)
@@ -653,10 +642,8 @@ def _orphaned(name: str) -> bool:
         return False
     try:
         os.kill(int(match[2]), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:  # it is someone else's
-        pass
+    except (OSError, OverflowError) as error:
+        return not isinstance(error, PermissionError)  # that is someone else's
     return False
 
 
