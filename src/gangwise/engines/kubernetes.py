@@ -491,12 +491,15 @@ class KubernetesLeader(Leader):
         try:
             if found is None:
                 body = {"metadata": {"name": self.name}, "spec": spec}
-                call = api.coordination.create_namespaced_lease
-                lease = api.call(call, self.namespace, body, **PROBE)
+                create = api.coordination.create_namespaced_lease
+                lease = api.call(create, self.namespace, body, **PROBE)
             else:  # with its version: an update that comes second is refused
                 body = {**found.state, "spec": spec}
-                call, key = api.coordination.replace_namespaced_lease, (self.name, self.namespace)
-                lease = api.call(call, *key, body, **PROBE)
+                replace, key = (
+                    api.coordination.replace_namespaced_lease,
+                    (self.name, self.namespace),
+                )
+                lease = api.call(replace, *key, body, **PROBE)
             self._written = self._lease(lease)
         except ApiException as error:
             if error.status == 409:
