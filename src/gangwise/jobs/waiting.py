@@ -178,16 +178,16 @@ def waiting_causes(
     sweep_waits(sweep)
     seconds = np.zeros((J, len(CAUSES)))
     seconds[waits.row] = sweep.sums.split
-    rows = np.flatnonzero(outcome.queued)
+    rows = np.flatnonzero(outcome.queued & (outcome.start > jobs.submit))
     # What is not charged so far: before it was ready, and from its decision to its start.
-    seconds[rows, AFTER] = np.minimum(ready[rows], outcome.start[rows]) - jobs.submit[rows]
-    begun = row[ends_wait]
-    decided = np.maximum(held[ends_wait], ready[begun])
-    seconds[begun, LATENCY] = np.maximum(outcome.start[begun] - decided, 0.0)
+    charged = seconds[rows]
+    charged[:, AFTER] = np.minimum(ready[rows], outcome.start[rows]) - jobs.submit[rows]
+    late = np.maximum(outcome.start[rows] - np.maximum(first_held[rows], ready[rows]), 0.0)
+    charged[:, LATENCY] = late
     # The largest part is what is left of the wait, so that sums are exact.
-    largest = seconds[rows].argmax(axis=1)
-    off = outcome.waiting[rows] - seconds[rows].sum(axis=1)
-    seconds[rows, largest] += off
+    left = outcome.waiting[rows] - charged.sum(axis=1)
+    charged[np.arange(rows.size), charged.argmax(axis=1)] += left
+    seconds[rows] = charged
     names = _cap_names(options.caps, of_caps, jobs)
     caps = dict.fromkeys(names, 0.0)
     for name, of_cap in zip(names, sweep.sums.of_cap.tolist()):

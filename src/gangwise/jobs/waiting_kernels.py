@@ -286,7 +286,8 @@ def _run(x: Sweep, a: int, sign: int) -> None:
     who, K = runs.owner[a], b.free.shape[1]
     for p in range(runs.first[a], runs.first[a + 1]):
         n = runs.node[p]
-        _touch(b, n)
+        if x.lists.sizes[1] > 0:  # else there is no room to bring up to date
+            _touch(b, n)
         for k in range(K):
             amount = sign * runs.amount[p, k]
             b.free[n, k] -= amount

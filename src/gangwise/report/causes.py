@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -51,7 +51,9 @@ def causes_sheets(n: Compared, of: Mapping[str, WaitingCauses]) -> list[Sheet]:
     return [columns_sheet("Where the waiting went", [*means], columns, (caption,), "scheduler")]
 
 
-def causes_section(n: Compared, of: Mapping[str, WaitingCauses]) -> web.Section | None:
+def causes_section(
+    n: Compared, of: Mapping[str, WaitingCauses], drawn: Collection[str], left_out: str
+) -> web.Section | None:
     """Causes of waiting: under each scheduler, by group of jobs under the base, and by name."""
     sheets = causes_sheets(n, of)
     if not sheets:
@@ -62,9 +64,10 @@ def causes_section(n: Compared, of: Mapping[str, WaitingCauses]) -> web.Section 
         ("causes", name, _words(CAUSES[c]), float(mean[c]) / size, None, None)
         for name, mean in means.items()
         for c in shown
+        if name in drawn
     ]
     panel = Panel("causes", "", f"mean waiting, {unit}", "bars")
-    chart = web.pictured("Where the waiting went", rows, [panel], "")
+    chart = web.pictured("Where the waiting went", rows, [panel], left_out)
     parts: list[web.Part] = [chart, *sheets]
     if (causes := of.get(n.base)) is not None:
         parts += [*_by_name(causes), *_by_group(n, causes)]

@@ -733,7 +733,8 @@ def who_pays_section(n: JobResults) -> web.Section:
 
 
 def where_waited_section(n: JobResults) -> web.Section | None:
-    return causes_section(n, n.causes)
+    drawable, left_out = _drawable(n)
+    return causes_section(n, n.causes, {*drawable.outcomes, HAPPENED}, left_out.strip())
 
 
 def figures_section(n: JobResults) -> web.Section:

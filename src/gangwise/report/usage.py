@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from gangwise.report import page as web
 from gangwise.report.answers import made_by
@@ -19,13 +20,16 @@ SHOWN = 20
 def usage_sheets(audit: UsageAudit) -> list[Sheet]:
     """Findings, use by user and account, and shares."""
     sheets = []
-    if audit.findings:
+    if findings := audit.findings[:SHOWN]:
         columns: list[tuple[str, list[Cell]]] = [
-            (f"{audit.device}-hours", [value_cell(round(f.hours)) for f in audit.findings]),
-            ("finding", [Cell(f"{f.text}.", words=True) for f in audit.findings]),
+            (f"{audit.device}-hours", [value_cell(round(f.hours)) for f in findings]),
+            ("finding", [Cell(f"{f.text}.", words=True) for f in findings]),
         ]
-        names = [f.name for f in audit.findings]
-        sheets.append(columns_sheet("What stands out", names, columns, (), "name"))
+        rest = len(audit.findings) - len(findings)
+        caption = f"The {SHOWN} with the most hours; {rest:,} more are in audit.json." * (rest > 0)
+        names = [f.name for f in findings]
+        captions = (caption,) * bool(caption)
+        sheets.append(columns_sheet("What stands out", names, columns, captions, "name"))
     for kind, uses in (("user", audit.users), ("account", audit.accounts)):
         if uses:
             sheets.append(_use_sheet(audit, uses[:SHOWN], kind, len(uses)))
@@ -103,10 +107,9 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
         ),
     ]
     if shorter is not None:
-        change = f"{estimate_text(shorter.waiting, 1, sign=True)} %"
-        tiles.append(
-            web.Tile("Mean wait with shorter limits", change, "learned from earlier weeks")
-        )
+        change = f"{number(shorter.waiting.mean, 1, sign=True)} %"
+        ends = f"{estimate_text(shorter.waiting, 1, sign=True)}; learned from earlier weeks"
+        tiles.append(web.Tile("Mean wait with shorter limits", change, ends))
     parts: list[web.Part] = [web.Tiles(tiles)]
     shown = [use for use in audit.users[:8] if math.isfinite(use.asked)]
     if known and shown:
@@ -120,9 +123,9 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
     if shorter is not None:
         parts.append(web.Text(shorter_text(shorter)))
     parts += web.notes(audit.lines)
-    parts += [web.Section(sheet.title, [sheet]) for sheet in usage_sheets(audit)]
+    parts.append(web.Section("Who, and how much", usage_sheets(audit)))
     return web.answer(
-        f"Audit of {audit.source}",
+        f"Audit of {Path(audit.source).name}",
         f"{audit.verdict}.",
         [count(total.jobs, "job"), count(len(audit.users), "user")],
         parts,
