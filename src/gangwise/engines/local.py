@@ -98,7 +98,7 @@ class LocalEngine(Led):
         self._changes = Changes(self._ranks)
         self._ended: dict[str, Status] = {}
         self._table: dict[str, Status] = {}
-        self._looked = -math.inf
+        self._looked, self._pace = -math.inf, POLL
         self._untouched: dict[str, tuple[tuple[float, float], Status]] = {}  # by times of files
         self.quarantine = intake.Quarantine()
         for below in ("jobs", "down", "ended"):
@@ -178,7 +178,7 @@ class LocalEngine(Led):
         return [node for node, _ in pairs]
 
     def jobs(self) -> list[Status]:
-        at = time.time()
+        at, began = time.time(), time.monotonic()
         _launchers[:] = [p for p in _launchers if p.poll() is None]
         try:
             names = sorted(os.listdir(self.folder / "jobs"), key=lambda n: (len(n), n))
@@ -199,13 +199,14 @@ class LocalEngine(Led):
 
         table = self.quarantine.read_all("job", names, read, str, self._changes.table)
         self._table, self._looked = {row.job.id: row for row in table}, time.monotonic()
+        self._pace = max(POLL, self._looked - began)
         return table
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         self._check_lead()
         # Many placements share a look: never an older one than the scheduler has seen, or a
         # job whose end was just reported would still hold its devices.
-        if time.monotonic() > self._looked + POLL:
+        if time.monotonic() > self._looked + self._pace:
             self.jobs()
         row = self._table[job] = self._status_of(job)
         table = list(self._table.values())
