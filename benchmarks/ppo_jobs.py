@@ -1,24 +1,25 @@
-"""PPO where the choice is whom to start next, on logs that it was not trained on.
+"""PPO that decides which waiting job starts next, in one file, on ``gangwise/JobsVector-v1``.
 
-Trained on ``gangwise/JobsVector-v1`` with episodes of one log, judged on episodes of others, with
-the same choice of nodes for all. The network scores every waiting job alike: from its features,
-those of the cluster, and the means of all that wait; letting time go on is scored as a job of which
-nothing is known. Everything is NumPy, so that nothing else has to be installed.
+The form is CleanRL's: everything that learns is in this file. It trains on drawn jobs (gangs of 1
+to 64 of 64 nodes, a load of 0.95), never on a public log. A network scores every waiting job alike,
+so the scores are an order of the queue: ``--save FILE.npz`` writes the weights that the order
+``ppo`` reads (``gangwise replay LOG --policies ppo+easy``), and NumPy is enough to use them.
 
-Run by hand: ``python -m benchmarks.ppo_jobs --steps 2000000``; ``--json FILE`` keeps numbers.
+Needs ``pip install '.[agents]'``. Run: ``python -m benchmarks.ppo_jobs --steps 2000000``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
+from torch import nn
 
 import gangwise.gym  # noqa: F401 - registers the ids
 from gangwise.gym_kernels import FEATURES, TOTALS
@@ -26,191 +27,159 @@ from gangwise.jobs import simulate_jobs
 from gangwise.study.statistics import estimate_text, mean_and_interval
 
 WINDOW, ENVS, SLOTS, EPOCHS, PARTS = 16, 256, 64, 3, 8
-GAMMA, LAMBDA, CLIP, ENTROPY, RATE = 0.999, 0.97, 0.2, 0.005, 1e-3
-F, T, H = len(FEATURES), len(TOTALS), 32
-WORLD = {"jobs": 200, "window": WINDOW, "nodes": 4, "load": 3.0}
-TRAINED, HELD_OUT = "twin:alibaba-gpu-v2023", ("twin:alibaba-gpu-v2020", "twin:google-2011")
-RIVALS = {
-    "fcfs+none+best-fit": "first come, first served",
-    "fcfs+easy+best-fit": "the same with backfilling",
-    "sjf+none+best-fit": "shortest limit first",
-    "sjf+easy+best-fit": "the same with backfilling",
-    "sjf+easy+best-fit:ends=true": "oracle: true run times",
-}
-
-Grads = dict[str, np.ndarray]
+GAMMA, LAMBDA, CLIP, ENTROPY, RATE, HIDDEN = 0.999, 0.97, 0.2, 0.003, 2e-3, 16
+NODES, LOAD = 64, 0.95
+F, T = len(FEATURES), len(TOTALS)
+RIVALS = "fcfs+none", "fcfs+easy", "sjf+none", "sjf+easy", "ppo+easy"
 
 
-class Net:
-    """Two layers of tanh for the score of a row, one for the value, and Adam."""
-
-    def __init__(self, rng: np.random.Generator):
-        sizes = {"a": (2 * F + T, H), "b": (H, H), "c": (H, 1), "v": (F + T, H), "w": (H, 1)}
-        self.of = {k: rng.normal(0, n[0] ** -0.5, n).astype(np.float32) for k, n in sizes.items()}
-        self.of["c"] *= 0.01
-        self.of |= {f"{k}0": np.zeros(n[1], np.float32) for k, n in sizes.items()}
-        self.mean = {k: np.zeros_like(v) for k, v in self.of.items()}
-        self.square = {k: np.zeros_like(v) for k, v in self.of.items()}
-        self.steps = 0
-
-    def forward(self, seen: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Log probabilities [B, window + 1], values [B], and what the gradient needs."""
-        p, n = self.of, len(seen)
-        rows = seen[:, : F * WINDOW].reshape(n, WINDOW, F)
-        mean = rows.sum(1) / np.maximum(rows[:, :, :1].sum(1), 1)
-        about = np.concatenate([mean, seen[:, F * WINDOW :]], 1)
-        rows = np.concatenate([rows, np.zeros((n, 1, F), np.float32)], 1)
-        x = np.concatenate([rows, np.broadcast_to(about[:, None], (n, WINDOW + 1, F + T))], 2)
-        one = np.tanh(x @ p["a"] + p["a0"])
-        two = np.tanh(one @ p["b"] + p["b0"])
-        score = np.where(mask, (two @ p["c"] + p["c0"])[..., 0], -1e9)
-        score -= score.max(1, keepdims=True)
-        log = score - np.log(np.exp(score).sum(1, keepdims=True))
-        hidden = np.tanh(about @ p["v"] + p["v0"])
-        return log, (hidden @ p["w"] + p["w0"])[:, 0], (x, one, two, about, hidden)
-
-    def backward(self, kept: Any, of_score: np.ndarray, of_value: np.ndarray) -> Grads:
-        """Gradients of the weights from those of scores [B, window + 1] and values [B]."""
-        p, (x, one, two, about, hidden) = self.of, kept
-        g: Grads = {}
-
-        def flat(array: np.ndarray) -> np.ndarray:
-            return array.reshape(-1, array.shape[-1])
-
-        def layer(name: str, below: np.ndarray, above: np.ndarray) -> np.ndarray:
-            g[name], g[f"{name}0"] = flat(below).T @ flat(above), flat(above).sum(0)
-            return above @ p[name].T
-
-        two_ = layer("c", two, of_score[..., None]) * (1 - two**2)
-        one_ = layer("b", one, two_) * (1 - one**2)
-        layer("a", x, one_)
-        hidden_ = layer("w", hidden, of_value[:, None]) * (1 - hidden**2)
-        layer("v", about, hidden_)
-        return g
-
-    def step(self, grads: Grads, rate: float) -> None:
-        """Adam, with gradients cut to a norm of 1/2."""
-        self.steps += 1
-        norm = float(np.sqrt(sum((g**2).sum() for g in grads.values())))
-        for k, g in grads.items():
-            g = g * min(1.0, 0.5 / (norm + 1e-9))
-            self.mean[k] = 0.9 * self.mean[k] + 0.1 * g
-            self.square[k] = 0.999 * self.square[k] + 0.001 * g**2
-            size = rate * np.sqrt(1 - 0.999**self.steps) / (1 - 0.9**self.steps)
-            self.of[k] -= size * self.mean[k] / (np.sqrt(self.square[k]) + 1e-8)
-
-
-def trained(steps: int, seed: int = 0) -> tuple[Net, list[tuple[int, float]]]:
-    """The network, and the mean completion of finished episodes as it learned."""
+def drawn_log(path: Path, jobs: int, seed: int) -> str:
+    """An SWF of drawn jobs: sizes are mostly powers of two, run times log-normal."""
     rng = np.random.default_rng(seed)
-    env: Any = gymnasium.make_vec(
-        "gangwise/JobsVector-v1", ENVS, episodes=512, source=TRAINED, **WORLD
+    tasks = np.round(2 ** np.clip(rng.normal(2.0, 1.8, jobs), 0, np.log2(NODES))).astype(int)
+    run = np.clip(rng.lognormal(np.log(1800), 1.8, jobs), 10, 200_000).astype(int) + 1
+    asked = (run * rng.uniform(1, 5, jobs)).astype(int)
+    submit = np.cumsum(rng.exponential(float((tasks * run).mean()) / NODES, jobs)).astype(int)
+    lines = [f"; MaxNodes: {NODES}", f"; MaxProcs: {NODES}"]
+    rows = zip(submit, run, tasks, asked)
+    for j, (s, r, n, a) in enumerate(rows, 1):
+        user = 1 + j % 20
+        lines.append(f"{j} {s} -1 {r} {n} -1 -1 {n} {a} -1 1 {user} 1 -1 -1 -1 -1 -1")
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def environments(log: str, count: int, episodes: int, draw: int = 0) -> Any:
+    """Vectorised episodes of 200 jobs of a log."""
+    world = {"source": log, "load": LOAD, "jobs": 200, "window": WINDOW, "longest": 0.0}
+    return gymnasium.make_vec(
+        "gangwise/JobsVector-v1", count, episodes=episodes, draw=draw, nodes=0, world="", **world
     )
-    seen, info = env.reset(seed=seed)
-    mask, net, scale = info["action_mask"], Net(rng), 1.0
-    sums, ended, curve = np.zeros(ENVS), [0.0], []
-    rounds = max(1, steps // (ENVS * SLOTS))
+
+
+class Agent(nn.Module):
+    """Scores of waiting jobs and of letting time go on, and the value of a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.score = nn.Sequential(
+            *(nn.Linear(6, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, HIDDEN), nn.Tanh()),
+            nn.Linear(HIDDEN, 1),
+        )
+        self.wait = nn.Sequential(nn.Linear(T, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1))
+        self.critic = nn.Sequential(nn.Linear(T + F, 32), nn.Tanh(), nn.Linear(32, 1))
+
+    def forward(self, seen: Any, mask: Any) -> tuple[Any, Any]:
+        rows, totals = seen[:, : F * WINDOW].reshape(-1, WINDOW, F), seen[:, F * WINDOW :]
+        cluster = totals[:, None, :2].expand(-1, WINDOW, -1)  # what is free, how many wait
+        scores = self.score(torch.cat([rows[:, :, 1:5], cluster], 2))[:, :, 0]
+        logits = torch.cat([scores, self.wait(totals)], 1).masked_fill(~mask, -1e9)
+        mean = rows.sum(1) / rows[:, :, :1].sum(1).clamp(min=1)
+        value = self.critic(torch.cat([totals, mean], 1))[:, 0]
+        return torch.distributions.Categorical(logits=logits), value
+
+
+def trained(log: str, steps: int, seed: int = 0) -> Agent:
+    """PPO with generalised advantages."""
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    envs, agent, scale = environments(log, ENVS, 512), Agent(), 1.0
+    optimiser = torch.optim.Adam(agent.parameters(), lr=RATE, eps=1e-5)
+    observation, info = envs.reset(seed=seed)
+    seen, mask = torch.from_numpy(observation), torch.from_numpy(info["action_mask"])
+    rounds, sums, ended = max(1, steps // (ENVS * SLOTS)), np.zeros(ENVS), [0.0]
     for r in range(rounds):
-        kept: dict[str, list[np.ndarray]] = {k: [] for k in ("seen", "mask", "act", "log", "v")}
-        rewards, overs = np.zeros((SLOTS, ENVS)), np.zeros((SLOTS, ENVS))
+        optimiser.param_groups[0]["lr"] = RATE * (1 - r / rounds)
+        batch: dict[str, list[Any]] = {k: [] for k in ("seen", "mask", "act", "log", "value")}
+        rewards, overs = torch.zeros(SLOTS, ENVS), torch.zeros(SLOTS, ENVS)
         for t in range(SLOTS):
-            log, value, _ = net.forward(seen, mask)
-            act = (log + rng.gumbel(size=log.shape)).argmax(1)
-            row = (seen, mask, act, log[np.arange(ENVS), act], value)
-            for k, each in zip(kept, row):
-                kept[k].append(each)
-            seen, rewards[t], overs[t], _, info = env.step(act)
-            mask, sums = info["action_mask"], sums - rewards[t]
-            ended = (ended + sums[overs[t] > 0].tolist())[-300:]
-            sums[overs[t] > 0] = 0.0
-        scale = 0.9 * scale + 0.1 * float(rewards.std() + 1e-9) if r else float(rewards.std())
-        last = net.forward(seen, mask)[1]
-        gains, gain = np.zeros((SLOTS, ENVS)), np.zeros(ENVS)
-        values = np.array([*kept["v"], last])
-        for t in reversed(range(SLOTS)):  # generalised advantages
+            with torch.no_grad():
+                policy, value = agent(seen, mask)
+                act = policy.sample()
+            for name, part in zip(batch, (seen, mask, act, policy.log_prob(act), value)):
+                batch[name].append(part)
+            observation, reward, over, _, info = envs.step(act.numpy())
+            seen, mask = torch.from_numpy(observation), torch.from_numpy(info["action_mask"])
+            rewards[t], overs[t] = torch.from_numpy(reward), torch.from_numpy(over)
+            sums -= reward
+            ended = (ended + sums[over].tolist())[-300:]
+            sums[over] = 0.0
+        scale = 0.9 * scale + 0.1 * float(rewards.std()) if r else float(rewards.std())
+        with torch.no_grad():
+            values = torch.stack([*batch["value"], agent(seen, mask)[1]])
+        gains, gain = torch.zeros(SLOTS, ENVS), torch.zeros(ENVS)
+        for t in reversed(range(SLOTS)):
             on = 1 - overs[t]
             error = rewards[t] / scale + GAMMA * values[t + 1] * on - values[t]
-            gain = error + GAMMA * LAMBDA * on * gain
-            gains[t] = gain
-        flat = {k: np.concatenate(v) for k, v in kept.items()}
-        goal, gains = (gains + values[:-1]).ravel(), gains.ravel()
-        gains = (gains - gains.mean()) / (gains.std() + 1e-8)
+            gains[t] = gain = error + GAMMA * LAMBDA * on * gain
+        flat = {name: torch.cat(parts) for name, parts in batch.items()}
+        flat |= {"gain": gains.flatten(), "goal": (gains + values[:-1]).flatten()}
         for _ in range(EPOCHS):
-            for part in np.array_split(rng.permutation(gains.size), PARTS):
-                learn(net, flat, part, gains[part], goal[part], RATE * (1 - r / rounds))
-        curve.append(((r + 1) * ENVS * SLOTS, float(np.mean(ended))))
+            for rows in torch.randperm(SLOTS * ENVS).chunk(PARTS):
+                learn(agent, optimiser, {name: part[rows] for name, part in flat.items()})
         if r % 10 == 9:
-            print(f"{curve[-1][0]:>9,} steps: {curve[-1][1]:.3f} hours", flush=True)
-    return net, curve
+            print(f"{(r + 1) * ENVS * SLOTS:>9,} steps: {np.mean(ended):.3f} hours", flush=True)
+    envs.close()
+    return agent
 
 
-def learn(net: Net, flat: Any, part: Any, gain: Any, goal: Any, rate: float) -> None:
+def learn(agent: Agent, optimiser: Any, part: dict[str, Any]) -> None:
     """One step of PPO's clipped objective, with a bonus for entropy."""
-    log, value, kept = net.forward(flat["seen"][part], flat["mask"][part])
-    rows, act, n = np.arange(part.size), flat["act"][part], part.size
-    ratio = np.exp(log[rows, act] - flat["log"][part])
-    inside = np.where(gain > 0, ratio < 1 + CLIP, ratio > 1 - CLIP)
-    share = np.exp(log)
-    push = np.where(inside, ratio * gain, 0.0)[:, None]
-    of_score = -push * ((np.arange(log.shape[1]) == act[:, None]) - share)
-    entropy = -(share * np.maximum(log, -50)).sum(1, keepdims=True)
-    of_score += ENTROPY * share * (np.maximum(log, -50) + entropy)
-    of_value = 0.5 * np.clip(value - goal, -10, 10)
-    grads = net.backward(kept, (of_score / n).astype(np.float32), (of_value / n).astype(np.float32))
-    net.step(grads, rate)
+    policy, value = agent(part["seen"], part["mask"])
+    ratio = (policy.log_prob(part["act"]) - part["log"]).exp()
+    gain = (part["gain"] - part["gain"].mean()) / (part["gain"].std() + 1e-8)
+    push = torch.min(ratio * gain, ratio.clamp(1 - CLIP, 1 + CLIP) * gain).mean()
+    loss = 0.5 * nn.functional.huber_loss(value, part["goal"], delta=10.0)
+    optimiser.zero_grad()
+    (loss - push - ENTROPY * policy.entropy().mean()).backward()
+    nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
+    optimiser.step()
 
 
-def judged(source: str, net: Net, episodes: int) -> dict[str, np.ndarray]:
-    """Mean completion of each episode in hours: PPO's, that of random choices, of schedulers."""
-    env: Any = gymnasium.make_vec(
-        "gangwise/JobsVector-v1", episodes, episodes=episodes, draw=1, source=source, **WORLD
-    )
-    found, rng = {}, np.random.default_rng(1)
-    for name in ("PPO", "random"):
-        seen, info = env.reset(seed=0, options={"episodes": np.arange(episodes)})
-        hours, over = np.zeros(episodes), np.zeros(episodes, bool)
-        while not over.all():
-            mask = info["action_mask"]
-            score = net.forward(seen, mask)[0] if name == "PPO" else rng.random(mask.shape) * mask
-            seen, reward, ends, _, info = env.step(score.argmax(1))
-            hours -= np.where(over, 0.0, reward)
-            over |= ends
-        found[name] = hours
+def judged(agent: Agent, log: str, episodes: int) -> dict[str, np.ndarray]:
+    """Mean completion of each episode of a log, in hours: the agent's, that of schedulers."""
+    envs = environments(log, episodes, episodes, draw=1)
+    observation, info = envs.reset(options={"episodes": np.arange(episodes)})
+    hours, over = np.zeros(episodes), np.zeros(episodes, bool)
+    while not over.all():
+        with torch.no_grad():
+            policy, _ = agent(*map(torch.from_numpy, (observation, info["action_mask"])))
+        observation, reward, ends, _, info = envs.step(policy.probs.argmax(1).numpy())
+        hours -= np.where(over, 0.0, reward)
+        over |= ends
+    results = {"the agent itself": hours}
     for name in RIVALS:
-        played = [simulate_jobs(t.jobs, t.nodes, name, t.conditions, t.options) for t in env.tables]
-        # Jobs that no node can run count as 0, as in the rewards.
-        found[name] = (
-            np.array(
-                [np.mean(np.where(np.isnan(p.end), 0.0, p.end - p.jobs.submit)) for p in played]
-            )
-            / 3600
-        )
-    return found
+        played = [
+            simulate_jobs(t.jobs, t.nodes, name, t.conditions, t.options) for t in envs.tables
+        ]
+        results[name] = np.array([np.mean(p.end - p.jobs.submit) for p in played]) / 3600
+    return results
 
 
 def main() -> None:
-    """Train, judge, print."""
+    """Train, save, judge on other drawn jobs, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=2_000_000)
-    parser.add_argument("--episodes", type=int, default=200)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    began, spent = time.perf_counter(), time.process_time()
-    net, curve = trained(given.steps)
-    told: dict[str, Any] = {"steps": given.steps, "curve": curve, "load": os.getloadavg()[0]}
-    told |= {"seconds": time.perf_counter() - began, "cpu": time.process_time() - spent}
-    print(f"{given.steps:,} steps in {told['seconds']:.0f} s, {told['cpu']:.0f} CPU seconds")
-    for source in (TRAINED, *HELD_OUT):
-        found = judged(source, net, given.episodes)
-        print(f"\n{source}{' (trained on)' if source == TRAINED else ''}: mean completion, hours")
-        for name, hours in sorted(found.items(), key=lambda row: float(row[1].mean())):
-            more = mean_and_interval(hours - found["PPO"])
-            of = mean_and_interval(hours)
-            beside = "" if name == "PPO" else f"{estimate_text(more, 3, True)} beside PPO"
-            print(f"  {name:28} {estimate_text(of, 3):>16}  {beside:26} {RIVALS.get(name, '')}")
-        told[source] = {name: hours.tolist() for name, hours in found.items()}
-    if given.json:
-        given.json.write_text(json.dumps(told, indent=1) + "\n")
+    parser.add_argument("--episodes", type=int, default=60)
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--log", action="append", default=[], help="judge on this log, too")
+    chosen = parser.parse_args()
+    folder, began, spent = Path(tempfile.mkdtemp()), time.perf_counter(), time.process_time()
+    agent = trained(drawn_log(folder / "train.swf", 20_000, 0), chosen.steps)
+    seconds, cpu = time.perf_counter() - began, time.process_time() - spent
+    how = f"{chosen.steps:,} steps in {seconds:.0f} s, {cpu:.0f} CPU seconds"
+    print(how)
+    if chosen.save:
+        weights = {k.removeprefix("score."): v.numpy() for k, v in agent.state_dict().items()}
+        kept = {k: v for k, v in weights.items() if "." in k and k[0].isdigit()}
+        np.savez(chosen.save, made=f"benchmarks/ppo_jobs.py, seed 0, {how}", **kept)
+    for log in (drawn_log(folder / "other-drawn-jobs.swf", 20_000, 1), *chosen.log):
+        results = judged(agent, log, chosen.episodes)
+        print(f"\n{Path(log).name}: mean completion, hours")
+        for name, hours in sorted(results.items(), key=lambda row: float(row[1].mean())):
+            more = mean_and_interval(hours - results["ppo+easy"])
+            print(f"  {name:20} {estimate_text(mean_and_interval(hours), 3):>16}", end="")
+            print("" if name == "ppo+easy" else f"  {estimate_text(more, 3, True)} beside ppo+easy")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
@@ -17,8 +19,18 @@ from gymnasium.utils.env_checker import check_env  # noqa: E402 - after the chec
 import gangwise.gym  # noqa: E402, F401 - registers the ids
 from gangwise import create_scenario, simulate  # noqa: E402
 from gangwise.core.contracts import PolicyBase  # noqa: E402
-from gangwise.gym_kernels import row  # noqa: E402
-from gangwise.jobs import create_scheduler, simulate_jobs  # noqa: E402
+from gangwise.jobs import (  # noqa: E402
+    Books,
+    Conditions,
+    Jobs,
+    Nodes,
+    Options,
+    create_scheduler,
+    queues,
+    simulate_jobs,
+)
+from gangwise.jobs.schedule import Tables  # noqa: E402
+from gangwise.jobs.stacks import row  # noqa: E402
 
 SMALL = {
     "gangwise/GainOverhead-v1": {"scenario": "ogasched-default-v1:servers=8", "slots": 30},
@@ -129,6 +141,73 @@ def test_first_come_first_served_by_hand_is_the_scheduler() -> None:
     assert -total == pytest.approx((again.end - tables.jobs.submit).mean() / 3600)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"choice": "best-fit", "nodes": 4, "load": 6.0},
+        {"choice": "worst-fit", "nodes": 5, "load": 3.0, "world": ""},
+        {"choice": "first-fit", "nodes": 4, "load": 4.0, "source": "twin:google-2011"},
+        {"choice": "learned", "nodes": 6, "load": 4.0},
+        {"choice": "learned", "nodes": 4, "load": 3.0, "limits": "work", "enforced": True},
+        {"choice": "oracle", "nodes": 5, "load": 3.0, "source": "twin:alibaba-gpu-v2020"},
+        {"choice": "labels", "nodes": 6, "load": 2.0, "world": "drifting"},
+    ],
+    ids=str,
+)
+def test_in_compiled_code_it_is_as_in_python(settings: dict[str, Any]) -> None:
+    """The same observations, masks, rewards, instants and schedules, step by step."""
+    given = {"jobs": 70, "window": 6, **settings}
+    compiled, plain = (
+        gymnasium.make("gangwise/Jobs-v1", engine=engine, **given).unwrapped
+        for engine in ("auto", "plain")
+    )
+    rng, started = np.random.default_rng(3), 0
+    for seed in (1, 2):
+        seen, info = compiled.reset(seed=seed)
+        expected, told = plain.reset(seed=seed)
+        over = False
+        while not over:
+            np.testing.assert_allclose(seen, expected, rtol=1e-6)
+            np.testing.assert_array_equal(info["action_mask"], told["action_mask"])
+            choices = np.flatnonzero(info["action_mask"])
+            action = int(rng.choice(choices)) if rng.random() < 0.9 else int(rng.integers(7))
+            started += action < 6
+            seen, reward, over, _, info = compiled.step(action)
+            expected, of_plain, ended, _, told = plain.step(action)
+            assert (reward, over) == (pytest.approx(of_plain, rel=1e-12, abs=1e-15), ended)
+            assert info["now"] == told["now"]
+        one, other = compiled.schedule(), plain.schedule()
+        np.testing.assert_array_equal(one.start, other.start)
+        np.testing.assert_array_equal(one.end, other.end)
+        np.testing.assert_array_equal(one.piece_node, other.piece_node)
+    assert started > 100
+
+
+def test_vectors_in_threads_and_without_copies_are_the_same() -> None:
+    given = {"num_envs": 130, "jobs": 30, "nodes": 4, "load": 4.0, "episodes": 5, "window": 4}
+    many = [
+        gymnasium.make_vec("gangwise/JobsVector-v1", **given, **how)
+        for how in ({"threads": 1}, {"threads": 2, "copy": False})
+    ]
+    assert [len(envs.unwrapped._parts) for envs in many] == [1, 2]
+    (seen, info), (other, told) = (envs.reset(seed=4) for envs in many)
+    rng, ends = np.random.default_rng(0), 0
+    for _ in range(150):
+        np.testing.assert_array_equal(seen, other)
+        np.testing.assert_array_equal(info["action_mask"], told["action_mask"])
+        actions = (rng.random(info["action_mask"].shape) * info["action_mask"]).argmax(1)
+        seen, reward, over, _, info = many[0].step(actions)
+        other, twin, ended, _, told = many[1].step(actions)
+        ends += over.sum()
+        np.testing.assert_array_equal(reward, twin)
+        np.testing.assert_array_equal(over, ended)
+        if over.any():
+            np.testing.assert_array_equal(info["final_obs"], told["final_obs"])
+    assert ends > 130
+    for envs in many:
+        envs.close()
+
+
 class Inner(NamedTuple):
     grid: Any
     line: Any
@@ -160,7 +239,9 @@ def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
     for episode in (3, 0, 2):
         tables = many.unwrapped.tables[episode]
         monkeypatch.setattr(worlds, "_episode", lambda *_, tables=tables: tables)
-        single = gymnasium.make("gangwise/Jobs-v1", choice="best-fit", **given).unwrapped
+        single = gymnasium.make(
+            "gangwise/Jobs-v1", choice="best-fit", engine="plain", **given
+        ).unwrapped
         single.reset()
         singles.append(single)
     started, hours = 0, np.zeros(3)
@@ -171,19 +252,19 @@ def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
             if ends[i]:
                 continue
             np.testing.assert_array_equal(masks[i, :5], single.action_masks()[:5])
-            more = single._play.books.running or single._play.state.at.next_job < 60
+            more = single._play.play.books.running or single._play.play.state.at.next_job < 60
             assert masks[i, 5] == bool(more)  # or those who wait would wait for ever
             rows = seen[i, : 5 * len(FEATURES)].reshape(5, -1)
-            for of, job in zip(rows, single._play.waiting):
+            for of, job in zip(rows, single._play.play.waiting):
                 assert of[0] == 1
                 waited = np.log1p(single._play.now - job.submitted) / LOG_SECONDS
                 np.testing.assert_allclose(
                     of[1:3], [waited, np.log1p(job.limit) / LOG_SECONDS], 1e-5
                 )
                 assert of[3] == min(job.tasks / 4, 1)
-            assert rows[:, 0].sum() == min(len(single._play.waiting), 5)
+            assert rows[:, 0].sum() == min(len(single._play.play.waiting), 5)
             assert seen[i, 5 * len(FEATURES)] == pytest.approx(
-                single._play.books.free.sum() / single._play.books.capacity.sum()
+                single._play.play.books.free.sum() / single._play.play.books.capacity.sum()
             )
         seen, rewards, over, _, info = many.step(actions)
         assert many.observation_space.contains(seen)
@@ -198,3 +279,43 @@ def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
     for i, single in enumerate(singles):
         t, played = single.tables, single.schedule()
         assert hours[i] == pytest.approx((played.end - t.jobs.submit).mean() / 3600)
+
+
+def test_the_example_in_one_file_trains_saves_and_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the form of CleanRL; what it saves is what the order ``ppo`` reads."""
+    pytest.importorskip("torch", reason="the extra agents is not installed")
+    from benchmarks import ppo_jobs
+
+    line = f"ppo_jobs --steps 16384 --episodes 3 --save {tmp_path / 'agent.npz'}"
+    monkeypatch.setattr(sys, "argv", line.split())
+    ppo_jobs.main()
+    assert "the agent itself" in capsys.readouterr().out
+    with np.load(tmp_path / "agent.npz") as made, np.load(queues.AGENT) as shipped:
+        assert {k: made[k].shape for k in made} == {k: shipped[k].shape for k in shipped}
+
+
+def test_the_order_that_ppo_learned_scores_as_its_layers_do() -> None:
+    """Job by job, layer by layer, with sums written out."""
+    jobs = Jobs.of([0, 5, 9], 10, [1, 2, 4], {"gpu": 1}, limit=[100, 50, 20])
+    nodes = Nodes.alike(4, {"gpu": 2})
+    tables = Tables.of(jobs, nodes, Conditions(), Options())
+    books, waiting = Books.opened(nodes), [tables.job(j) for j in range(3)]
+    with np.load(queues.AGENT) as file:
+        w = {name: file[name].astype(float) for name in file.files if name != "made"}
+    expected = []
+    for job in waiting:
+        row = [np.log1p(60 - job.submitted), np.log1p(job.limit)]
+        row = [x / np.log1p(1e7) for x in row] + [job.tasks / 4, job.tasks / 8, 1.0]
+        row.append(np.log1p(3) / np.log1p(1e5))
+        for layer in "024":
+            out = []
+            for weights, bias in zip(w[f"{layer}.weight"], w[f"{layer}.bias"]):
+                total = bias + sum(a * b for a, b in zip(weights, row))
+                out.append(total if layer == "4" else np.tanh(total))
+            row = out
+        expected.append(-row[0])
+    found = queues.Agent().keys(waiting, books, 60.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert len(set(found)) == 3

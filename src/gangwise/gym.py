@@ -27,9 +27,11 @@ registers the ids; ``gymnasium.make("gangwise.gym:gangwise/Jobs-v1")`` does both
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -39,14 +41,22 @@ from gymnasium.vector.utils import batch_space
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
+from gangwise.core.jit import Pinned, entry
 from gangwise.core.simulation import Streams
 from gangwise.jobs.books import Books, Place, Queue
-from gangwise.jobs.compiled import built_in, initial_state, inputs, nothing_believed
-from gangwise.jobs.kernels import BY_RATE, CUT, PIECE
-from gangwise.jobs.model import Job
+from gangwise.jobs.compiled import (
+    built_in,
+    initial_state,
+    inputs,
+    nothing_believed,
+    only_used,
+    outcome,
+)
+from gangwise.jobs.kernels import BY_RATE, DOWN
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import JobSimulation
+from gangwise.jobs.stacks import copies, joined, never_cut, stacked
 from gangwise.study.replay_scenario import ReplayScenario
 from gangwise.study.runs import named_source
 
@@ -286,6 +296,201 @@ class _AgentStarts(Composed):
         return []
 
 
+def _chooser(choice: str, scenario: ReplayScenario) -> Callable[[], Composed]:
+    """What makes a choice of nodes, which has learned nothing, for an episode."""
+
+    def chooser() -> Composed:
+        scheduler = Composed.named(f"fcfs+none+{choice}")
+        scheduler.limits = scenario.options.limits
+        return scheduler
+
+    return chooser
+
+
+class _DecidedInPython:
+    """An environment on the simulation of schedulers that decide in Python: for any choice."""
+
+    def __init__(self, tables: Tables, scheduler: Composed, window: int):
+        agent = _AgentStarts(scheduler.queue, scheduler.backfilling, scheduler.choice)
+        agent.limits = scheduler.limits
+        self.play, self.tables, self.window = JobSimulation(tables, agent), tables, window
+        self._go_on()
+
+    def take(self, action: int) -> tuple[float, bool]:
+        """Start a job, or let time go on: the reward, and whether all is over."""
+        tasks = self._fits[action] if 0 <= action < len(self._fits) else None
+        if tasks is None:
+            hours, over = self._go_on()
+            return -hours / len(self.tables.jobs), over
+        job = self.play.waiting[action]
+        self.play.act(Place(job.id, tuple(tasks), self.play.books.tell_apart(job.shape, tasks)))
+        self._find_room()
+        return 0.0, False
+
+    def _go_on(self) -> tuple[float, bool]:
+        hours = 0.0
+        while True:
+            before = self.play.now
+            present = len(self.play.waiting) + len(self.play.books.running)
+            alive = self.play.step()
+            if before >= 0:
+                hours += present * (self.play.now - before) / 3600
+            if not alive or self.play.waiting:
+                self._find_room()
+                return hours, not alive
+
+    def _find_room(self) -> None:
+        """Find where the first waiting jobs would be placed; None for those that do not fit."""
+        play, clock = self.play, self.play.now
+        self._fits = [
+            None
+            if play.tally.holds(job) is not None or play.books.opens(job, clock) > clock
+            else play.scheduler.choice.place(job, play.books, clock)
+            for job in play.waiting[: self.window]
+        ]
+
+    @property
+    def now(self) -> float:
+        return self.play.now
+
+    def mask(self) -> Bools:
+        mask = np.zeros(self.window + 1, dtype=bool)
+        mask[: len(self._fits)] = [tasks is not None for tasks in self._fits]
+        mask[self.window] = True
+        return mask
+
+    def seen(self) -> Any:
+        books, clock = self.play.books, self.play.now
+        total = np.maximum(books.capacity.sum(axis=0), 1)
+        table = np.zeros((self.window, 6))
+        for i, job in enumerate(self.play.waiting[: self.window]):
+            share = job.tasks * np.array(job.shape.demand) / total
+            table[i] = (
+                1,
+                (clock - job.submitted) / 3600,
+                np.log(max(job.limit, 1.0) / 3600),
+                np.log(job.tasks),
+                share.max(),
+                self._fits[i] is not None,
+            )
+        free = float((books.free.sum(axis=0) / total).min())
+        rest = (free, np.log1p(len(self.play.waiting)), np.log1p(len(books.running)))
+        numbers = np.concatenate([table.ravel(), rest])
+        return np.asarray(np.clip(numbers, -LARGEST, LARGEST), dtype=np.float32)
+
+    def schedule(self) -> Schedule:
+        return self.play.schedule()
+
+
+def _compiles(tables: Tables, scheduler: Composed) -> bool:
+    """Whether compiled code can play an episode with this choice of nodes."""
+    fails = bool((tables.events["kind"] == DOWN).any())
+    rules = built_in(scheduler, tables.nodes, tables.options)
+    return not fails and rules is not None and rules.look == np.inf
+
+
+class _DecidedInKernels:
+    """Environments in compiled code, each with its episode: what they show, and their steps."""
+
+    def __init__(
+        self,
+        tables: Sequence[Tables],
+        choose: Callable[[], Composed],
+        window: int,
+        count: int,
+        plain: bool = False,
+    ):
+        from gangwise import gym_kernels as kernels  # compiles: up to a minute, once
+
+        parts = [self._episode(t, choose()) for t in tables]
+        bank, begun, beliefs = (joined(stacked, of) for of in zip(*parts))
+        bank, begun, beliefs = only_used(bank, begun, beliefs)
+        states, believed = (
+            joined(lambda of: np.repeat(of[0][:1], count, axis=0), [each])
+            for each in (begun, beliefs)
+        )
+        self._kernels, self.tables, self.episode = kernels, tables, np.zeros(count, np.int64)
+        size = 6 * window + (3 if plain else len(kernels.TOTALS))
+        self.views = kernels.Views(
+            plain,
+            np.zeros((count, window), np.int64),
+            np.zeros((count, size), np.float32),
+            np.zeros((count, window + 1), bool),
+            np.zeros((count, 1)),
+            np.zeros((count, 1), bool),
+        )
+        limit = bank.jobs["limit"]
+        limit = (
+            np.log(np.maximum(limit, 1.0) / 3600)
+            if plain
+            else np.minimum(np.log1p(limit) / kernels.LOG_SECONDS, 1.0)
+        )
+        whole = np.maximum(bank.cluster.capacity.sum(axis=1), 1).astype(np.float64)
+        self._begun = begun, beliefs  # their addresses are used
+        self.bank, self.state = bank, states
+        links = np.concatenate([copies(begun, states), copies(beliefs, believed).reshape(-1, 3)])
+        facts = kernels.Facts(whole, limit)
+        everything = (bank, facts, states, believed, self.views, self.episode)
+        self._pinned = Pinned(kernels.Environments(*everything, links))
+        self.rows, self.actions = np.arange(count), np.full(count, kernels.BEGIN)
+        self._step = entry(kernels.step, self._pinned, self.rows, self.actions)
+
+    @staticmethod
+    def _episode(t: Tables, scheduler: Composed) -> tuple[Any, Any, Any]:
+        """What kernels read of an episode, its state, and beliefs, before anything has happened."""
+        rules = built_in(scheduler, t.nodes, t.options)
+        assert rules is not None
+        fixed, pieces = inputs(t, rules)
+        state = never_cut(initial_state(t, rules, pieces), len(t.jobs), pieces)
+        if rules.choice != BY_RATE:
+            return fixed, state, nothing_believed()
+        scheduler.resize(t.nodes, t.jobs.types)
+        return (
+            fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types))),
+            state,
+            scheduler.choice.state,
+        )
+
+    def begin(self, rows: Ints, episodes: Any) -> None:
+        """Let environments begin these episodes."""
+        self.episode[rows] = episodes
+        self.actions[rows] = self._kernels.BEGIN
+        self._step(self._pinned, rows, self.actions)
+
+    def step(self, rows: Ints) -> None:
+        """Take the decisions in ``actions`` in these environments."""
+        self._step(self._pinned, rows, self.actions)
+
+
+class _OneInKernels(_DecidedInKernels):
+    """One environment in compiled code, which shows what :class:`_DecidedInPython` shows."""
+
+    def __init__(self, tables: Tables, choose: Callable[[], Composed], window: int):
+        super().__init__([tables], choose, window, 1, plain=True)
+        self.begin(self.rows, 0)
+
+    def take(self, action: int) -> tuple[float, bool]:
+        self.actions[0] = action
+        self.step(self.rows)
+        return self.views.reward.item(), self.views.over.item()
+
+    @property
+    def now(self) -> float:
+        return float(self.state.at["now"][0])
+
+    def mask(self) -> Bools:
+        return self.views.mask[0].copy()
+
+    def seen(self) -> Any:
+        return self.views.seen[0].copy()
+
+    def schedule(self) -> Schedule:
+        """What has happened so far; a copy, for times that are not known are marked otherwise."""
+        state = joined(lambda of: of[0][0].copy(), [self.state])
+        text = self.tables[0].describe("the agent", "decided outside")
+        return outcome(self.tables[0], self.bank.jobs["piece_from"][0].copy(), state, text, 0.0)
+
+
 def _log(jobs: int, settings: dict[str, Any]) -> ReplayScenario:
     """The log that episodes of so many jobs are taken from: small and busy unless set otherwise."""
     usual = {"world": "unlike", "nodes": 8, "load": 0.9, "longest": 100_000.0}
@@ -323,13 +528,23 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     jobs, window : int
     choice : str
         Of nodes: ``best-fit``, ``learned`` and so on.
+    engine : {"auto", "plain"}
+        Compiled where nodes do not fail and the choice is built in; ``plain`` decides in Python,
+        which is the same and a test of it.
     **settings
         Of a replay, see :class:`gangwise.study.replay_scenario.ReplaySettings`.
     """
 
-    def __init__(self, jobs: int = 200, window: int = 16, choice: str = "learned", **settings: Any):
-        self._scenario = _log(jobs, settings)
-        self._count, self._window, self._choice = jobs, window, choice
+    def __init__(
+        self,
+        jobs: int = 200,
+        window: int = 16,
+        choice: str = "learned",
+        engine: Literal["auto", "plain"] = "auto",
+        **settings: Any,
+    ):
+        self._scenario, self._count, self._window = _log(jobs, settings), jobs, window
+        self._choose, self._engine = _chooser(choice, self._scenario), engine
         self.action_space = spaces.Discrete(window + 1)
         self.observation_space = _box(-LARGEST, LARGEST, 6 * window + 3)
 
@@ -338,106 +553,28 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Draw where to begin in the log, and the hidden rates."""
         super().reset(seed=seed)
-        tables = _episode(self._scenario, self.np_random, self._count)
-        base = Composed.named(f"fcfs+none+{self._choice}")
-        scheduler = _AgentStarts(base.queue, base.backfilling, base.choice)
-        scheduler.limits = self._scenario.options.limits
-        self._play = JobSimulation(tables, scheduler)
-        self._go_on()
-        return self._observation(), {"action_mask": self.action_masks()}
+        #: The jobs, nodes and hidden conditions of this episode, to try other schedulers on.
+        self.tables = tables = _episode(self._scenario, self.np_random, self._count)
+        self._play: _OneInKernels | _DecidedInPython
+        if self._engine != "plain" and _compiles(tables, self._choose()):
+            self._play = _OneInKernels(tables, self._choose, self._window)
+        else:
+            self._play = _DecidedInPython(tables, self._choose(), self._window)
+        return self._play.seen(), {"action_mask": self._play.mask()}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Start a job, which takes no time, or let time go on."""
-        tasks = self._fits[int(action)] if int(action) < len(self._fits) else None
-        hours, over = 0.0, False
-        if tasks is not None:
-            job = self._play.waiting[int(action)]
-            pieces = self._play.books.tell_apart(job.shape, tasks)
-            self._play.act(Place(job.id, tuple(tasks), pieces))
-            self._find_room()
-        else:
-            hours, over = self._go_on()
-        info = {"action_mask": self.action_masks(), "now": self._play.now}
-        return self._observation(), -hours / self._count, over, False, info
+        play = self._play
+        reward, over = play.take(int(action))
+        return play.seen(), reward, over, False, {"action_mask": play.mask(), "now": play.now}
 
-    @property
-    def tables(self) -> Tables:
-        """The jobs, nodes and hidden conditions of this episode, to try other schedulers on."""
-        return self._play.tables
+    def action_masks(self) -> Bools:
+        """Jobs that fit now, and letting time go on [window + 1]."""
+        return self._play.mask()
 
     def schedule(self) -> Schedule:
         """The schedule so far, as a replay would report it."""
         return self._play.schedule()
-
-    def _go_on(self) -> tuple[float, bool]:
-        """Go on until a job waits: job-hours that passed, and whether all is over."""
-        hours = 0.0
-        while True:
-            before = self._play.now
-            present = len(self._play.waiting) + len(self._play.books.running)
-            alive = self._play.step()
-            if before >= 0:
-                hours += present * (self._play.now - before) / 3600
-            if not alive or self._play.waiting:
-                self._find_room()
-                return hours, not alive
-
-    def _find_room(self) -> None:
-        """Find where the first waiting jobs would be placed; None for those that do not fit."""
-        place, books, clock = self._play.scheduler.choice.place, self._play.books, self._play.now
-        shown: list[Job] = self._play.waiting[: self._window]
-        self._fits = [place(job, books, clock) for job in shown]
-
-    def action_masks(self) -> Bools:
-        """Jobs that fit now, and letting time go on [window + 1]."""
-        mask = np.zeros(self._window + 1, dtype=bool)
-        mask[: len(self._fits)] = [tasks is not None for tasks in self._fits]
-        mask[self._window] = True
-        return mask
-
-    def _observation(self) -> Any:
-        books, clock = self._play.books, self._play.now
-        total = np.maximum(books.capacity.sum(axis=0), 1)
-        table = np.zeros((self._window, 6))
-        for i, job in enumerate(self._play.waiting[: self._window]):
-            share = job.tasks * np.array(job.shape.demand) / total
-            table[i] = (
-                1,
-                (clock - job.submitted) / 3600,
-                np.log(max(job.limit, 1.0) / 3600),
-                np.log(job.tasks),
-                share.max(),
-                self._fits[i] is not None,
-            )
-        free = float((books.free.sum(axis=0) / total).min())
-        rest = (free, np.log1p(len(self._play.waiting)), np.log1p(len(books.running)))
-        numbers = np.concatenate([table.ravel(), rest])
-        return np.asarray(np.clip(numbers, -LARGEST, LARGEST), dtype=np.float32)
-
-
-def _joined(join: Callable[[Sequence[Any]], Any], each: Sequence[Any]) -> Any:
-    """Nested named tuples with their arrays joined; other fields are those of the first."""
-    example = each[0]
-    if isinstance(example, tuple):
-        return type(example)(*(_joined(join, fields) for fields in zip(*each)))
-    return join(each) if isinstance(example, np.ndarray | np.record) else example
-
-
-def _stacked(each: Sequence[Any]) -> Any:
-    """Arrays in one with an axis more; shorter ones end with zeros, which nothing points at."""
-    arrays = [np.asarray(array) for array in each]
-    size = (len(arrays), *np.max([array.shape for array in arrays], axis=0).astype(np.int64))
-    stack = np.zeros(size, arrays[0].dtype)
-    for i, array in enumerate(arrays):
-        place: Any = (i, *(slice(n) for n in array.shape))
-        stack[place] = array
-    return stack
-
-
-def _arrays(stack: Any) -> list[Any]:
-    if isinstance(stack, tuple):
-        return [array for part in stack for array in _arrays(part)]
-    return [stack] if isinstance(stack, np.ndarray) else []
 
 
 class JobsVectorEnv(VectorEnv[Any, Any, Any]):
@@ -450,7 +587,10 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
     :data:`~gangwise.gym_kernels.FEATURES`, then :data:`~gangwise.gym_kernels.TOTALS`.
     ``info["action_mask"]`` [num_envs, window + 1]. ``reset(options={"episodes": [0, 5]})`` says
     which episode each environment begins; ``tables`` has them all, for other schedulers. Nodes that
-    fail are not played, nor choices of nodes by rates.
+    fail are not played, nor choices of nodes that kernels do not have.
+
+    Environments are shared among ``threads`` (0: one for each core, of 64 environments or more).
+    With ``copy=False`` a step allocates nothing: it returns the arrays that the next overwrites.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as in the base class
@@ -463,37 +603,21 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
         choice: str = "best-fit",
         episodes: int = 64,
         draw: int = 0,
+        threads: int = 0,
+        copy: bool = True,
         **settings: Any,
     ):
-        from gangwise import gym_kernels as kernels  # compiles: up to a minute, once
-
         scenario, rng = _log(jobs, settings), np.random.default_rng(draw)
+        choose = _chooser(choice, scenario)
         self.tables = [_episode(scenario, rng, jobs) for _ in range(episodes)]
-        scheduler, states, givens = Composed.named(f"fcfs+none+{choice}"), [], []
-        for t in self.tables:
-            rules = built_in(scheduler, t.nodes, t.options)
-            if rules is None or rules.choice == BY_RATE or t.events.size:
-                raise ScenarioError(f"{choice}, or nodes that fail: gangwise/Jobs-v1 plays these")
-            arguments, pieces = inputs(t, rules)
-            state = initial_state(t, rules, pieces)
-            room: dict[str, Any] = {
-                "cuts": np.zeros(jobs + 2, CUT),
-                "cut_pieces": np.zeros(pieces + 1, PIECE),
-            }
-            givens.append(arguments)
-            states.append(state._replace(**room))
-        self._bank, self._begun = _joined(_stacked, givens), _joined(_stacked, states)
-        self._states = _joined(lambda of: np.repeat(of[0][:1], num_envs, axis=0), [self._begun])
-        self._beliefs, self._step, self.num_envs = nothing_believed(), kernels.step, num_envs
-        self._episode = np.zeros(num_envs, np.int64)
-        size = len(kernels.FEATURES) * window + len(kernels.TOTALS)
-        numbers = np.zeros((num_envs, size), np.float32)
-        self._views = (
-            np.zeros((num_envs, window), np.int64),
-            numbers,
-            np.zeros((num_envs, window + 1), bool),
-        )
-        self._outcome = np.zeros(num_envs), np.zeros(num_envs, bool)
+        if not all(_compiles(tables, choose()) for tables in self.tables):
+            raise ScenarioError(f"{choice}, or nodes that fail: gangwise/Jobs-v1 plays these")
+        self.num_envs, self._copy, self._never = num_envs, copy, np.zeros(num_envs, bool)
+        self._play = _DecidedInKernels(self.tables, choose, window, num_envs)
+        parts = max(1, min(threads or os.cpu_count() or 1, num_envs // 64))
+        self._parts = np.array_split(self._play.rows, parts)
+        self._threads = ThreadPoolExecutor(parts) if parts > 1 else None
+        size = self._play.views.seen.shape[1]
         self.single_observation_space = _box(0.0, 1.0, size)
         self.single_action_space = spaces.Discrete(window + 1)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -505,32 +629,37 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
         """Begin an episode in each environment: those of ``options``, or drawn ones."""
         if seed is not None:
             self.np_random = np.random.default_rng(seed)
-        self._begin(np.arange(self.num_envs), (options or {}).get("episodes"))
-        return self._views[1].copy(), {"action_mask": self._views[2].copy()}
+        self._begin(self._play.rows, (options or {}).get("episodes"))
+        seen, mask, *_ = self._shown()
+        return seen, {"action_mask": mask}
 
     def _begin(self, rows: Ints, episodes: Any = None) -> None:
         drawn = self.np_random.integers(len(self.tables), size=rows.size)
-        self._episode[rows] = drawn if episodes is None else episodes
-        for to, source in zip(_arrays(self._states), _arrays(self._begun)):
-            to[rows] = source[self._episode[rows]]
-        # The first move only lets time go on to the first job; what was earned before still counts.
-        reward, over = (values[rows].copy() for values in self._outcome)
-        self._play(rows, np.full(self.num_envs, -1))
-        self._outcome[0][rows], self._outcome[1][rows] = reward, over
+        self._play.begin(rows, drawn if episodes is None else episodes)
 
-    def _play(self, rows: Ints, actions: Ints) -> None:
-        beside = self._bank, self._states, self._beliefs, rows, self._episode, actions
-        self._step(*beside, self._views, self._outcome)
+    def _shown(self) -> Any:
+        """Observations, masks, rewards, which are over or cut off; copies if not told otherwise."""
+        views = self._play.views
+        arrays = views.seen, views.mask, views.reward[:, 0], views.over[:, 0], self._never
+        return tuple(array.copy() for array in arrays) if self._copy else arrays
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        self._play(np.arange(self.num_envs), np.asarray(actions, dtype=np.int64))
-        reward, over = (values.copy() for values in self._outcome)
-        info: dict[str, Any] = {}
+        play, info = self._play, dict[str, Any]()
+        play.actions[:] = actions
+        if self._threads is None:
+            play.step(play.rows)
+        else:
+            wait([self._threads.submit(play.step, part) for part in self._parts])
+        over = play.views.over[:, 0]
         if over.any():
-            info = {"final_obs": self._views[1].copy(), "_final_obs": over}
+            info = {"final_obs": play.views.seen.copy(), "_final_obs": over.copy()}
             self._begin(np.flatnonzero(over))
-        info["action_mask"] = self._views[2].copy()
-        return self._views[1].copy(), reward, over, np.zeros(self.num_envs, bool), info
+        seen, info["action_mask"], reward, over, cut_off = self._shown()
+        return seen, reward, over, cut_off, info
+
+    def close_extras(self, **kwargs: Any) -> None:
+        if self._threads is not None:
+            self._threads.shutdown()
 
 
 for _name in ("GainOverhead", "FluctuatingSpeeds", "ApproximationJobs", "Jobs"):

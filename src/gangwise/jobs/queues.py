@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -21,6 +22,9 @@ from gangwise.jobs.kernels import FairShareState
 from gangwise.jobs.model import Job
 from gangwise.jobs.queue_kernels import decayed, formula_key, hold, priority_key, tick
 from gangwise.jobs.tenancy import allowed_on, standing_of
+
+AGENT = Path(__file__).with_name("agent.npz")
+"""Weights of :class:`Agent`, and how they were made."""
 
 Change = tuple[float, int, Job, tuple[Piece, ...]]
 """A change of what is free: when, 0 for given back or 1 for taken, the job and its pieces."""
@@ -107,6 +111,37 @@ FORMULAS |= {"qssf": kernels.SAF, "aged": kernels.AGED}
 
 def by_formula(name: str) -> ByFormula:
     return ByFormula(name, FORMULAS[name], 0.2 if name == "aged" else 0.0)
+
+
+@dataclass
+class Agent(Order):
+    """Highest score of a network first, which PPO trained to choose the next job to start.
+
+    It looks at the wait, the request and the size of a job, at what is free and how many wait, in
+    the units of :data:`gangwise.gym_kernels.FEATURES`. ``benchmarks/ppo_jobs.py`` made its weights,
+    from drawn jobs alone.
+    """
+
+    name: ClassVar[str] = "ppo"
+    _weights: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
+        if not self._weights:
+            with np.load(AGENT) as file:
+                self._weights = {name: file[name] for name in file.files if name != "made"}
+        w, whole = self._weights, np.maximum(books.capacity.sum(axis=0), 1)
+        waited = np.array([now - job.submitted for job in jobs])
+        asked = np.array([job.length for job in jobs])
+        tasks = np.array([job.tasks for job in jobs]) / len(books.nodes)
+        share = [1000.0 * books.size(job) / whole[books.dominant(job.shape)] for job in jobs]
+        cluster = (books.free.sum(axis=0) / whole).min(), np.log1p(len(jobs)) / np.log1p(1e5)
+        logs = np.log1p(np.maximum([waited, asked], 0.0)) / np.log1p(1e7)
+        rows = np.minimum([*logs, tasks, share, *(np.full(len(jobs), x) for x in cluster)], 1.0).T
+        for layer in "024":
+            rows = rows @ w[f"{layer}.weight"].T + w[f"{layer}.bias"]
+            rows = rows if layer == "4" else np.tanh(rows)
+        keys: list[float] = (-rows[:, 0]).tolist()
+        return keys
 
 
 @dataclass

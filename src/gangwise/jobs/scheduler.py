@@ -59,6 +59,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "fair-share": queues.FairShare,
         **{name: partial(queues.by_formula, name) for name in queues.FORMULAS},
         "multifactor": queues.Multifactor,
+        "ppo": queues.Agent,
     },
     "backfilling": {
         name: partial(str, name) for name in ("none", "easy", "conservative", "kamelot")
