@@ -228,6 +228,7 @@ def jobs_command(
 def nodes_command(
     path: Path,
     by: float = 0.01,
+    topology: Path | None = None,
     out: Path | None = None,
     settings: list[str] | None = None,
     trace: str = "",
@@ -243,7 +244,9 @@ def nodes_command(
     require_folder(out)
     knobs = settings_of(settings)
     with progress("nothing is kept") as advance:
-        result = find_slow_nodes(path, trace=trace, by=by, progress=advance, strict=strict, **knobs)
+        result = find_slow_nodes(
+            path, trace=trace, by=by, topology=topology, progress=advance, strict=strict, **knobs
+        )
     text = json_text(result.as_dict())
     if as_json:
         echo(text)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.jobs.distance import place_at
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions, Shape, terms_of
@@ -372,6 +373,10 @@ class _Auditor:
             rate = np.minimum.reduceat(piece_rates, self.first) if self.first.size else rate
         if hidden.noise is not None:
             rate = rate * np.asarray(hidden.noise)[self.of]
+        if hidden.distance is not None:
+            kinds = jobs.type[self.of], jobs.sizes[self.of]
+            shares = hidden.distance.factor(*kinds)
+            rate = rate * shares[np.arange(self.of.size), self.levels(hidden.distance.levels)]
         work = jobs.run[self.of] * self.longer
         if o.enforced and o.limits == "work":
             work = np.minimum(work, limit)
@@ -392,6 +397,17 @@ class _Auditor:
             ("overrun", ran > takes + near, "runs on when it should have ended"),
         ):
             self.found(rule, once & bad, self.of, None, self.until, text)
+
+    def levels(self, labels: tuple[str, ...]) -> Ints:
+        """Level of distance of each attempt: what labels all its nodes have in common."""
+        every, levels = self.outcome.nodes.labels, []
+        for nodes in np.split(self.node, self.first[1:]):
+            on = {int(n) for n in nodes}
+            shared = [len({place_at(every[n], k) or (n,) for n in on}) == 1 for k in labels]
+            # The nearest label from which on all are shared; the cluster is shared by all.
+            nearest = next(i for i in range(len(labels) + 1) if all(shared[i:]))
+            levels.append(0 if len(on) == 1 else 1 + nearest)
+        return np.array(levels, dtype=np.int64)
 
     def can_run(self) -> Bools:
         """Jobs that fit on the empty cluster; the others are set aside."""

@@ -18,6 +18,8 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import kernels, rate_kernels
 from gangwise.jobs.books import Books, Piece, Rate, of_groups
+from gangwise.jobs.distance import Near, level_on, nearest, slowdowns
+from gangwise.jobs.distance_kernels import Apart
 from gangwise.jobs.fit_kernels import growths
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
@@ -150,7 +152,8 @@ class Rates:
         at = np.array([_index("node", name, self.nodes) for name in nodes], dtype=np.int64)
         if len(rates) != at.size or not all(r > 0 and math.isfinite(r) for r in rates):
             raise ScenarioError(f"{at.size} nodes have the rates {list(rates)}; one each, above 0")
-        rate_kernels.observe(state, l, at, np.log(np.asarray(rates)), at.size, True, now)
+        logs = np.log(np.asarray(rates, dtype=np.float64))
+        rate_kernels.observe(state, l, at, logs, at.size, True, now, at.size)
 
     def estimate(self, job_type: str, now: float = 0.0) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the log rate on every node, both [N]."""
@@ -509,11 +512,14 @@ class ByRate(Worth):
         Whether a gang may wait for better nodes.
     look : float
         Seconds between looks at running jobs, which are measured again and may move; inf for none.
+    near : Near, optional
+        What is believed of distance: gangs then go where they run fastest together.
     """
 
     rates: Any = "labels"
     waits: bool = False
     look: float = math.inf
+    near: Near | None = None
     name: ClassVar[str] = "label"
     walled: bool = field(default=False, init=False, repr=False)
     state: Any = field(default=None, init=False, repr=False)
@@ -521,18 +527,22 @@ class ByRate(Worth):
     _labels: Floats | None = field(default=None, init=False, repr=False)
     _truth: Any = field(default=None, init=False, repr=False)
     _factor: Any = field(default=None, init=False, repr=False)
+    _apart: Any = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
+        former = (self.state.near, tuple(self._types)) if self.state and self.near else None
         self._types = {name: l for l, name in enumerate(job_types)}
         self._labels = np.log(nodes.declared(job_types))
         learner = Labels() if isinstance(self.rates, str) else self.rates
         # Labels tell nothing of how much of its limit a job needs; slower nodes come last anyway.
         # Under limits of the clock a slow node may cost a job its end.
         walled = self.walled and self.rates != "labels"
-        self.state = learner.beliefs(nodes, job_types)._replace(walled=walled)
+        near = None if self.near is None else self.near.beliefs(nodes, job_types, former)
+        self.state = learner.beliefs(nodes, job_types)._replace(walled=walled, near=near)
 
-    def reveal(self, log_rates: Floats, log_factor: Floats) -> None:
-        """The oracle alone is shown the true rates: by the simulation, nowhere else."""
+    def reveal(self, log_rates: Floats, log_factor: Floats, apart: Apart | None) -> None:
+        """The oracle alone is shown the truth about rates: by the simulation, nowhere else."""
+        self._apart = apart
         self._truth = log_rates if log_rates.size else None
         self._factor = log_factor
 
@@ -556,6 +566,31 @@ class ByRate(Worth):
         rate_kernels.score(self.state, request, mean, sd, free, out)
         return out
 
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
+        """Best nodes first, each filled before the next; with ``near``, of the best domain."""
+        if self.near is None:
+            return super().place(job, books, now)
+        fits = books.fits(job.shape)
+        if int(fits.sum()) < job.tasks:
+            return None
+        worth, costs = self.worth(job, books, now), self.costs(job)
+        return nearest(job.tasks, fits, worth, costs, self.state.near.domain)
+
+    def costs(self, job: Job) -> Floats:
+        """Log slowdown of a gang at each level of distance [H + 1], as believed."""
+        if self.rates != "oracle":
+            tasks = job.tasks * job.shape.size
+            return np.array(slowdowns(self.state.near, self._types[job.job_type], tasks))
+        if self._apart is None:
+            return np.zeros(len(self.state.near.mean) + 1)
+        return np.asarray(-np.log(self._apart.factor[self._apart.of_job[job.row]]))
+
+    def slower(self, job: Job, chosen: Iterable[tuple[int, ...]]) -> float:
+        """Log slowdown of a gang by the distance of the nodes chosen, as believed."""
+        if self.near is None:
+            return 0.0
+        return float(self.costs(job)[level_on(self.state.near.domain, [p[0] for p in chosen])])
+
     def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
         """Seconds to wait for better nodes than those chosen; 0 to start."""
         if not self.waits:
@@ -565,9 +600,45 @@ class ByRate(Worth):
         slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
         request = self._request(job, books)
         allowed, waited = allowed_on(books.nodes, job.shape), now - job.submitted
-        return float(
+        seconds = float(
             rate_kernels.wait(self.state, request, slowest, mean, allowed, waiting, waited, now)
         )
+        patience = self.state.constants.patience
+        if seconds > 0.0 or self.near is None or waited > patience - 1.0:
+            return seconds
+        alone = math.exp(-mean[slowest]) * rate_kernels.remaining(self.state, job.limit, 0.0)
+        near = self._waits_near(job, chosen, books, waiting, alone)
+        return float(patience - waited) if near else 0.0
+
+    def _waits_near(
+        self, job: Job, chosen: Tasks, books: Books, waiting: int, alone: float
+    ) -> bool:
+        """Whether a gang waits for nearer nodes, see :func:`.start_kernels.waits_near`."""
+        c, near, costs = self.state.constants, self.state.near, self.costs(job)
+        level, released = level_on(near.domain, [n for n, _ in chosen]), 0.0
+        for amount in self.state.release.tolist():
+            released += amount
+        if level == 0 or released <= 0.0:
+            return False
+        devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
+        dear = c.price * (1.0 + c.crowd * waiting) * devices / released
+        most = min(job.shape.per_node or job.tasks, job.tasks)
+        fits, demand = np.minimum(books.fits(job.shape), most), np.array(job.shape.demand)
+        holds = (books.capacity[:, demand > 0] // demand[demand > 0]).min(axis=1)
+        able = allowed_on(books.nodes, job.shape) & books.up
+        holds = np.where(able, np.minimum(holds, most), 0)
+        for h in range(level):
+            gain = alone * (math.exp(costs[level]) - math.exp(costs[h]))
+            where = np.arange(fits.size) if h == 0 else near.domain[h - 1]
+            held, free = np.bincount(where, holds), np.bincount(where, fits)
+            able, total = (held >= job.tasks) & (free < job.tasks), int(holds.sum())
+            lacks = (job.tasks - free[able]).astype(np.int64)
+            if gain > 0.0 and any(
+                dear * lack * total / size < gain
+                for lack, size in zip(lacks.tolist(), held[able].astype(np.int64).tolist())
+            ):
+                return True
+        return False
 
     def _request(self, job: Job, books: Books) -> rate_kernels.JobRequest:
         devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
@@ -587,22 +658,24 @@ class ByRate(Worth):
         mean, sd = self.believed(job, now)
         caution = self.state.constants.caution
         # There by what is sure, here by what is believed: a move has to be worth it.
-        current = min(float(mean[n]) for n, _, _ in pieces)
+        current = min(float(mean[n]) for n, _, _ in pieces) - self.slower(job, pieces)
         candidate = min(float(mean[n] - caution * sd[n]) for n, _ in chosen)
+        candidate -= self.slower(job, chosen)
         rate, new_rate = math.log(seen), math.log(seen) + candidate - current
         return bool(rate_kernels.migrate(self.state, job.limit, done, rate, new_rate, restart))
 
     def rate(self, job: Job, chosen: Tasks, now: float) -> float:
         """Believed rate of a gang on nodes."""
         mean, _ = self.believed(job, now)
-        return math.exp(min(float(mean[n]) for n, _ in chosen))
+        return math.exp(min(float(mean[n]) for n, _ in chosen) - self.slower(job, chosen))
 
     def observe(self, rate: Rate) -> None:
         if self.rates == "labels":
             return
         l, nodes = self._types[rate.job.job_type], np.array(rate.nodes, dtype=np.int64)
         logs = np.array([math.log(r) for r in rate.rates])
-        rate_kernels.observe(self.state, l, nodes, logs, len(nodes), rate.first, rate.time)
+        tasks = rate.job.tasks * rate.job.shape.size
+        rate_kernels.observe(self.state, l, nodes, logs, len(nodes), rate.first, rate.time, tasks)
         work = (rate.time - rate.begun) * min(rate.rates)
         # How much of its limit a job of this type works, which is how long to expect of others.
         if rate.ended:

@@ -13,6 +13,7 @@ from gangwise.core.arrays import Ints, read_only
 from gangwise.jobs import kernels, rate_kernels, round_kernels, run_times
 from gangwise.jobs.books import Books
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
+from gangwise.jobs.distance_kernels import Apart, NearBeliefs
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Nodes, one_for_all
 from gangwise.jobs.queue_kernels import copy_of
@@ -91,8 +92,10 @@ def play_compiled(
         state = state._replace(standing=copy_of(scheduler.queue.standing))
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, t.jobs.types)
-        beliefs: rate_kernels.Beliefs | None = scheduler.choice.state
+        beliefs: Any = scheduler.choice.state
         fixed = fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
+        if scheduler.choice.near is not None and t.distance is None:
+            fixed = fixed._replace(distance=nothing_apart(beliefs.near, len(t.jobs)))
     else:
         beliefs = nothing_believed()
     fixed, state, beliefs = only_used(fixed, state, beliefs)
@@ -141,6 +144,11 @@ def nothing_believed() -> rate_kernels.Beliefs:
     labels, generation, none = np.zeros((1, 1)), np.zeros(1, dtype=np.int64), np.zeros(1)
     arguments = rate_kernels.LABELS, labels, generation, 1, rate_kernels.Constants(), none
     return rate_kernels.no_beliefs(*arguments)._replace(ratio=np.zeros(0))
+
+
+def nothing_apart(near: NearBeliefs, J: int) -> Apart:
+    """Distance that costs nothing, so that one play is compiled for all that reckon with it."""
+    return Apart(near.domain, np.zeros(J, dtype=np.int64), np.ones((1, near.cost.size)))
 
 
 def outcome(
@@ -221,6 +229,7 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Inputs, int]:
         t.rates,
         t.log_rates,
         t.noise,
+        t.distance,
     )
     return fixed, pieces
 

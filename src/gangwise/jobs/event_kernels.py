@@ -15,7 +15,7 @@ import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels, start_kernels
-from gangwise.jobs.fit_kernels import block_top, piece_shape, vacate
+from gangwise.jobs.fit_kernels import block_top, gang_size, piece_shape, vacate
 from gangwise.jobs.kernels import Inputs, State, int64
 from gangwise.jobs.queue_kernels import follow, tick, wake
 from gangwise.jobs.rate_kernels import Beliefs, finished, needed, observe, released
@@ -69,14 +69,23 @@ def measure(
     if beliefs is None:
         report_rates(inputs, state, j, first, ended)
     else:
-        slowest = kernels.NEVER
+        slowest, together = kernels.NEVER, start_kernels.together(inputs, state, j)
         for i in range(count):
-            rate = start_kernels.rate_on(inputs, state, j, state.out[p + i].node)
+            rate = start_kernels.rate_on(inputs, state, j, state.out[p + i].node) * together
             state.rated[i] = state.out[p + i].node
             state.log_rates[i] = math.log(rate)
             slowest = min(slowest, rate)
         state.looks[j].seen = slowest
-        observe(beliefs, int64(job.type), state.rated, state.log_rates, count, first, state.at.now)
+        observe(
+            beliefs,
+            int64(job.type),
+            state.rated,
+            state.log_rates,
+            count,
+            first,
+            state.at.now,
+            gang_size(inputs, j),
+        )
 
 
 @inlined_kernel
@@ -86,11 +95,10 @@ def report_rates(inputs: Inputs, state: State, j: int, first: bool, ended: bool)
         state.feed[state.at.fed].first = first
         state.feed[state.at.fed].ended = ended
         kernels.report(state, kernels.MEASURED, j)
-        p = inputs.jobs[j].piece_from
+        p, together = inputs.jobs[j].piece_from, start_kernels.together(inputs, state, j)
         for i in range(p, p + state.jobs[j].pieces):
-            state.fed_rates[state.at.fed_rates] = start_kernels.rate_on(
-                inputs, state, j, state.out[i].node
-            )
+            rate = start_kernels.rate_on(inputs, state, j, state.out[i].node)
+            state.fed_rates[state.at.fed_rates] = rate * together
             state.at.fed_rates += 1
 
 

@@ -242,6 +242,17 @@ def tasks_in(inputs: Inputs, state: State, room: FreeDevices, j: int) -> int:
 
 
 @inlined_kernel
+def gang_size(inputs: Inputs, j: int) -> int:
+    """Tasks of job j, of all its groups."""
+    s, size = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
+    if inputs.cluster.groups is not None and inputs.cluster.shapes[s].groups > 0:
+        size, low = int64(0), inputs.cluster.shapes[s].groups_from
+        for m in range(low, low + inputs.cluster.shapes[s].groups):
+            size += inputs.cluster.groups[m].tasks
+    return int(size)
+
+
+@inlined_kernel
 def opened(inputs: Inputs, state: State, room: FreeDevices, j: int) -> int:
     """Let a room be what is free now; how many tasks of job j fit there."""
     copy_room(state.room, room)

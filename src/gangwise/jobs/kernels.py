@@ -156,6 +156,7 @@ COUNTERS = record(
     origin=np.float64,  # the first submission of all
     planned=np.float64,  # conservative: the start that was just found
     kept=np.float64,  # EASY: the same, if requests are true
+    slower=np.float64,  # log slowdown by distance on the pieces tried, as believed
     outlived=np.float64,  # the first expected end that a running job may outlive from now on
     ordered=np.float64,  # multifactor: `FairShareState.clock` as `State.sequence` was put in order
     # sizes
@@ -281,6 +282,7 @@ class Inputs(NamedTuple):
     rates: Floats  # [L, N] true ones, hidden; [0, 0] where all are 1
     log_rates: Floats  # their logarithms
     noise: Floats  # [J] or [0]
+    distance: Any = None  # distance.Apart
 
 
 @by_reference

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints, Tabular
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import require_options
+
+if TYPE_CHECKING:
+    from gangwise.jobs.distance import Distance
 
 ALONE = "node"
 """Device type of which a job that has its nodes alone takes all, see :mod:`~.whole_nodes`."""
@@ -969,6 +972,8 @@ class Conditions:
         submitted, while they wait or while they run. Jobs after them need not wait any more.
     factors : sequence of (seconds, node, factor)
         From then on all rates of the node are ``rates × factor``.
+    distance : Distance, optional
+        What being apart costs gangs, see :mod:`gangwise.jobs.distance`.
     """
 
     rates: Floats | None = None
@@ -978,3 +983,4 @@ class Conditions:
     factors: Sequence[tuple[float, int, float]] = ()
     drains: Sequence[tuple[float, int]] = ()
     cancels: Sequence[tuple[float, int]] = ()
+    distance: Distance | None = None

@@ -16,12 +16,13 @@ end; ``remaining`` where limits are of work; ``finished``, ``needed`` and ``rele
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs import distance_kernels
 from gangwise.jobs.kernels import Rows, record
 
 LABELS, MEANS, SHARED = range(3)
@@ -135,6 +136,7 @@ class Beliefs(NamedTuple):
     above: Floats  # [BINS + 1] jobs of the type last counted from each bin of `needs` on
     seen: Floats  # [3] gangs observed; jobs finished, and the bins of their ratios in all
     gang: GangWorkspace
+    near: Any = None  # distance_kernels.NearBeliefs
 
 
 def no_beliefs(
@@ -245,13 +247,23 @@ def refresh(beliefs: Beliefs, l: int) -> None:
 
 @lean_kernel
 def observe(
-    beliefs: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, now: float
+    beliefs: Beliefs,
+    l: int,
+    nodes: Ints,
+    log_rates: Floats,
+    count: int,
+    first: bool,
+    now: float,
+    tasks: int,
 ) -> None:
     """Learn from one gang: its first ``count`` pieces ran on ``nodes`` at ``log_rates``.
 
-    What was measured before (``first`` false) tells something only if it has changed since: then
-    it is a surprise, else it is left alone.
+    It has so many tasks, and what their distance costs it as believed then, is added to its
+    ``log_rates``. What was measured before (``first`` false) tells something only if it has changed
+    since: then it is a surprise, else it is left alone.
     """
+    if beliefs.near is not None:
+        take_distance_off(beliefs, l, nodes, log_rates, count, first, tasks)
     if beliefs.kind == MEANS:
         if first:
             beliefs.seen[0] += 1.0
@@ -271,6 +283,29 @@ def observe(
             take_in(beliefs, l, nodes, log_rates, at, k, first, now)
             at += k
             remaining -= k
+
+
+@inner_kernel
+def take_distance_off(
+    beliefs: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, tasks: int
+) -> None:
+    """Learn what the distance of a gang costs it, and add that to its ``log_rates``.
+
+    Its nodes are taken for as fast as they are believed to be; u, ε and what is not known of the
+    nodes are noise.
+    """
+    level = distance_kernels.level_between(beliefs.near.domain, nodes, count)
+    if level > 0 and first and beliefs.kind == SHARED:
+        c, slower, unsure = beliefs.constants, 0.0, 0.0
+        bring_up_to_date(beliefs, l)
+        for i in range(count):
+            slower += (beliefs.mean[l, nodes[i]] - log_rates[i]) / count
+            unsure += beliefs.sd[l, nodes[i]] * beliefs.sd[l, nodes[i]] / count
+        variance = c.u * c.u + c.epsilon * c.epsilon / count + unsure
+        distance_kernels.learn_distance(beliefs.near, l, level, tasks, slower, variance)
+    distance_kernels.believe_costs(beliefs.near, l, tasks)
+    for i in range(count):
+        log_rates[i] += beliefs.near.cost[level]
 
 
 @inner_kernel

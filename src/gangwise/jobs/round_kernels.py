@@ -524,7 +524,7 @@ def held_while_closed(inputs: Inputs, state: State, beliefs: Beliefs | None, j: 
 def rate_of_limit(inputs: Inputs, state: State, pieces: int) -> float:
     """The rate at which a limit in units of work runs down on the pieces tried; 1 for seconds."""
     if inputs.rules.limits_of_work and inputs.rules.choice == kernels.BY_RATE:
-        return math.exp(start_kernels.slowest(state, state.tried, 0, pieces))
+        return math.exp(start_kernels.slowest(state, state.tried, 0, pieces) - state.at.slower)
     return 1.0
 
 
@@ -637,6 +637,11 @@ def look_around(inputs: Inputs, state: State, beliefs: Beliefs) -> None:
         for i in range(pieces):
             n = state.tried[i].node
             proposed = min(proposed, state.mean[n] - beliefs.constants.caution * state.sd[n])
+        if beliefs.near is not None:
+            proposed -= at.slower
+            current -= start_kernels.believed_slowdown(
+                inputs, beliefs, j, state.out, p, p + state.jobs[j].pieces
+            )
         log_rate = math.log(rate)
         if migrate(beliefs, limit, worked, log_rate, log_rate + proposed - current, restart):
             interrupt(inputs, state, beliefs, j, int64(WHY_PREEMPTED))

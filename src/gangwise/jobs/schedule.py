@@ -15,6 +15,7 @@ from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
+from gangwise.jobs.distance import Apart
 from gangwise.jobs.model import ALONE, Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.tenancy import (
     Bounds,
@@ -182,6 +183,7 @@ class Tables:
     noise: Floats
     events: npt.NDArray[np.void]  # kernels.EVENT, in order of time
     wants: Ints  # [J] how many jobs each comes after
+    distance: Apart | None = None
 
     @classmethod
     def of(
@@ -230,6 +232,7 @@ class Tables:
             noise=noise,
             events=_events(jobs, conditions, len(nodes), aside, hours),
             wants=wants,
+            distance=None if conditions.distance is None else conditions.distance.of(jobs, nodes),
         )
 
     def job(self, j: int) -> Job:
@@ -396,7 +399,8 @@ def _set_aside(
 def _rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats, Floats]:
     """True rates [L, N] and noise [J]; empty where all rates are 1 for good."""
     hidden, J = conditions, len(jobs)
-    if hidden.rates is None and hidden.noise is None and not len(hidden.factors):
+    same = hidden.rates is None and hidden.noise is None and hidden.distance is None
+    if same and not len(hidden.factors):
         return np.zeros((0, 0)), np.zeros(0)
     wanted = (len(jobs.types), len(nodes))
     rates = np.ones(wanted) if hidden.rates is None else np.asarray(hidden.rates)

@@ -22,6 +22,7 @@ from gangwise.core.registry import ANY, belongs_elsewhere, create, entries, pars
 from gangwise.jobs import choice as choices
 from gangwise.jobs import queues, rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
+from gangwise.jobs.distance import Near, TopologyAware
 from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.run_times import Expectations, RunTimes, expect, nothing, state_of
 from gangwise.jobs.tenancy import Tally
@@ -79,6 +80,12 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
             choices.SharedFactors(choices.UNLABELLED), waits=True
         ),
         "oracle-moving": lambda: choices.ByRate("oracle", waits=True, look=600.0),
+        "distance": lambda: choices.ByRate(choices.SharedFactors(), waits=True, near=Near()),
+        "distance-oracle": lambda: choices.ByRate("oracle", waits=True, near=Near()),
+        **{
+            f"tas-{mode}": partial(TopologyAware, mode)
+            for mode in ("required", "preferred", "unconstrained")
+        },
         "labels-moving": lambda: choices.ByRate(choices.Labels(), waits=True, look=600.0),
     },
 }
@@ -640,6 +647,8 @@ def name_of(scheduler: Any) -> str:
     if isinstance(scheduler.choice, choices.ByRate):
         rates = scheduler.choice.rates
         choice = {"labels": "label"}.get(rates, rates) if isinstance(rates, str) else "learned"
+        if scheduler.choice.near is not None:
+            choice = "distance" if choice == "learned" else f"distance-{choice}"
     queue = getattr(scheduler.queue, "name", type(scheduler.queue).__name__)
     return f"{queue}+{scheduler.backfilling}+{choice}"
 

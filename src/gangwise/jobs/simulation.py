@@ -153,7 +153,7 @@ class JobSimulation:
         scheduler.resize(t.nodes, t.jobs.types)
         choice = getattr(scheduler, "choice", None)
         if isinstance(choice, ByRate) and choice.rates == "oracle":
-            choice.reveal(t.log_rates, x.log_factor)
+            choice.reveal(t.log_rates, x.log_factor, t.distance)
         if isinstance(scheduler, Composed) and scheduler.expects[0] == "true":
             scheduler.reveal(t)
 

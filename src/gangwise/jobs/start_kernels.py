@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gangwise.core.jit import inlined_kernel, inner_kernel
-from gangwise.jobs import fit_kernels, kernels, rate_kernels
+from gangwise.jobs import distance_kernels, fit_kernels, kernels, rate_kernels
 from gangwise.jobs.kernels import FreeDevices, Inputs, Rows, State, int64
 from gangwise.jobs.queue_kernels import charge, hold
 from gangwise.jobs.rate_kernels import Beliefs, JobRequest
@@ -34,7 +34,15 @@ def speed_of(inputs: Inputs, state: State, j: int) -> float:
     slowest = kernels.NEVER
     for i in range(p, p + state.jobs[j].pieces):
         slowest = min(slowest, rate_on(inputs, state, j, state.out[i].node))
-    return slowest
+    return slowest * together(inputs, state, j)
+
+
+@inlined_kernel
+def together(inputs: Inputs, state: State, j: int) -> float:
+    """Share of its nodes' rate that running job j has, for their distance."""
+    if inputs.distance is None:
+        return 1.0
+    return distance_kernels.factor_of(inputs.distance, state, j, inputs.jobs[j].piece_from)
 
 
 @inlined_kernel
@@ -152,7 +160,7 @@ def start(inputs: Inputs, state: State, j: int, count: int) -> None:
     at.outlived = min(at.outlived, run.expect)
     if inputs.rules.choice == kernels.BY_RATE:
         p = job.piece_from
-        state.looks[j].seen = math.exp(slowest(state, state.out, p, p + count))
+        state.looks[j].seen = math.exp(slowest(state, state.out, p, p + count) - at.slower)
         state.looks[j].timer = -1.0
     if inputs.rules.backfilling != kernels.NO_BACKFILLING:
         if at.entered == state.order.size or at.entered > 2 * at.running + 64:
@@ -241,10 +249,38 @@ def arrange(
     """Place job j by the rule in a room: pieces in `state.tried`; 0 where it does not fit."""
     s = int64(inputs.jobs[j].shape)
     if inputs.cluster.groups is not None and inputs.cluster.shapes[s].groups > 0:
-        return arrange_groups(inputs, state, beliefs, room, j)
-    return arrange_alike(
-        inputs, state, beliefs, room, j, s, int64(inputs.jobs[j].tasks), inputs.rules.choice
+        count = arrange_groups(inputs, state, beliefs, room, j)
+    else:
+        count = arrange_alike(
+            inputs, state, beliefs, room, j, s, int64(inputs.jobs[j].tasks), inputs.rules.choice
+        )
+    if beliefs is not None and beliefs.near is not None and inputs.rules.choice == kernels.BY_RATE:
+        state.at.slower = believed_slowdown(inputs, beliefs, j, state.tried, int64(0), count)
+    return count
+
+
+@inner_kernel
+def believed_slowdown(
+    inputs: Inputs, beliefs: Beliefs, j: int, pieces: Rows, low: int, high: int
+) -> float:
+    """Log slowdown of job j by the distance of pieces[low:high], as believed."""
+    costs_of(inputs, beliefs, j, fit_kernels.gang_size(inputs, j))
+    return float(
+        beliefs.near.cost[distance_kernels.level_of(beliefs.near.domain, pieces, low, high)]
     )
+
+
+@inner_kernel
+def costs_of(inputs: Inputs, beliefs: Beliefs, j: int, tasks: int) -> None:
+    """Put the log slowdown of so many tasks of job j at each level in `beliefs.near.cost`."""
+    if inputs.rules.rates != kernels.ORACLE:
+        distance_kernels.believe_costs(beliefs.near, int64(inputs.jobs[j].type), tasks)
+        return
+    for h in range(beliefs.near.cost.size):
+        beliefs.near.cost[h] = 0.0
+        if inputs.distance is not None:
+            c = inputs.distance.of_job[j]
+            beliefs.near.cost[h] = -math.log(inputs.distance.factor[c, h])
 
 
 @inner_kernel
@@ -319,11 +355,30 @@ def arrange_alike(
         elif count > 0:
             if beliefs is not None and choice == kernels.BY_RATE:
                 value_nodes(inputs, state, beliefs, room, j, s, tasks)
-            count = fit_kernels.place_best(inputs.cluster, state, room, s, tasks, count, choice)
+            count = place_by_worth(inputs, state, beliefs, room, j, s, tasks, count)
     shape = inputs.cluster.shapes[s]
     if inputs.cluster.devices is not None and count > 0 and shape.fraction + shape.whole > 0:
         count = fit_kernels.tell_apart(inputs.cluster, state, room, s, count, choice)
     return count
+
+
+@inlined_kernel
+def place_by_worth(
+    inputs: Inputs,
+    state: State,
+    beliefs: Beliefs | None,
+    room: FreeDevices,
+    j: int,
+    s: int,
+    tasks: int,
+    count: int,
+) -> int:
+    """Emptiest nodes, or those of largest worth; near one another where distance counts."""
+    choice = int64(inputs.rules.choice)
+    if beliefs is not None and beliefs.near is not None and choice == kernels.BY_RATE:
+        costs_of(inputs, beliefs, j, tasks)
+        return distance_kernels.place_near(beliefs.near, state, tasks, count)
+    return fit_kernels.place_best(inputs.cluster, state, room, s, tasks, count, choice)
 
 
 @inner_kernel
@@ -392,11 +447,77 @@ def holds_off(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, cou
     )
     if beliefs.release_time[0] != updated:
         state.at.change += 1  # prices faded: the choice may pick other nodes
+    if beliefs.near is not None and seconds <= 0.0 and waits_near(inputs, state, beliefs, j, count):
+        seconds = beliefs.constants.patience - waited
     if seconds <= 0.0:
         return False
     if not now < state.looks[j].timer <= now + seconds:
         set_timer(state, j, now + seconds)
     return True
+
+
+@inner_kernel
+def waits_near(inputs: Inputs, state: State, beliefs: Beliefs, j: int, count: int) -> bool:
+    """Whether job j had better wait for nodes nearer than the pieces tried.
+
+    It gains E[work] / rate · (slowdown here - slowdown there), and waits for the devices that the
+    best domain lacks: price · (1 + crowd · waiting) · devices / (the domain's share of releases).
+    """
+    near, c, s = beliefs.near, beliefs.constants, int64(inputs.jobs[j].shape)
+    tasks, level = (
+        int64(inputs.jobs[j].tasks),
+        distance_kernels.level_of(near.domain, state.tried, 0, count),
+    )
+    released = 0.0
+    for g in range(beliefs.release.size):
+        released += beliefs.release[g]
+    waited = state.at.now - inputs.jobs[j].submit
+    if level == 0 or released <= 0.0 or waited > c.patience - 1.0:
+        return False
+    costs_of(inputs, beliefs, j, tasks)
+    slow = slowest(state, state.tried, int64(0), count)
+    alone = math.exp(-slow) * rate_kernels.remaining(beliefs, inputs.jobs[j].limit, 0.0)
+    devices = inputs.cluster.demand[s, inputs.cluster.shapes[s].dominant] / 1000.0
+    dear = c.price * (1.0 + c.crowd * state.at.waiting) * devices / released
+    for h in range(level):
+        gain = alone * (math.exp(near.cost[level]) - math.exp(near.cost[h]))
+        if gain > 0.0:
+            total = count_domains(inputs, state, near, h, s, tasks)
+            for d in range(near.order.size):
+                lacks = tasks - near.count[d]
+                if (
+                    near.order[d] >= tasks
+                    and lacks > 0
+                    and dear * lacks * total / near.order[d] < gain
+                ):
+                    return True
+    return False
+
+
+@inner_kernel
+def count_domains(
+    inputs: Inputs, state: State, near: distance_kernels.NearBeliefs, h: int, s: int, tasks: int
+) -> int:
+    """Count in each domain of a level how many of so many tasks of a shape fit.
+
+    In ``count`` those that fit now, in ``order`` those that would if it were empty; gives the sum
+    of the latter.
+    """
+    cluster, total = inputs.cluster, int64(0)
+    near.count[:] = 0
+    near.order[:] = 0
+    for n in range(near.order.size):
+        if cluster.allowed[cluster.shapes[s].constraint, n] and state.up[n]:
+            d = int64(n) if h == 0 else near.domain[h - 1, n]
+            most = int64(min(cluster.shapes[s].per_node, tasks))
+            holds = most
+            for k in range(cluster.demand.shape[1]):
+                if cluster.demand[s, k] > 0:
+                    holds = min(holds, cluster.capacity[n, k] // cluster.demand[s, k])
+            near.count[d] += fit_kernels.fits_of(cluster, state.room, s, n, most)
+            near.order[d] += holds
+            total += holds
+    return int(total)
 
 
 @inner_kernel

@@ -25,6 +25,8 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import parse
+from gangwise.jobs.distance import Distance, levels_of
+from gangwise.jobs.distance_kernels import USUAL
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs
 
@@ -54,6 +56,12 @@ class DrawnWorld:
         inf: always the same nodes.
     limits : (float, float)
         Requested limit ÷ run time, uniform between these.
+    apart, unlike : float
+        Mean over job types of the time that a gang of 8 tasks takes longer across the cluster,
+        as a share, and standard deviation of its logarithm. It grows evenly with the level of
+        distance, and by a tenth with each factor e of tasks.
+    rack, block : int
+        Nodes of a rack and racks of a block, of nodes that are drawn.
 
     Examples
     --------
@@ -70,6 +78,10 @@ class DrawnWorld:
     straggling: float = 0.5
     spell: float = math.inf
     limits: tuple[float, float] = (1.0, 5.0)
+    apart: float = 0.0
+    unlike: float = 1.0
+    rack: int = 8
+    block: int = 4
 
     def __post_init__(self) -> None:
         if len(self.speeds) != len(self.shares) or not self.speeds:
@@ -80,6 +92,8 @@ class DrawnWorld:
             raise ScenarioError("affinity, residual and noise are standard deviations, 0 or more")
         if not (0 <= self.stragglers < 1 and self.straggling > 0 and self.spell > 0):
             raise ScenarioError("stragglers is a share below 1; straggling and spell are positive")
+        if min(self.apart, self.unlike) < 0 or min(self.rack, self.block) < 1:
+            raise ScenarioError("apart and unlike are 0 or more; rack and block 1 or more")
         _check_limits(self.limits)
 
     @property
@@ -94,8 +108,17 @@ class DrawnWorld:
             f"drawn world: {len(self.speeds)} generation{s} of rate {_row(self.speeds)} in shares "
             f"{_row(self.shares)}; affinity {self.affinity:g}, residual {self.residual:g}, job "
             f"noise {self.noise:g} (sd of log rates); {100 * self.stragglers:g} % stragglers at "
-            f"{self.straggling:g} of their rate{moving}; limits of {_range(self.limits)} times the "
-            "work"
+            f"{self.straggling:g} of their rate{moving}{self._distance()}; limits of "
+            f"{_range(self.limits)} times the work"
+        )
+
+    def _distance(self) -> str:
+        if not self.apart:
+            return ""
+        return (
+            f"; gangs of 8 take {100 * self.apart:g} % longer across the cluster (mean over job "
+            f"types, sd of logs {self.unlike:g}), less in a block or rack; racks of {self.rack} "
+            f"nodes, blocks of {self.block} racks"
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
@@ -110,6 +133,8 @@ class DrawnWorld:
             Node(f"n{n}", devices, {"generation": f"g{g}"}, float(self.speeds[g]))
             for n, g in enumerate(generation.tolist())
         )
+        if self.apart:
+            made = self._in_racks(made)
         drawn = self.hide(jobs, made, generation, seed, rng)
         return drawn._replace(jobs=_limited(jobs, self.limits, rng))
 
@@ -133,7 +158,27 @@ class DrawnWorld:
         conditions = Conditions(
             rates=np.exp(log_speed + a[:, generation] + e), noise=noise, factors=factors
         )
+        if self.apart:
+            distance = self._overheads(levels_of(nodes), L, np.random.default_rng([seed, 19]))
+            conditions = replace(conditions, distance=distance)
         return HiddenWorld(jobs, nodes, conditions, generation, slow)
+
+    def _in_racks(self, nodes: Nodes) -> Nodes:
+        racks = np.arange(len(nodes)) // self.rack
+        places = zip(nodes.labels, racks.tolist())
+        return replace(
+            nodes,
+            labels=tuple(
+                {**labels, "rack": f"r{r}", "block": f"b{r // self.block}"} for labels, r in places
+            ),
+        )
+
+    def _overheads(self, levels: tuple[str, ...], L: int, rng: np.random.Generator) -> Distance:
+        """What distance costs each job type, its mean over types being ``apart``."""
+        top = self.apart * np.exp(self.unlike * rng.normal(size=L) - self.unlike**2 / 2)
+        of_level = np.linspace(0.0, 1.0, len(levels) + 2)
+        growth = 0.1 * top[:, None] * of_level
+        return Distance(levels, top[:, None] * of_level - growth * math.log(USUAL), growth)
 
     def _spells(
         self, slow: Bools, horizon: float, rng: np.random.Generator
@@ -169,11 +214,14 @@ class MeasuredWorld:
         Of the nodes, by model, the oldest first.
     limits : (float, float)
         Requested limit ÷ run time, uniform between these.
+    apart : bool
+        Whether gangs on several nodes are as slow as workers spread over servers were measured.
     """
 
     file: str
     shares: Sequence[float] = (0.25, 0.35, 0.4)
     limits: tuple[float, float] = (1.0, 5.0)
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if len(self.shares) != 3 or min(self.shares) < 0 or abs(sum(self.shares) - 1) > 1e-9:
@@ -239,7 +287,21 @@ class MeasuredWorld:
         )
         limited = _limited(jobs, self.limits, rng)
         conditions = Conditions(rates=throughput_rates(self.table, chosen, names))
+        if self.apart:
+            conditions = replace(conditions, distance=self._overheads(chosen))
         return HiddenWorld(limited, made, conditions, model, np.zeros(nodes, dtype=bool))
+
+    def _overheads(self, jobs: Sequence[GavelJob]) -> Distance:
+        """Time spread over servers ÷ time on one, less 1: the geometric mean over models."""
+        if not self.table.apart:
+            raise ScenarioError(f"{self.file} has no throughputs of workers spread over servers")
+        overhead = np.zeros((len(jobs), 2))
+        for l, job in enumerate(jobs):
+            both = [m for m in self.table.models if (m, job) in self.table.apart]
+            ratios = [self.table.throughput[m, job] / self.table.apart[m, job] for m in both]
+            if job.gpus > 1 and ratios:
+                overhead[l, 1] = max(float(np.exp(np.log(ratios).mean())) - 1.0, 0.0)
+        return Distance((), overhead, np.zeros_like(overhead))
 
 
 World = DrawnWorld | MeasuredWorld
@@ -247,10 +309,11 @@ WORLDS: Mapping[str, tuple[type[World], Mapping[str, Any]]] = {
     "unlike": (DrawnWorld, {}),
     "like": (DrawnWorld, {"speeds": (1.0,), "shares": (1.0,)}),
     "drifting": (DrawnWorld, {"spell": 43200.0}),
+    "apart": (DrawnWorld, {"speeds": (1.0,), "shares": (1.0,), "stragglers": 0.0, "apart": 0.3}),
     "measured": (MeasuredWorld, {}),
 }
 """Worlds by name: three generations; like nodes of which some straggle; stragglers that change;
-measured GPU models."""
+like nodes in racks, where gangs pay for being apart; measured GPU models."""
 
 
 def world_of(name: str) -> World:

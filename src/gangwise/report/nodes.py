@@ -35,7 +35,7 @@ from gangwise.report.page import (
 )
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
-from gangwise.study.findings import NodeFindings
+from gangwise.study.findings import DistanceFindings, NodeFindings
 from gangwise.study.statistics import number
 from gangwise.study.store import versions
 
@@ -258,11 +258,37 @@ def node_sheets(found: NodeFindings) -> list[Sheet]:
         names = [found.names[c.node] for c in rows]
         caption = "One change each, the largest; 5 % of these nodes are false in expectation."
         sheets.append(columns_sheet("Nodes that changed", names, columns, (caption,), "node"))
+    if found.distance:
+        sheets.append(_distance_sheet(found.distance))
     return sheets
 
 
+def _distance_sheet(found: DistanceFindings) -> Sheet:
+    """Job types by what being apart costs them, the dearest first; those named, and SHOWN more."""
+    e = found.effects
+    rows = [(c, h) for c in range(1, len(e.mean)) for h in range(len(found.levels))]
+    rows = [(c, h) for c, h in rows if np.isfinite(e.mean[c, h])]
+    rows.sort(key=lambda at: (not e.slow[at], -e.mean[at]))
+    rows = rows[: max(SHOWN, int(e.slow[1:].sum()))]
+    ends = [[number(100 * np.expm1(v[at]), 1) for v in (e.low, e.high)] for at in rows]
+    columns = [
+        ("out of\none", [Cell(found.levels[h], words=True) for _, h in rows]),
+        ("longer\nrun times, %", [value_cell(100 * np.expm1(e.mean[at]), 1) for at in rows]),
+        ("95 %\ninterval", [Cell(" to ".join(pair), e.low[at]) for at, pair in zip(rows, ends)]),
+        ("runs\napart", [value_cell(float(e.runs[c, h + 1 :].sum())) for c, h in rows]),
+        ("p", [Cell(f"{e.p[at]:.2g}", e.p[at]) for at in rows]),
+        ("named", [Cell("dear" if e.slow[at] else "", words=True) for at in rows]),
+    ]
+    caption = phrase("dear distance")
+    names = [found.kinds[c - 1] for c, _ in rows]
+    return columns_sheet("Distance", names, columns, (caption,), "job type")
+
+
 def node_text(found: NodeFindings) -> Group:
-    head = [Line(found.line), Line(f"{found.answer}.", "bold"), Line()]
+    head = [Line(found.line), Line(f"{found.answer}.", "bold")]
+    if found.distance:
+        head.append(Line(f"{found.distance.answer}.", "bold"))
+    head.append(Line())
     return Group(*head, rich_tables(node_sheets(found)))
 
 
@@ -290,5 +316,8 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> Page:
     tables = [Section(sheet.title, [sheet]) for sheet in node_sheets(found)]
     parts = [Tiles(tiles), *[picture] * bool(order), *notes([found.line]), *tables * bool(order)]
     facts = [f"{len(found.names):,} nodes"]
+    headline = (
+        found.answer if found.distance is None else f"{found.answer}. {found.distance.answer}"
+    )
     made = how_to_repeat(by_command(command, "numbers", "Made from Python."), versions())
-    return answer(f"Nodes of {name}", f"{found.answer}.", facts, parts, made, jobs_terms("p"))
+    return answer(f"Nodes of {name}", f"{headline}.", facts, parts, made, jobs_terms("p"))

@@ -14,6 +14,7 @@ from gangwise.jobs.model import Node, Nodes
 from gangwise.jobs.tenancy import PriorityFlag
 from gangwise.notation import slurm as notation
 from gangwise.notation.slurm import expand_nodes, time_limit
+from gangwise.sites.distances import switch_labels
 from gangwise.sites.slurm_files import SettingRow, SlurmReading
 from gangwise.sites.slurm_limits import caps_of_associations, caps_of_qos, enforced
 from gangwise.sites.slurm_passes import SlurmPasses
@@ -167,18 +168,11 @@ def _switches(r: SlurmReading, config: SettingRow) -> dict[str, str]:
             f"{place}: TopologyPlugin=topology/tree, and no topology.conf: taken as if flat"
         )
     nobody: list[str] = []
-    below = {name: r.value(row, "Switches", expand_nodes, nobody) for name, row in rows.items()}
-    above = {child: name for name, children in below.items() for child in children}
-    leaves = [name for name, children in below.items() if not children]
-    place_of = {}
-    for i, leaf in enumerate(leaves):
-        # From the leaf up, as long as the switch above is not already on the way.
-        path = [leaf]
-        while path[0] in above and above[path[0]] not in path:
-            path.insert(0, above[path[0]])
-        for node in r.value(rows[leaf], "Nodes", expand_nodes, nobody):
-            place_of[node] = f"{i}:{'/'.join(path)}"
-    return place_of
+    parts = [
+        {name: r.value(row, key, expand_nodes, nobody) for name, row in rows.items()}
+        for key in ("Switches", "Nodes")
+    ]
+    return switch_labels(*parts)
 
 
 def _linear(config: SettingRow) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ import gangwise
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Clock, json_text
 from gangwise.core.wording import phrases
-from gangwise.jobs.model import Conditions, Jobs
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.tenancy import ALWAYS
 from gangwise.logs import open_tables
 from gangwise.logs.jobs import JobLog, jobs_of
@@ -36,7 +36,7 @@ from gangwise.study.statistics import count
 
 if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
     from gangwise.sites.calibration import Calibration, FoundRule
-    from gangwise.sites.node_effects import Effects
+    from gangwise.sites.node_effects import DistanceEffects, Effects, Runs
     from gangwise.sites.retelling import Record
 
 phrase = phrases("gangwise.study")
@@ -71,6 +71,7 @@ class NodeFindings:
     left_out: Mapping[str, int]  # why jobs are not compared, and how many
     unnamed: int  # jobs compared with others of their user, size and request, whatever their name
     by: float  # nodes are named that take longer by more than this share
+    distance: DistanceFindings | None = None
 
     @property
     def line(self) -> str:
@@ -117,7 +118,45 @@ class NodeFindings:
                 {"node": name, **dict(zip(columns, row))} for name, row in zip(self.names, rows)
             ],
             "changes": changes,
+            **({"distance": self.distance.as_dict()} if self.distance else {}),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceFindings:
+    """What being apart costs the programs of each job type: the levels, and the effects."""
+
+    levels: tuple[str, ...]  # [H] what is crossed: a node, a rack, …
+    kinds: tuple[str, ...]  # [C]
+    effects: DistanceEffects
+    unplaced: int  # nodes of the log that the topology does not name
+
+    @property
+    def answer(self) -> str:
+        e, said = self.effects, []
+        for h, level in enumerate(self.levels):
+            if np.isfinite(e.mean[0, h]):
+                mean, low, high = (
+                    f"{100 * np.expm1(v[0, h]):.1f}" for v in (e.mean, e.low, e.high)
+                )
+                said.append(f"out of one {level} {mean} % more ({low} to {high} %)")
+        unplaced = f"; {count(self.unplaced, 'node')} not in it: near to none" * bool(self.unplaced)
+        if not said:
+            return phrase("distance unknown", unplaced=unplaced)
+        named = int(e.slow[1:].any(axis=1).sum())
+        return phrase(
+            "distance", said=", ".join(said), named=named, of=len(self.kinds), unplaced=unplaced
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        e = self.effects
+        rows = []
+        for c, kind in enumerate(("", *self.kinds)):
+            for h, level in enumerate(self.levels):
+                longer = {k: float(np.expm1(getattr(e, k)[c, h])) for k in ("mean", "low", "high")}
+                entry = {"job_type": kind, "crosses": level, **longer, "p": float(e.p[c, h])}
+                rows.append(entry | {"named": bool(e.slow[c, h]), "runs": e.runs[c].tolist()})
+        return {"answer": self.answer, "levels": list(self.levels), "effects": rows}
 
 
 def find_slow_nodes(
@@ -125,6 +164,7 @@ def find_slow_nodes(
     *,
     trace: str = "",
     by: float = 0.01,
+    topology: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     **knobs: Any,
 ) -> NodeFindings:
@@ -132,16 +172,20 @@ def find_slow_nodes(
 
     ``path``, ``trace`` and ``knobs`` are those of
     :func:`~gangwise.logs.open_tables`. Nodes are named on which runs take longer
-    ``by`` more than this share. TraceError when the log has no node lists, or no program ran twice
-    on several nodes.
+    ``by`` more than this share. With a ``topology``, as
+    :func:`~gangwise.sites.distances.read_topology` reads it, what distance costs gangs is estimated
+    as well. TraceError when the log has no node lists, or no program ran twice on several nodes.
     """
     advance = progress or (lambda what, done, of: None)
     advance("reading", 0, 1)
-    return slow_nodes_of(open_tables(path, trace=trace, **knobs), by, advance)
+    return slow_nodes_of(open_tables(path, trace=trace, **knobs), by, advance, topology)
 
 
 def slow_nodes_of(
-    tables: Tables, by: float = 0.01, advance: Callable[[str, int, int], None] = lambda *_: None
+    tables: Tables,
+    by: float = 0.01,
+    advance: Callable[[str, int, int], None] = lambda *_: None,
+    topology: Path | None = None,
 ) -> NodeFindings:
     rows, left_out = _comparable(tables)
     rows, unnamed = _programs(rows)
@@ -168,9 +212,43 @@ def slow_nodes_of(
     )
     effects = node_effects(runs, by, lambda done, of: advance("comparing", done, of))
     left_out["of programs that always ran on the same nodes"] = len(rows) - effects.compared
+    distance = None
+    if topology is not None:
+        distance = _distance_of(runs, rows["kind"].to_list(), tuple(names), effects, topology)
     return NodeFindings(
-        tables.trace, tuple(names), effects, len(tables.jobs), left_out, unnamed, by
+        tables.trace, tuple(names), effects, len(tables.jobs), left_out, unnamed, by, distance
     )
+
+
+def _distance_of(
+    runs: Runs, kinds: Sequence[str], names: tuple[str, ...], effects: Effects, topology: Path
+) -> DistanceFindings:
+    """What distance costs, with the effects of slow nodes taken off."""
+    from gangwise.jobs.distance import domains, level_on, levels_of
+    from gangwise.sites.distances import read_topology
+    from gangwise.sites.node_effects import distance_effects
+
+    places = read_topology(topology)
+    nodes = Nodes.of(Node(name, {"cpu": 1}, places.get(name, {})) for name in names)
+    levels = levels_of(nodes)
+    if levels and not levels[0].startswith("switch."):  # as the columns of a table name them
+        levels = ()
+    levels = levels or tuple(next(iter(places.values()), {}))
+    domain = domains(nodes, levels)
+    bounds = zip(runs.place_from[:-1].tolist(), runs.place_from[1:].tolist())
+    level = np.array([level_on(domain, runs.node[a:b].tolist()) for a, b in bounds])
+    slow = np.maximum.reduceat(np.nan_to_num(effects.shrunk)[runs.node], runs.place_from[:-1])
+    several = sorted(set(kinds))
+    number = {kind: c for c, kind in enumerate(several)}
+    found = distance_effects(
+        runs._replace(log_run=runs.log_run - slow[runs.place]),
+        level,
+        np.array([number[kind] for kind in kinds]),
+        len(domain),
+    )
+    crossed = ("node", *(level.replace(".", " ") for level in levels))
+    missing = sum(name not in places for name in names)
+    return DistanceFindings(crossed, tuple(several), found, missing)
 
 
 def _comparable(tables: Tables) -> tuple[pl.DataFrame, dict[str, int]]:
@@ -204,8 +282,10 @@ def _programs(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     request = [c for c in request if c in rows.columns]
     called = [c for c in NAMES if c in rows.columns]
     stems = [pl.col(c).cast(pl.String).str.replace_all(r"\d+", "#") for c in called]
+    kind = next((pl.col(c).cast(pl.String) for c in (*called, *request)), pl.lit(""))
     rows = rows.with_columns(stems).with_columns(
-        program=pl.struct([*request, *called]).rank("dense").cast(pl.Int64)
+        program=pl.struct([*request, *called]).rank("dense").cast(pl.Int64),
+        kind=kind.fill_null("").str.replace_all(r"\d+", "#"),
     )
     # What ran once under its name is compared by user and request instead; negative numbers keep
     # the two apart.
@@ -213,7 +293,8 @@ def _programs(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     by_request = -pl.struct(request).rank("dense").cast(pl.Int64)
     rows = rows.with_columns(program=pl.when(once).then(by_request).otherwise("program"))
     repeated = rows.filter((pl.col("program") < 0) & (pl.len().over("program") > 1))
-    return rows.select("run", "start", "hosts", "program"), len(repeated) if called else 0
+    kept = "run", "start", "hosts", "program", "kind"
+    return rows.select(kept), len(repeated) if called else 0
 
 
 ESTIMATED = "estimated"  # the world that plays what a log says of its nodes

@@ -180,6 +180,8 @@ class Hidden(StrictSettings):
     stragglers: float = Field(0.0, ge=0, lt=1)
     straggling: float = Field(0.5, gt=0)
     spell: Time | None = None
+    apart: float = Field(0.0, ge=0, le=100)
+    unlike: float = Field(1.0, ge=0, le=3)
 
 
 class ClusterOfJobs(StrictSettings):
@@ -253,7 +255,9 @@ class ClusterOfJobs(StrictSettings):
         return self.world.hide(jobs, nodes, generation, seed).conditions
 
     def digest(self) -> str:
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        # Files of before have no word of distance.
+        unused = None if self.hidden.apart else {"hidden": {"apart", "unlike"}}
+        return hashlib.sha256(self.model_dump_json(exclude=unused).encode()).hexdigest()
 
     def draw_jobs(self, seed: int) -> Jobs:
         """Jobs of a seed; classes have streams of their own, so that one more changes no other.
@@ -324,7 +328,10 @@ class ClusterOfJobs(StrictSettings):
         if h != Hidden():
             moving = "" if h.spell is None else f", each for {h.spell / 3600:g} h on average"
             share = 100 * h.stragglers
-            lines.append(phrase("hidden rates", hidden=h, stragglers=share, moving=moving))
+            far = (
+                f"; gangs of 8 take {100 * h.apart:g} % longer across all levels" if h.apart else ""
+            )
+            lines.append(phrase("hidden rates", hidden=h, stragglers=share, moving=moving + far))
         return lines
 
 

@@ -27,6 +27,7 @@ from gangwise.core.settings import checked
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.choice import ByRate
+from gangwise.jobs.distance import best_factor
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape, reordered
 from gangwise.jobs.schedule import Options, Tables
@@ -95,7 +96,7 @@ class ReplaySettings(BaseModel):
     )
     world: str = Field(
         "",
-        description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE; "
+        description="hidden rates: unlike, like, drifting, apart, drawn; measured:FILE; "
         "estimated, from node lists; arguments after a colon or comma",
     )
     load: float = Field(
@@ -723,7 +724,8 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
 
     Rates are the highest that each node ever has, times the noise of the job. The device type that
     counts is the one of which the log asks for the largest share. A job that may be killed at its
-    limit counts with no more work than its slowest node does until then.
+    limit counts with no more work than its slowest node does until then. A gang is as near as an
+    empty cluster has room for it.
     """
     jobs, nodes, hidden = played.jobs, played.nodes, played.conditions
     tables = Tables.of(jobs, nodes, hidden, options)
@@ -766,7 +768,12 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
     if options.enforced and options.limits == "wall-clock":
         # Killed at its limit, a job has done no more than its slowest node does until then.
         slowest = np.where(fits > 0, rates[kinds[0]], np.inf).min(axis=1)
-        work = np.minimum(work, jobs.limit * slowest[kind])
+        slowest = slowest[kind]
+        if tables.distance is not None:  # all the slower where it is far apart
+            slowest = slowest * tables.distance.factor[tables.distance.of_job, -1]
+        work = np.minimum(work, jobs.limit * slowest)
+    if tables.distance is not None:
+        work = work / best_factor(tables.distance, np.array(room), jobs.shape, tasks)
     can = ~tables.aside & np.isinf(jobs.withdrawn)
     later = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
     # Dependencies on jobs that are set aside bind no job.

@@ -43,7 +43,8 @@ class GavelThroughputs:
 
     ``throughput`` maps (model, :class:`GavelJob`) to steps per second alone, positive; a job that
     does not run on a model is absent. ``models`` are oldest first, ``jobs`` those that run on at
-    least one, ``digests`` SHA-256 by name. Tables of workers spread over servers are left aside.
+    least one, ``digests`` SHA-256 by name. ``apart`` is the same for workers that are spread over
+    servers, where the file has it.
     """
 
     def __init__(self, file: Path | str):
@@ -59,8 +60,13 @@ class GavelThroughputs:
         self.digests = {self.path.name: digest}
         self.models = MODELS
         self.throughput: dict[tuple[str, GavelJob], float] = {}
+        self.apart: dict[tuple[str, GavelJob], float] = {}
         jobs: dict[GavelJob, None] = {}
         for model in MODELS:
+            for text, entry in tables.get(f"{model}_unconsolidated", {}).items():
+                job, speed = self._entry(f"{model}_unconsolidated", text, entry)
+                if speed > 0:
+                    self.apart[model, job] = speed
             if model not in tables:
                 missing = UnknownName("GPU model", model, list(tables))
                 raise TraceError(str(missing), self.path)

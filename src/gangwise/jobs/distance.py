@@ -1,0 +1,388 @@
+"""What it costs a gang to be apart: levels of distance between nodes, hidden, declared or learned.
+
+Nodes that share a rack are nearer than nodes that share a block only. Level 0 of a gang is one
+node, level 1 the nearest label that all its nodes share, and the last level the whole cluster. A
+gang of m tasks at level h runs at
+
+    rate of its slowest node ÷ (1 + α[type, h] + β[type, h] ln m),
+
+the communication overhead of OGASched's reward as time for each unit of work: that of the widest
+level crossed. On one node nothing is added unless α and β say so.
+
+What is believed of it is in logarithms, and learned by recursive least squares from every gang
+whose nodes are known:
+
+    log slowdown = d[type, h] + c[h] ln (m / 8) + u[job] + ε,
+
+d[type, h] = d[h] + a deviation of the type, both normal: a type that was seen little is believed to
+be as all types are at that level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.jobs.books import Books
+from gangwise.jobs.distance_kernels import USUAL, Apart, NearBeliefs
+from gangwise.jobs.model import Job, Jobs, Nodes
+
+KNOWN = (
+    "cloud.provider.com/topology-rack",
+    "cloud.google.com/gce-topology-subblock",
+    "rack",
+    "cloud.provider.com/topology-block",
+    "cloud.google.com/gce-topology-block",
+    "block",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+)
+"""Labels that are levels where none are named, the nearest first."""
+COMMUNICATING = 0.3
+"""What a measured time of communication counts beside that of the whole step."""
+SWITCH = "switch"
+"""Label of Slurm's topology.conf: ``switch.3`` are its first three switches from the top."""
+
+
+def levels_of(nodes: Nodes) -> tuple[str, ...]:
+    """Labels of nodes that are levels of distance, the nearest first.
+
+    >>> from gangwise.jobs.model import Node
+    >>> levels_of(Nodes.of([Node("a", {"gpu": 8}, {"rack": "r1", "block": "b"})]))
+    ('rack', 'block')
+    """
+    depth = max(_path(labels).count("/") + bool(_path(labels)) for labels in nodes.labels)
+    switches = [f"{SWITCH}.{i}" for i in range(depth, 0, -1)]
+    return tuple(switches or [k for k in KNOWN if any(k in labels for labels in nodes.labels)])
+
+
+def _path(labels: Any) -> str:
+    return str(labels.get(SWITCH, "")).partition(":")[2]
+
+
+def place_at(labels: Any, level: str) -> str:
+    """Where a node is at a level; empty where its labels do not say."""
+    label, _, depth = level.partition(".")
+    if label == SWITCH and depth:
+        return "/".join(_path(labels).split("/")[: int(depth)])
+    return str(labels.get(level, ""))
+
+
+def domains(nodes: Nodes, levels: Sequence[str]) -> Ints:
+    """Number of the domain of each node at each level above it [H, N]; the last is the cluster.
+
+    Nodes are in one domain if they agree on its label and on those of all wider levels. A node
+    without the label is in a domain of its own.
+    """
+    numbers = []
+    for i in range(len(levels)):
+        places = []
+        for name, labels in zip(nodes.names, nodes.labels):
+            place = tuple(place_at(labels, level) for level in levels[i:])
+            places.append(place if place[0] else (*place, name))
+        number = {place: d for d, place in enumerate(dict.fromkeys(places))}
+        numbers.append([number[place] for place in places])
+    return np.array([*numbers, [0] * len(nodes)], dtype=np.int64).reshape(-1, len(nodes))
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """What being apart costs each job type.
+
+    Attributes
+    ----------
+    levels : tuple of str
+        Labels of nodes, the nearest first; H levels above the node with the whole cluster.
+    overhead, growth : ndarray [L, H + 1]
+        α and β: overhead as a share of the time for a unit of work, and what it grows by with the
+        logarithm of tasks; first those on one node.
+
+    Examples
+    --------
+    >>> apart = Distance(("rack",), np.array([[0.0, 0.1, 0.5]]), np.zeros((1, 3)))
+    >>> apart.factor(np.array([0]), np.array([16])).round(3)
+    array([[1.   , 0.909, 0.667]])
+    """
+
+    levels: tuple[str, ...]
+    overhead: Floats
+    growth: Floats
+
+    def __post_init__(self) -> None:
+        wanted = len(self.levels) + 2
+        for values in (self.overhead, self.growth):
+            if values.ndim != 2 or values.shape[1] != wanted or not np.isfinite(values).all():
+                raise ScenarioError(
+                    f"distance: overheads are {values.shape}; they must be [L, {wanted}]: on one "
+                    f"node, in one {', '.join(self.levels)}, in the cluster"
+                )
+
+    def factor(self, types: Ints, tasks: Ints) -> Floats:
+        """Share of its nodes' rate that a gang of each type and size has at each level [., H + 1].
+
+        Never more than nearer by.
+        """
+        more = self.growth[types] * np.log(np.maximum(tasks, 1))[:, None]
+        slower = np.maximum(self.overhead[types] + more, 0.0)
+        slower[tasks <= 1] = 0.0
+        return np.asarray(1.0 / (1.0 + np.maximum.accumulate(slower, axis=1)))
+
+    def of(self, jobs: Jobs, nodes: Nodes) -> Apart:
+        """The same of each job on these nodes, as compiled code reads it."""
+        if len(self.overhead) != len(jobs.types):
+            raise ScenarioError(
+                f"distance: overheads of {len(self.overhead)} job types, and there are "
+                f"{len(jobs.types)}"
+            )
+        pairs = np.stack([np.broadcast_to(jobs.type, (len(jobs),)), jobs.sizes])
+        several, kind = np.unique(pairs, axis=1, return_inverse=True)
+        factor = self.factor(several[0], several[1])
+        return Apart(domains(nodes, self.levels), kind.ravel().astype(np.int64), factor)
+
+
+def best_factor(apart: Apart, room: Ints, shape: Ints, tasks: Ints) -> Floats:
+    """Share of its nodes' rate that each job has where it is nearest on the empty cluster [J].
+
+    ``room`` [S, N]: tasks of each shape that a node holds.
+    """
+    near = np.concatenate([np.arange(room.shape[1])[None], apart.domain])
+    # The most tasks of a shape that any domain of each level holds [S, H + 1].
+    most = [[np.bincount(where, holds).max() for where in near] for holds in room]
+    level = (np.array(most)[shape] < tasks[:, None]).sum(axis=1)
+    return np.asarray(apart.factor[apart.of_job, np.minimum(level, len(near) - 1)])
+
+
+class Overheads(NamedTuple):
+    """Overheads that were fitted to measured times."""
+
+    alone: Floats  # [B] seconds of each workload without its overhead
+    overhead: Floats  # [H + 1] seconds
+    growth: Floats  # [H + 1] seconds for each factor e of tasks
+
+    def seconds(self, workload: Ints, level: Ints, tasks: Ints) -> Floats:
+        """What a step takes."""
+        m = np.log(np.maximum(tasks, 1))
+        apart = np.maximum(self.overhead[level] + self.growth[level] * m, 0.0)
+        return np.asarray(self.alone[workload] + np.where(tasks > 1, apart, 0.0))
+
+
+def fit_overheads(
+    seconds: Floats,
+    workload: Ints,
+    level: Ints,
+    tasks: Ints,
+    levels: int,
+    communicating: Floats | None = None,
+) -> Overheads:
+    """Fit α and β of each level to measured times of steps.
+
+    Least squares of relative errors.
+
+    Parameters
+    ----------
+    seconds : ndarray [I]
+        Of a step at each placement.
+    workload, level, tasks : ndarray [I]
+        What ran (application and batch size), at which level, in how many tasks.
+    levels : int
+        H + 1.
+    communicating : ndarray [I], optional
+        Seconds of the step in which tasks waited for one another, where that was measured, too.
+
+    Examples
+    --------
+    >>> m = np.array([1, 2, 4, 2, 4, 8])
+    >>> h = np.array([0, 0, 0, 1, 1, 1])
+    >>> fit = fit_overheads(1 + (h == 1) * 0.2 * np.log(m), 0 * m, h, m, 2)
+    >>> bool(np.allclose(fit.growth, [0, 0.2], atol=1e-3))
+    True
+    """
+    workloads = int(workload.max()) + 1
+    gang = (tasks > 1).astype(np.float64)
+    x = np.zeros((seconds.size, workloads + 2 * levels))
+    x[np.arange(seconds.size), workload] = 1.0
+    x[np.arange(seconds.size), workloads + level] = gang
+    x[np.arange(seconds.size), workloads + levels + level] = np.log(np.maximum(tasks, 1))
+    y, scale = seconds, 1.0 / seconds
+    if communicating is not None:
+        apart = x.copy()
+        apart[:, :workloads] = 0.0
+        x, y = np.concatenate([x, apart]), np.concatenate([y, communicating])
+        scale = np.concatenate([scale, COMMUNICATING * scale])
+    # A weak pull to no overhead where a level was not measured.
+    pull = 1e-3 * np.eye(x.shape[1])[workloads:]
+    rows = np.concatenate([x * scale[:, None], pull])
+    fitted = np.linalg.lstsq(rows, np.append(y * scale, np.zeros(len(pull))), rcond=None)[0]
+    return Overheads(fitted[:workloads], *fitted[workloads:].reshape(2, levels))
+
+
+# ------------------------------------------------------------------------------- what is believed
+
+
+@dataclass(frozen=True)
+class Near:
+    """What is believed of distance before any gang was seen.
+
+    Attributes
+    ----------
+    levels : tuple of str, optional
+        Labels of nodes, the nearest first. By default those that :func:`levels_of` knows.
+    slowdown : tuple of float, optional
+        Declared: how many times as long work takes at each level above the node. By default a
+        tenth longer at each.
+    of_all, of_type, of_tasks : float
+        Prior standard deviations: of d[h], of a type's deviation from it, and of c[h].
+    """
+
+    levels: tuple[str, ...] | None = None
+    slowdown: tuple[float, ...] = ()
+    of_all: float = 0.2
+    of_type: float = 0.2
+    of_tasks: float = 0.05
+
+    def beliefs(
+        self, nodes: Nodes, types: Sequence[str], former: tuple[NearBeliefs, Sequence[str]] | None
+    ) -> NearBeliefs:
+        """The state for these nodes and job types; what was learned before stays."""
+        domain = domains(nodes, levels_of(nodes) if self.levels is None else self.levels)
+        (H, N), L = domain.shape, len(types)
+        declared = self.slowdown or tuple(1.0 + 0.1 * (h + 1) for h in range(H))
+        if len(declared) != H or min(declared) < 1.0:
+            raise ScenarioError(
+                f"slowdown is {declared}; give one number of 1 or more for each of the {H} levels "
+                "above the node, the nearest first"
+            )
+        mean, cov = np.zeros((H, L + 1)), np.zeros((H, L + 1, L + 1))
+        mean[:, :L] = np.log(declared)[:, None]
+        cov[:, :L, :L] = self.of_all**2 + self.of_type**2 * np.eye(L)
+        cov[:, L, L] = self.of_tasks**2
+        if former is not None and len(former[0].mean) == H:
+            earlier, names = former
+            place = {name: l for l, name in enumerate([*names, ""])}
+            kept = [l for l, name in enumerate([*types, ""]) if name in place]
+            there = [place[[*types, ""][l]] for l in kept]
+            mean[:, kept] = earlier.mean[:, there]
+            for h in range(H):
+                cov[h][np.ix_(kept, kept)] = earlier.cov[h][np.ix_(there, there)]
+        work = np.zeros(L + 1), np.zeros(H + 1), *(np.zeros(N, dtype=np.int64) for _ in range(2))
+        return NearBeliefs(domain, mean, cov, *work)
+
+
+def nearest(
+    tasks: int, fits: Ints, worth: Floats, costs: Floats, domain: Ints
+) -> list[tuple[int, int]]:
+    """Tasks on nodes as :func:`place_near` places them; ``fits`` [N] hold the gang in all."""
+    room = np.flatnonzero(fits)
+    order = room[np.argsort(-worth[room], kind="stable")].tolist()
+    top, where = -math.inf, np.zeros(fits.size, dtype=np.int64)
+    mine, home = where, -1
+    for h, cost in enumerate(costs.tolist()):
+        where = np.arange(fits.size) if h == 0 else domain[h - 1]
+        held = dict.fromkeys(where.tolist(), 0)
+        for n in order:
+            held[int(where[n])] += min(int(fits[n]), tasks)
+            if held[int(where[n])] >= tasks:
+                if worth[n] - cost > top:
+                    top, mine, home = worth[n] - cost, where, int(where[n])
+                break
+    chosen = []
+    for n in order:
+        if mine[n] == home and tasks > 0:
+            chosen.append((n, min(int(fits[n]), tasks)))
+            tasks -= chosen[-1][1]
+    return chosen
+
+
+def level_on(domain: Ints, nodes: Sequence[int]) -> int:
+    """The level of a gang on these nodes."""
+    on = sorted(set(nodes))
+    if len(on) == 1:
+        return 0
+    return next(h + 1 for h, row in enumerate(domain) if len(set(row[on].tolist())) == 1)
+
+
+def slowdowns(near: NearBeliefs, l: int, tasks: int) -> list[float]:
+    """Log slowdown of a gang of type l at each level, as :func:`believe_costs` has it."""
+    costs, more = [0.0], math.log(tasks / USUAL)
+    for of_type, of_tasks in near.mean[:, [l, -1]].tolist():
+        costs.append(max(costs[-1], of_type + more * of_tasks))
+    return costs
+
+
+@dataclass
+class TopologyAware:
+    """Kueue's topology-aware scheduling of one pod set, as a choice of nodes.
+
+    Pods that fit are counted at each level. ``required`` and ``preferred`` take the domain of
+    ``level`` with fewest of those that hold all pods. Where none does, ``required`` waits, and
+    ``preferred`` goes up level by level, at the top to several domains, those with most first.
+    Below, domains with most come first, and the last is that with fewest that holds the rest.
+    ``unconstrained`` takes nodes with fewest first (the profile Mixed).
+
+    Parameters
+    ----------
+    mode : {"required", "preferred", "unconstrained"}
+    level : str, optional
+        Label; the nearest one by default.
+    """
+
+    mode: str = "preferred"
+    level: str = ""
+    name: ClassVar[str] = "tas"
+    _levels: list[Ints] = field(default_factory=list, init=False, repr=False)
+    _at: int = field(default=0, init=False, repr=False)
+
+    def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
+        labels = levels_of(nodes)
+        if self.level and self.level not in labels:
+            raise UnknownName("level of distance", self.level, list(labels))
+        # From nodes to the widest label: the cluster as a whole is no level of Kueue's.
+        self._levels = [np.arange(len(nodes)), *domains(nodes, labels)[:-1]]
+        self._at = min(1 + labels.index(self.level) if self.level else 1, len(labels))
+        if self.mode == "unconstrained":
+            self._at = 0
+
+    def place(self, job: Job, books: Books, now: float) -> list[tuple[int, int]] | None:
+        """Tasks on nodes, in the order of nodes; None where it waits."""
+        fits = books.fits(job.shape)
+        if int(fits.sum()) < job.tasks:
+            return None
+        at, chosen = self._at, list[tuple[int, int]]()
+        while True:
+            counts = np.bincount(self._levels[at], fits).astype(np.int64)
+            if self.mode == "unconstrained" or counts.max() >= job.tasks:
+                break
+            if self.mode == "required":
+                return None
+            if at == len(self._levels) - 1:
+                break
+            at += 1
+        chosen = self._taken(counts, np.arange(counts.size), job.tasks)
+        for lower in range(at - 1, -1, -1):
+            counts = np.bincount(self._levels[lower], fits).astype(np.int64)
+            inside = np.isin(self._levels[at], [d for d, _ in chosen])
+            at, below = lower, np.unique(self._levels[lower][inside])
+            chosen = self._taken(counts, below, job.tasks)
+        return sorted(chosen)
+
+    def _taken(self, counts: Ints, among: Ints, tasks: int) -> list[tuple[int, int]]:
+        """So many tasks on domains: those with most first, the last as full as may be."""
+        least_first = self.mode == "unconstrained"
+        sign = 1 if least_first else -1
+        waiting = sorted(among.tolist(), key=lambda d: (sign * counts[d], d))
+        waiting = [d for d in waiting if counts[d] > 0]
+        chosen = []
+        while tasks > 0:
+            domain = waiting[0]
+            if not least_first and counts[domain] >= tasks:
+                domain = min((d for d in waiting if counts[d] >= tasks), key=lambda d: counts[d])
+            waiting.remove(domain)
+            chosen.append((domain, min(int(counts[domain]), tasks)))
+            tasks -= chosen[-1][1]
+        return chosen

@@ -1,0 +1,146 @@
+"""Compiled parts of distance: its hidden cost, what is believed of it, and gangs near one another.
+
+The model is that of :mod:`gangwise.jobs.distance`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel
+from gangwise.jobs import kernels
+from gangwise.jobs.kernels import Rows, State, int64
+
+USUAL = 8.0
+"""Tasks of a gang whose slowdown ``mean`` is."""
+
+
+@by_reference
+class Apart(NamedTuple):
+    """The cost of distance that is hidden from schedulers, of C kinds of jobs."""
+
+    domain: Ints  # [H, N]
+    of_job: Ints  # [J] its kind
+    factor: Floats  # [C, H + 1]
+
+
+@inlined_kernel
+def level_of(domain: Ints, pieces: Rows, low: int, high: int) -> int:
+    """The level of a gang on pieces[low:high]."""
+    level = 0
+    for i in range(low + 1, high):
+        n, m = pieces[low].node, pieces[i].node
+        if n != m:
+            level = max(level, 1)
+            while domain[level - 1, n] != domain[level - 1, m]:
+                level += 1
+    return level
+
+
+@inlined_kernel
+def factor_of(apart: Apart, state: State, j: int, low: int) -> float:
+    """Share of its nodes' rate that running job j has, whose pieces begin at ``low``."""
+    level = level_of(apart.domain, state.out, low, low + state.jobs[j].pieces)
+    return float(apart.factor[apart.of_job[j], level])
+
+
+@by_reference
+class NearBeliefs(NamedTuple):
+    """What is believed of distance, for L job types."""
+
+    domain: Ints  # [H, N]
+    mean: Floats  # [H, L + 1] d of each type, and c
+    cov: Floats  # [H, L + 1, L + 1]
+    gain: Floats  # [L + 1]
+    cost: Floats  # [H + 1] log slowdown of the gang that is looked at
+    order: Ints  # [N], as the next: work space
+    count: Ints
+
+
+@inlined_kernel
+def level_between(domain: Ints, nodes: Ints, count: int) -> int:
+    """The level of a gang on the first ``count`` of nodes."""
+    level = 0
+    for i in range(1, count):
+        n, m = nodes[0], nodes[i]
+        if n != m:
+            level = max(level, 1)
+            while domain[level - 1, n] != domain[level - 1, m]:
+                level += 1
+    return level
+
+
+@inlined_kernel
+def believe_costs(near: NearBeliefs, l: int, tasks: int) -> None:
+    """Put the log slowdown of a gang of type l at each level in ``cost``: farther is no faster."""
+    H, L = near.mean.shape[0], near.mean.shape[1] - 1
+    more = math.log(tasks / USUAL)
+    near.cost[0] = 0.0
+    for h in range(H):
+        near.cost[h + 1] = max(near.cost[h], near.mean[h, l] + more * near.mean[h, L])
+
+
+@inner_kernel
+def learn_distance(
+    near: NearBeliefs, l: int, level: int, tasks: int, slower: float, variance: float
+) -> None:
+    """Learn that a gang was slower by a logarithm than its nodes are, seen with a variance."""
+    h, L = level - 1, near.mean.shape[1] - 1
+    more = math.log(tasks / USUAL)
+    for m in range(L + 1):
+        near.gain[m] = near.cov[h, m, l] + more * near.cov[h, m, L]
+    total = near.gain[l] + more * near.gain[L] + variance
+    step = (slower - near.mean[h, l] - more * near.mean[h, L]) / total
+    for m in range(L + 1):
+        near.mean[h, m] += near.gain[m] * step
+        for o in range(L + 1):
+            near.cov[h, m, o] -= near.gain[m] * near.gain[o] / total
+
+
+@inner_kernel
+def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
+    """The level and domain where a gang runs fastest, on its best nodes there. Gives pieces.
+
+    Of the M nodes gathered, by falling worth, those of a domain are counted until they hold the
+    gang: the first domain that does is the best of its level, since a gang is as good as its worst
+    node. Levels are compared by worth less log slowdown, ties to the nearer.
+    """
+    best = 0
+    for i in range(1, M):
+        if state.worth[state.cands[i].node] > state.worth[state.cands[best].node]:
+            best = i
+    if state.cands[best].fit >= tasks:
+        kernels.put_piece(state.tried, int64(0), state.cands[best].node, tasks, int64(0))
+        return 1
+    size = int64(0)
+    for i in range(M):
+        size = kernels.push(state.heap, size, -state.worth[state.cands[i].node], i)
+    for r in range(M):
+        near.order[r] = state.heap[0].item
+        size = kernels.pop(state.heap, size)
+    H, top, level, home = near.domain.shape[0], -kernels.NEVER, 0, int64(-1)
+    for h in range(H + 1):
+        near.count[:] = 0
+        for r in range(M):
+            i = near.order[r]
+            n = state.cands[i].node
+            value = state.worth[n] - near.cost[h]
+            if value <= top:
+                break  # those behind are worth less
+            d = int64(n) if h == 0 else near.domain[h - 1, n]
+            near.count[d] += state.cands[i].fit
+            if near.count[d] >= tasks:
+                top, level, home = value, h, d
+                break
+    count = int64(0)
+    for r in range(M):
+        i = near.order[r]
+        n = state.cands[i].node
+        d = int64(n) if level == 0 else near.domain[level - 1, n]
+        if d == home and tasks > 0:
+            kernels.put_piece(state.tried, count, n, min(state.cands[i].fit, tasks), int64(0))
+            tasks -= min(state.cands[i].fit, tasks)
+            count += 1
+    return int(count)
