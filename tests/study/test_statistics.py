@@ -8,6 +8,7 @@ from benchmarks.intervals import by_day, row
 from scipy.integrate import quad
 from scipy.special import stdtrit
 
+from gangwise.core.errors import ScenarioError, papers_wing
 from gangwise.study.statistics import (
     LEAST_BLOCKS,
     WIDEST,
@@ -18,6 +19,7 @@ from gangwise.study.statistics import (
     drifting,
     heavy,
     mean_and_interval,
+    students_t,
 )
 
 
@@ -151,3 +153,15 @@ def test_no_interval_claims_more_than_its_stretches_hold():
             if change.low is not None:
                 assert change.low < change.mean < change.high
                 assert (change.high + 100) / (change.low + 100) <= WIDEST
+
+
+def test_students_t_is_that_of_scipy():
+    for degrees in (1, 1.5, 2, 3, 4.7, 9, 12, 29, 100.3, 1e4):
+        assert students_t(degrees) == pytest.approx(float(stdtrit(degrees, 0.975)), rel=1e-10)
+
+
+@pytest.mark.parametrize("package", ["scipy", "matplotlib", "highspy"])
+def test_a_package_of_an_extra_is_named_with_the_extra(package):
+    message = rf"needs {package}: pip install 'gangwise\[full\]'"
+    with pytest.raises(ScenarioError, match=message), papers_wing():
+        raise ModuleNotFoundError(name=f"{package}.part")

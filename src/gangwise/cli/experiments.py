@@ -220,6 +220,8 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
             publication.write("fidelity.txt", f"{report}\n")
     files = write_comparison(comparison, out, options.command_line())
     options.say(f"wrote {', '.join(path.name for path in files)} to {out}")
+    if not any(path.suffix == ".svg" for path in files):
+        options.say("no figures as files: they need matplotlib, of pip install 'gangwise[full]'")
 
 
 if TYPE_CHECKING:

@@ -91,12 +91,26 @@ class Rejected(EngineError):  # noqa: N818 - the name says what it is
     """A placement cannot be; nothing was started."""
 
 
+EXTRAS = {"scipy": "full", "matplotlib": "full", "highspy": "full"}
+"""Packages that a first use does without, and the extra that brings them."""
+
+
 @contextmanager
 def papers_wing() -> Iterator[None]:
-    """Turn a failed import of ``gangwise.papers``, which may be absent, into a ScenarioError."""
+    """Turn a failed import of what may be absent into a ScenarioError.
+
+    ``gangwise.papers``, or a package of an extra.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in EXTRAS:
+            extra = EXTRAS[package]
+            raise ScenarioError(
+                f"this needs {package}: pip install 'gangwise[{extra}]', from a checkout "
+                f"pip install '.[{extra}]'"
+            ) from error
         if not (error.name or "").startswith("gangwise.papers"):
             raise
         raise ScenarioError(

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -188,8 +189,9 @@ def write_comparison(
         if command:
             about = f"{comparison.results.experiment['name']}.command.json"
             out.write(about, provenance_text(command))
-        for name, content in figure_files(comparison.results).items():
-            out.write(name, content)
+        if find_spec("matplotlib"):  # of the extra "full"
+            for name, content in figure_files(comparison.results).items():
+                out.write(name, content)
         out.write(PAGE, page.html(comparison_page(comparison, command, digests["rewards.parquet"])))
         names = list(out.staged)
     return [folder.place(name) for name in names]

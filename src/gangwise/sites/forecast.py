@@ -9,6 +9,7 @@ corrects them (:class:`Calibration`), as in Kuleshov, Fenner and Ermon (2018).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -141,6 +142,16 @@ def follow(r: RunTimes, when: Floats, submits: Bools, job: Ints, run: Floats) ->
 
 
 @kernel
+def normal_levels(scores: Floats) -> Floats:
+    """The standard normal distribution function of scores, Φ(z) = erfc(−z ÷ √2) ÷ 2."""
+    levels = np.empty_like(scores)
+    for d in range(scores.shape[0]):
+        for j in range(scores.shape[1]):
+            levels[d, j] = 0.5 * math.erfc(-scores[d, j] / math.sqrt(2.0))
+    return levels
+
+
+@kernel
 def draw(r: RunTimes, rows: Ints, age: Floats, now: float, levels: Floats, known: Floats) -> None:
     """Run times of jobs that have run for ``age``, at levels [draws, R], into ``known``.
 
@@ -225,8 +236,6 @@ class Forecaster:
         """Starts of waiting jobs in every future [draws, W], in seconds; inf for never."""
         if not moment.waiting.size:
             return np.zeros((draws, 0))
-        from scipy.special import ndtr
-
         jobs, at = self.tables.jobs, moment.now
         times = history.by(at)
         present = np.concatenate([moment.running, moment.waiting])
@@ -236,7 +245,7 @@ class Forecaster:
         # Run times of a user are alike: part of each normal score is common to his jobs.
         scores = np.sqrt(ALIKE) * rng.standard_normal((draws, users.size))[:, user]
         scores += np.sqrt(1.0 - ALIKE) * rng.standard_normal(runs.shape)
-        draw(times, present, age, at, ndtr(scores), runs)
+        draw(times, present, age, at, normal_levels(scores), runs)
         submitted = jobs.submit[: np.searchsorted(jobs.submit, at, side="right")]
         # As many come as in three days, by the submissions of the week before.
         week = submitted.size - np.searchsorted(submitted, at - 7 * DAY)

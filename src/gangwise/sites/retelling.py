@@ -301,15 +301,19 @@ def _order(submit: Floats, then: Floats, now: Floats) -> float:
     return agree / pairs if pairs else math.nan
 
 
+def _mean_ranks(values: npt.ArrayLike) -> Floats:
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(count) - (count - 1) / 2)[place]
+    return ranks
+
+
 def rank_correlation(values: npt.ArrayLike, others: npt.ArrayLike) -> float:
     """Spearman's rank correlation; equal values share their mean rank, NaN where all are equal.
 
     >>> rank_correlation([1, 2, 3, 4], [1, 3, 2, 4]), rank_correlation([1, 1], [1, 2])
     (0.8, nan)
     """
-    from scipy.stats import rankdata
-
-    a, b = (rank - rank.mean() for rank in (rankdata(values), rankdata(others)))
+    a, b = (rank - rank.mean() for rank in map(_mean_ranks, (values, others)))
     size = math.sqrt(float(a @ a) * float(b @ b))
     return round(float(a @ b) / size, 12) if size > 0 else math.nan
 
