@@ -46,6 +46,7 @@ LINE = 6.0  # seconds in which the rest of an event must come
 PAGE = 500  # objects of a page, as of Kubernetes' own clients
 LONGEST_PAUSE = 30.0  # seconds for which a Retry-After is kept at most
 WATCH = 300  # seconds after which the server is to end a watch, and up to twice as many
+DOUBTED = 5.0  # the same, before a list is read again that may have been spoilt
 IDLE = 90.0  # seconds without a word, while bookmarks come each minute, after which it is reopened
 BRIEF = 1.0  # seconds: a watch that ends earlier without an event has failed
 LITTLE = (0.8, 2.5)  # first and longest base of a back-off, in seconds, of what costs little
@@ -316,12 +317,17 @@ class Connection:
         return None if found is None else gang_size(found)
 
 
+class _Expired(EngineError):  # noqa: N818 - what a watch says
+    """A watch is answered by an event ERROR, such as 410."""
+
+
 class Follower:
     """All objects of a kind: listed, and kept up to date by a watch.
 
     ``everything`` takes in a list of all, ``one`` a change of one. A watch that fails is opened
-    again from the last version that was seen. Where that is answered by 410, or by what cannot be
-    read, twice without a change in between, the list is read again.
+    again from the last version that was seen. Where that is answered by 410 or an ERROR, twice
+    without a change in between, the list is read again; at once, and again some seconds later,
+    where an event could not be read.
     """
 
     def __init__(
@@ -335,7 +341,8 @@ class Follower:
         self.what, self.ready = what, threading.Event()
         self._api, self._listing, self._everything, self._one = api, listing, everything, one
         self._version = ""  # where to watch from; empty before the first list
-        self._spoilt = 0  # watches in a row that could not be read
+        self._expired = 0  # watches in a row that were answered by an ERROR
+        self._doubts = 0  # lists to be read, since objects that could be read may be wrong, too
         self._lists, self._list_after = Backoff(first=5.0), -float("inf")
         self._opened = float("inf")  # since when a watch has been open
         self._current = clock()  # when the picture was that of the API server, as far as known
@@ -357,25 +364,28 @@ class Follower:
 
     def _step(self) -> float:
         api = self._api
-        if not self._version or (self._spoilt > 1 and clock() >= self._list_after):
+        expired = self._expired > 1 and clock() >= self._list_after
+        if not self._version or self._doubts or expired:
             self._list_after = clock() + self._lists.wait()  # a list costs much
             items, version = api.listed(self._listing, self._version, self.loop.beat)
             self._everything(items)
-            self._version, self._spoilt, self._current = version, 0, clock()
+            self._version, self._expired, self._current = version, 0, clock()
+            self._doubts = max(self._doubts - 1, 0)
             self.ready.set()
         began, events = clock(), 0
         try:
-            for event in self._events(self._version, int(WATCH * (1.0 + random.random()))):
+            lasts = DOUBTED if self._doubts else WATCH * (1.0 + random.random())
+            for event in self._events(self._version, int(lasts)):
                 version = _version_of(event)
                 if event["type"] != "BOOKMARK":
                     self._one(event["type"], event["object"])
                 self._version = version
-                events, self._spoilt, self._current = events + 1, 0, clock()
+                events, self._expired, self._current = events + 1, 0, clock()
                 self.loop.came_round()
                 if api.closing.is_set():
                     return 0.0
         except ApiException as error:
-            self._spoilt += error.status == 410
+            self._expired += error.status == 410
             raise refusal(f"the watch of {self.what}", error) from error
         except ReadTimeoutError:
             if self._opened == float("inf"):
@@ -383,8 +393,11 @@ class Follower:
             return 0.0  # no bookmark has come: a proxy, say, has forgotten it, and it is reopened
         except (TryLater, HTTPError, OSError):  # no more is heard, and nothing was misheard
             raise
+        except _Expired:
+            self._expired += 1
+            raise
         except BaseException:
-            self._spoilt += 1
+            self._doubts = 2
             raise
         finally:
             self._opened = float("inf")
@@ -417,7 +430,7 @@ class Follower:
                 if not isinstance(event, dict):
                     raise Malformed(f"an event of the watch is {quoted(event)}, not an object")
                 if event.get("type") == "ERROR":
-                    raise EngineError(f"the watch of {self.what} says {quoted(event)}")
+                    raise _Expired(f"the watch of {self.what} says {quoted(event)}")
                 yield event
 
 
