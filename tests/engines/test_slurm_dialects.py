@@ -324,6 +324,7 @@ def test_silence_is_no_refusal(
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = SlurmEngine.__new__(SlurmEngine)
     engine._environment, engine._to_recheck, engine._leader = None, set(), None
+    engine._details = {}
     with pytest.raises((EngineError, Rejected)) as caught:
         engine._change("hold", "connect-4")
     assert type(caught.value) is raised

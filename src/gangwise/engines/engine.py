@@ -111,6 +111,7 @@ class EngineJob:
     work: float = math.nan  # seconds of work on a node of rate 1, where the user declared it
     groups: tuple[TaskGroup, ...] = ()
     """Of a gang whose tasks are unlike, see :meth:`of_groups`; empty where they are alike."""
+    apart: bool = False  # no two groups share a node
 
     @classmethod
     def of_groups(cls, groups: Iterable[TaskGroup], **about: Any) -> EngineJob:
@@ -325,6 +326,9 @@ def check_placement(
     by_name = {node.name: node for node in nodes if node.name in names}
     # Free devices are counted afresh from the cluster's table: the scheduler's books may be behind.
     free = {name: Counter(node.devices) for name, node in by_name.items()}
+    on = {(p.node, p.group) for p in placed}
+    if job.apart and len(on) > len({node for node, _ in on}):
+        raise Rejected(f"job {job.id} has groups of tasks that must not share a node")
     for holder in table:
         if holder.phase not in ("placed", "running") or holder.job.id == job.id:
             continue

@@ -12,7 +12,7 @@ exactly the nodes asked for; how it divides ranks among them is its own affair u
 ``--ntasks-per-node``, so the table tells what it did.
 
 Components of a heterogeneous job are groups of one gang, under the id of its leader. Slurm starts
-all of them at once or none.
+all of them at once or none, and never two of them on one node.
 
 Run against Slurm 22.05. The JSON of 23.02 and later is read as its documentation has it, from made
 answers; it was not run.
@@ -767,6 +767,8 @@ class SlurmEngine(Led):
         new_mark = Mark(state="left", text=mark.text)
         self._change("update", f"jobid={job}", f"admincomment={new_mark}", *mark.undone)
         self._change("release", job)
+        if (run := self._details.get(job.partition("+")[0])) is not None:
+            self._details[job.partition("+")[0]] = run._replace(mark=new_mark)
 
     @property
     def answered(self) -> float:
@@ -812,6 +814,7 @@ def together(rows: Sequence[engine.Status]) -> engine.Status:
         deadline=min(row.job.deadline for row in rows),
         priority=lead.job.priority,
         work=lead.job.work,
+        apart=True,
     )
     # Between two looks some have started, or ended: it runs once all do, and until all have ended.
     if all(phase in engine.ENDED for phase in phases):

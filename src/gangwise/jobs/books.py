@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal, Self, TypeVar
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Ints
+from gangwise.jobs.kernels import SEARCHED
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.tenancy import Cap, Opening, Tally, Tenancy, allowed_on
 
@@ -23,6 +25,10 @@ EventKind = Literal["submitted", "started", Left, "node_up", "node_down", "node_
 
 
 Part = TypeVar("Part", bound=tuple[int, ...])
+
+
+def _less(state: tuple[int, ...], by: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a - b for a, b in zip(state, by))
 
 
 def of_groups(shape: Shape, parts: Iterable[Part]) -> Iterator[tuple[Shape, list[Part]]]:
@@ -173,17 +179,17 @@ class Books:
     def has_room(self, job: Job) -> bool:
         """Whether all tasks of a job fit now.
 
-        Of a job of groups: whether :meth:`somewhere` finds room. There may be another way where
-        it finds none.
+        Of a job of groups: whether :meth:`somewhere` finds room.
         """
         if job.shape.groups:
-            return bool(self.somewhere(job.shape, job.tasks))
+            return bool(self.somewhere(job.shape, job.tasks, job.apart))
         return int(self.fits(job.shape).sum()) >= job.tasks
 
-    def somewhere(self, shape: Shape, tasks: int) -> list[tuple[int, int]]:
+    def somewhere(self, shape: Shape, tasks: int, apart: bool = False) -> list[tuple[int, int]]:
         """The first nodes that have room for so many tasks; none where there is too little.
 
-        Groups are placed one after another, in the order of ``shape.groups``.
+        Groups are placed one after another, in the order of ``shape.groups``; where that finds no
+        room, as :meth:`search` does. With ``apart`` no two of them share a node.
         """
         trial, chosen = self.copy() if shape.groups else self, list[tuple[int, int]]()
         for wanted, part in shape.groups or ((tasks, shape),):
@@ -192,13 +198,78 @@ class Books:
             earlier = np.cumsum(fits) - fits
             takes = np.clip(wanted - earlier, 0, fits)
             if int(takes.sum()) < wanted:
-                return []
+                return self.search(shape, apart=apart) if shape.groups else []
             on = np.flatnonzero(takes)
             mine = list(zip(on.tolist(), takes[on].tolist()))
             if shape.groups:
                 trial.take(part, trial.tell_apart(part, mine))
+            if apart:
+                trial.up = trial.up & (takes == 0)
             chosen += mine
         return chosen
+
+    def search(
+        self, shape: Shape, ups: Sequence[Bools] = (), apart: bool = False
+    ) -> list[tuple[int, int]]:
+        """A way to place groups, of all ways; none where there is none.
+
+        On each node in turn the fewest tasks of the other groups that leave a way, those of the
+        first group counting most, and then as many of the largest group as it takes. Not tried
+        where nodes × states² are more than ``SEARCHED``, nor where two groups take parts of a
+        device. ``ups`` are the nodes that each group may use [N], where not all that are up; with
+        ``apart`` no two groups share a node. See :func:`gangwise.jobs.fit_kernels.search_groups`.
+        """
+        groups = shape.groups
+        main = max(range(len(groups)), key=lambda g: groups[g][0])
+        others = [g for g in range(len(groups)) if g != main]
+        states = list(product(*(range(groups[g][0] + 1) for g in others)))
+        on = ups or [self.up] * len(groups)
+        fractions = sum(0 < self.of_shared(part) < 1000 for _, part in groups)
+        alone = [int(replace(self, up=up).fits(p).sum()) >= n for up, (n, p) in zip(on, groups)]
+        N, wanted = len(self.up), groups[main][0]
+        if len(states) ** 2 * N > SEARCHED or fractions > 1 or not all(alone):
+            return []
+        beside = {}  # of each state, tasks of the main group on each node [N]; −1 for no room
+        for state in states:
+            trial, able = self.copy(), np.ones(N, dtype=bool)
+            for g, count in zip(others, state):
+                part = groups[g][1]
+                able &= (replace(trial, up=on[g]).fits(part) >= count) | (count == 0)
+                mine = [(n, count) for n in np.flatnonzero(able).tolist()] if count else []
+                trial.take(part, trial.tell_apart(part, mine))
+            fits = replace(trial, up=on[main]).fits(groups[main][1])
+            if apart and any(state):
+                able &= sum(map(bool, state)) == 1
+                fits = np.zeros_like(fits)
+            beside[state] = np.where(able, np.minimum(fits, wanted), -1).tolist()
+        below = {k: [(a, _less(k, a)) for a in states if min(_less(k, a)) >= 0] for k in states}
+        most = [dict.fromkeys(states, -1)]  # of the nodes behind, and then of each before them
+        most[0][states[0]] = 0
+        for n in range(N - 1, -1, -1):
+            ways = {
+                k: [
+                    beside[a][n] + most[-1][rest]
+                    for a, rest in pairs
+                    if beside[a][n] >= 0 <= most[-1][rest]
+                ]
+                for k, pairs in below.items()
+            }
+            most.append({k: min(max(values, default=-1), wanted) for k, values in ways.items()})
+        state, placed = states[-1], [list[tuple[int, int]]() for _ in groups]
+        if most[-1][state] < wanted:
+            return []
+        for n in range(N):
+            behind = most[N - 1 - n]
+            a, state = next(
+                (a, rest)
+                for a, rest in below[state]
+                if min(beside[a][n], behind[rest]) >= 0 and beside[a][n] + behind[rest] >= wanted
+            )
+            here = min(beside[a][n], wanted)
+            wanted -= here
+            for g, count in [*zip(others, a), (main, here)]:
+                placed[g] += [(n, count)] * (count > 0)
+        return [piece for of_group in placed for piece in of_group]
 
     def fits(self, shape: Shape) -> Ints:
         """How many tasks of a shape each node takes now [N]; none where it is not up.

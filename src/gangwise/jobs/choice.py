@@ -261,8 +261,9 @@ def placed(
     """Nodes and tasks of a gang by a choice, and its pieces; None for no room.
 
     Groups of unlike tasks are placed one after another, in the order of ``shape.groups``, each as
-    a gang beside those before it. Where this finds no room, each takes the first nodes. ``ups``
-    are the nodes that each group may use [N], where not all that are up.
+    a gang beside those before it. Where this finds no room, each takes the first nodes, and where
+    that finds none, all ways are searched. ``ups`` are the nodes that each group may use [N], where
+    not all that are up.
     """
     if not job.shape.groups:
         chosen = choice.place(job, replace(books, up=ups[0]) if ups else books, now)
@@ -272,7 +273,11 @@ def placed(
         trial, tasks_of, pieces = books.copy(), Tasks(), list[Piece]()
         for i, (tasks, shape) in enumerate(job.shape.groups):
             group = replace(job, tasks=tasks, shape=shape)
-            chosen = by.place(group, replace(trial, up=ups[i]) if ups else trial, now)
+            view = replace(trial, up=ups[i]) if ups else trial
+            if job.apart:
+                view = replace(view, up=view.up.copy())
+                view.up[[n for n, _ in tasks_of]] = False
+            chosen = by.place(group, view, now)
             if chosen is None:
                 break
             group_pieces = pieces_of(by, group, chosen, trial)
@@ -281,7 +286,8 @@ def placed(
             pieces += group_pieces
         else:
             return tasks_of, tuple(pieces)
-    return None
+    found = books.search(job.shape, ups, job.apart)
+    return (found, books.tell_apart(job.shape, found)) if found else None
 
 
 def main_group(job: Job, books: Books) -> int:

@@ -261,7 +261,8 @@ class Job:
         a job of groups);
         ``nodes=A-B``: fewest and most nodes, 0 for any number; ``on=``, ``not=`` nodes by name,
         bars between them; ``whole=1``: it has its nodes alone, ``whole=memory``: all their memory;
-        ``size=CxN``: cores and nodes that multifactor priority counts; ``reservation=NAME``.
+        ``size=CxN``: cores and nodes that multifactor priority counts; ``reservation=NAME``;
+        ``apart=1``: no two groups of its tasks share a node (of a live cluster).
     """
 
     id: str
@@ -293,6 +294,11 @@ class Job:
         if not self.terms or self.shape.groups:
             return self.tasks
         return int(terms_of(self.terms).get("fewest", self.tasks))
+
+    @property
+    def apart(self) -> bool:
+        """Whether no two groups of its tasks share a node."""
+        return bool(self.terms) and "apart" in terms_of(self.terms)
 
     @property
     def length(self) -> float:

@@ -558,7 +558,8 @@ class Ledger:
         tasks, shape = shape_of(a, self._devices())
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
         identity = (a.id, active.row, a.submitted, self._type(a), a.user)
-        active.job = Job(*identity, tasks, shape, limit, a.deadline, math.inf, a.priority)
+        about = limit, a.deadline, math.inf, a.priority
+        active.job = Job(*identity, tasks, shape, *about, terms="apart=1" * a.apart)
         if self.empty is not None:
             active.possible = self.empty.has_room(active.job)
         return active.job
