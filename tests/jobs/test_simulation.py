@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 
 from gangwise.core.errors import InfeasibleDecision
 from gangwise.jobs import Conditions, Group, Jobs, Node, Nodes, Options, Place
 from gangwise.jobs.audit import Violation, audit
-from gangwise.jobs.books import Books, Event
+from gangwise.jobs.books import Books, Event, of_groups
+from gangwise.jobs.choice import BestFit, FirstFit, WorstFit, placed
 from gangwise.jobs.gavel import Gavel, LeastAttained
 from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.model import Job, Shape
 from gangwise.jobs.queues import FairShare
 from gangwise.jobs.schedule import Schedule, Tables, refuses_groups
 from gangwise.jobs.scheduler import create_scheduler
@@ -125,6 +130,48 @@ def test_the_rule_for_groups_misses_few_places_that_a_search_of_all_finds():
         assert fits or not starts
         able, found = able + fits, found + bool(starts)
     assert (able, found) == (117, 107)
+
+
+def test_groups_that_share_no_node_find_room_wherever_there_is_some():
+    """As components of heterogeneous jobs need it, by every choice; against brute force."""
+    rng, able = np.random.default_rng(3), 0
+    for _ in range(300):
+        capacity = rng.integers(0, 9, (int(rng.integers(2, 6)), 2))
+        capacity[:, 0] += 1
+        parts = [
+            (int(rng.integers(1, 4)), Shape((1000 * int(rng.integers(1, 5)), 1000 * b)))
+            for b in rng.choice(5, size=int(rng.integers(2, 4)), replace=False).tolist()
+        ]
+        books = Books.opened(
+            Nodes.of(Node(f"n{n}", {"a": a, "b": b}) for n, (a, b) in enumerate(capacity.tolist()))
+        )
+        total = np.sum([tasks * np.array(shape.demand) for tasks, shape in parts], axis=0)
+        shape = Shape(tuple(total.tolist()), groups=tuple(parts))
+        about = (0.0, "t", "u", 1, shape, 9.0, math.inf, math.inf, 0.0)
+        job = Job("j", 0, *about, terms="apart=1")
+        seats = [books.fits(part) for _, part in parts]
+        fits = any(
+            all(
+                sum(int(seats[g][n]) for n, of in enumerate(whose) if of == g) >= tasks
+                for g, (tasks, _) in enumerate(parts)
+            )
+            for whose in itertools.product(range(len(parts)), repeat=len(capacity))
+        )
+        assert books.has_room(job) == fits
+        for by in (FirstFit(), BestFit(), WorstFit()):
+            chosen = placed(by, job, books, 0.0)
+            assert (chosen is not None) == fits
+            if chosen is None:
+                continue
+            on = [[n for n, _ in mine] for _, mine in of_groups(shape, chosen[0])]
+            assert len(set().union(*on)) == sum(len(set(nodes)) for nodes in on)
+            trial = books.copy()
+            trial.take(shape, chosen[1])
+            assert (trial.free >= 0).all()
+            count = [sum(c for _, c in mine) for _, mine in of_groups(shape, chosen[0])]
+            assert count == [tasks for tasks, _ in parts]
+        able += fits
+    assert 50 < able < 250
 
 
 def somehow_fits(free: list[list[int]], tasks: list[tuple[int, ...]]) -> bool:

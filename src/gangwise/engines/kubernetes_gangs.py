@@ -784,9 +784,11 @@ def plan_text(plan: Mapping[tuple[str, int], int]) -> str:
 
 
 def _plan(text: str | None) -> dict[tuple[str, int], int]:
+    plan = {}
     try:
-        rows = json.loads(text or "{}").items()
-        pieces = ((*key.partition(":")[::2], int(tasks)) for key, tasks in rows)
-        return {(node, int(g or 0)): tasks for node, g, tasks in pieces}
+        for key, tasks in json.loads(text or "{}").items():
+            node, _, group = key.partition(":")
+            plan[str(node), int(group or 0)] = int(tasks)
     except (ValueError, AttributeError, TypeError):
         return {}
+    return plan

@@ -229,7 +229,8 @@ class Books:
         N, wanted = len(self.up), groups[main][0]
         if len(states) ** 2 * N > SEARCHED or fractions > 1 or not all(alone):
             return []
-        beside = {}  # of each state, tasks of the main group on each node [N]; −1 for no room
+        beside: dict[tuple[int, ...], list[int]] = {}
+        # Of each state, tasks of the main group on each node [N]; −1 for no room
         for state in states:
             trial, able = self.copy(), np.ones(N, dtype=bool)
             for g, count in zip(others, state):

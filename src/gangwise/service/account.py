@@ -343,7 +343,7 @@ def drawn(
     asked = [_asked(row) for row in rows]
     limits = np.array([a.limit for a in asked])
     unlike = {
-        a.id: [g._replace(demand={k: v / 1000 for k, v in g.demand.items()}) for g in a.groups]
+        a.id: [Group(g.tasks, in_devices(g.demand), g.per_node, g.constraint) for g in a.groups]
         for a in asked
         if a.groups
     }
@@ -356,7 +356,7 @@ def drawn(
         limit=np.where(np.isfinite(limits), limits, NO_LIMIT),
         per_node=[a.per_node for a in asked],
         constraint=[a.constraint for a in asked],
-        groups={name: [Group(*group) for group in groups] for name, groups in unlike.items()},
+        groups=unlike,
         type=types,
         user=[row["user"] for row in rows],
         priority=[a.priority for a in asked],
@@ -365,6 +365,10 @@ def drawn(
     # A node has its earlier factor from the beginning and 1 from its change on.
     factors = [(0.0, c.node, c.factor) for c in before] + [(c.time, c.node, 1.0) for c in before]
     return jobs, Conditions(np.exp(rates[order]), factors=factors)
+
+
+def in_devices(amounts: Mapping[str, int]) -> dict[str, float]:
+    return {kind: amount / 1000 for kind, amount in amounts.items()}
 
 
 def _types(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[str]:
