@@ -13,7 +13,6 @@ from typing import Literal, Self, TypeVar
 import numpy as np
 
 from gangwise.core.arrays import Bools, Ints
-from gangwise.jobs.kernels import SEARCHED
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.tenancy import Cap, Opening, Tally, Tenancy, allowed_on
 
@@ -21,6 +20,9 @@ Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not counted one by one)."""
 
 Left = Literal["finished", "killed", "cancelled", "failed", "preempted"]
+SEARCHED = 1 << 16
+"""Nodes × states² of a search for room, at most."""
+
 EventKind = Literal["submitted", "started", Left, "node_up", "node_down", "node_drained"]
 
 
@@ -179,7 +181,8 @@ class Books:
     def has_room(self, job: Job) -> bool:
         """Whether all tasks of a job fit now.
 
-        Of a job of groups: whether :meth:`somewhere` finds room.
+        Of a job of groups: whether :meth:`somewhere` finds room. There may be another way where
+        it finds none.
         """
         if job.shape.groups:
             return bool(self.somewhere(job.shape, job.tasks, job.apart))
@@ -188,8 +191,8 @@ class Books:
     def somewhere(self, shape: Shape, tasks: int, apart: bool = False) -> list[tuple[int, int]]:
         """The first nodes that have room for so many tasks; none where there is too little.
 
-        Groups are placed one after another, in the order of ``shape.groups``; where that finds no
-        room, as :meth:`search` does. With ``apart`` no two of them share a node.
+        Groups are placed one after another, in the order of ``shape.groups``. With ``apart`` no two
+        of them share a node; where that finds no room so, :meth:`search` does.
         """
         trial, chosen = self.copy() if shape.groups else self, list[tuple[int, int]]()
         for wanted, part in shape.groups or ((tasks, shape),):
@@ -198,7 +201,7 @@ class Books:
             earlier = np.cumsum(fits) - fits
             takes = np.clip(wanted - earlier, 0, fits)
             if int(takes.sum()) < wanted:
-                return self.search(shape, apart=apart) if shape.groups else []
+                return self.search(shape, apart=apart) if apart else []
             on = np.flatnonzero(takes)
             mine = list(zip(on.tolist(), takes[on].tolist()))
             if shape.groups:
@@ -217,7 +220,7 @@ class Books:
         first group counting most, and then as many of the largest group as it takes. Not tried
         where nodes × states² are more than ``SEARCHED``, nor where two groups take parts of a
         device. ``ups`` are the nodes that each group may use [N], where not all that are up; with
-        ``apart`` no two groups share a node. See :func:`gangwise.jobs.fit_kernels.search_groups`.
+        ``apart`` no two groups share a node.
         """
         groups = shape.groups
         main = max(range(len(groups)), key=lambda g: groups[g][0])
