@@ -311,7 +311,8 @@ def _opened(
     books = Books(
         capacity.copy(),
         *(whole(N, K), whole(N, value=1), whole(N), whole(1 + N), np.zeros(N, dtype=bool)),
-        *(np.zeros((S, N), dtype=np.int32) for _ in range(2)),
+        np.zeros((S, N), dtype=np.int32),
+        np.zeros((S, N), dtype=np.int32),
         *(whole(S, 5), whole(S), whole(N, K), whole(max(counters, 1))),
     )
     lists = Lists(

@@ -16,7 +16,16 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
 
-CAUSES = ("after", "closed", "cap", "away", "reservation", "partition", "beside", "pieces")
+CAUSES: tuple[str, ...] = (
+    "after",
+    "closed",
+    "cap",
+    "away",
+    "reservation",
+    "partition",
+    "beside",
+    "pieces",
+)
 CAUSES += ("busy", "overtaken", "kept", "unseen", "latency")
 AFTER, CLOSED, CAP, AWAY, RESERVED, PARTITION, BESIDE, PIECES = range(8)
 BUSY, OVERTAKEN, KEPT, UNSEEN, LATENCY = range(8, 13)

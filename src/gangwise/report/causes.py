@@ -8,7 +8,8 @@ import numpy as np
 
 from gangwise.core.arrays import Floats
 from gangwise.core.wording import words_of
-from gangwise.jobs.waiting import CAUSES, WaitingCauses
+from gangwise.jobs.waiting import WaitingCauses
+from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.report import page as web
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import Cell, Sheet, columns_sheet, time_unit, value_cell

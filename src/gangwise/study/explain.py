@@ -28,7 +28,8 @@ from gangwise.jobs.model import Job, Jobs
 from gangwise.jobs.schedule import Options, Schedule, Tables, refuses_groups
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
-from gangwise.jobs.waiting import CAUSES, waiting_causes
+from gangwise.jobs.waiting import waiting_causes
+from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.notation.units import roughly
 from gangwise.sites.forecast import (
     DAY,

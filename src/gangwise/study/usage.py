@@ -257,7 +257,7 @@ def shares_of(outcome: Outcome, k: int, tree: Sequence[AccountRule]) -> list[Sha
     shown = [i for i, name in enumerate(jobs.accounts) if name in rules]
     ended, queued = outcome.ended, outcome.queued
     begin, end = float(jobs.submit.min()), outcome.span[1]
-    edges = begin + HOUR * np.arange(int((end - begin) // HOUR) + 2)
+    edges = begin + HOUR * np.arange((end - begin) // HOUR + 2.0)
     charged = np.broadcast_to(jobs.charged, ended.shape)
     use, wanted = [], []
     for i in shown:

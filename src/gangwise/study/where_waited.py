@@ -9,7 +9,8 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs.metrics import Outcome, size_groups
-from gangwise.jobs.waiting import CAUSES, WaitingCauses
+from gangwise.jobs.waiting import WaitingCauses
+from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.sites.retelling import periods
 
 GROUPS = 12
