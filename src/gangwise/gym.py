@@ -479,7 +479,8 @@ class _OneInKernels(_DecidedInKernels):
         return float(self.state.at["now"][0])
 
     def mask(self) -> Bools:
-        return self.views.mask[0].copy()
+        mask: Bools = self.views.mask[0]
+        return mask.copy()
 
     def seen(self) -> Any:
         return self.views.seen[0].copy()

@@ -490,7 +490,8 @@ def _layout(value: Any) -> tuple[Any, int, Any]:
     """
     members = _members(value)
     if members not in _LAYOUTS:
-        fields: Any = numba.typeof(value).fields
+        type_of: Any = numba.typeof  # has no type information
+        fields = type_of(value).fields
         context = numbas.registry.cpu_target.target_context
         size = context.get_abi_sizeof(context.get_value_type(fields))
         _LAYOUTS[members] = fields, size, entry(_write, value, size)

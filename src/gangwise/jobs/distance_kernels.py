@@ -56,7 +56,7 @@ class NearBeliefs(NamedTuple):
     gain: Floats  # [L + 1]
     cost: Floats  # [H + 1] log slowdown of the gang that is looked at
     order: Ints  # [N], as the next: work space
-    count: Ints
+    held: Ints  # [D] tasks that fit in a domain
 
 
 @inlined_kernel
@@ -122,7 +122,7 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
         size = kernels.pop(state.heap, size)
     H, top, level, home = near.domain.shape[0], -kernels.NEVER, 0, int64(-1)
     for h in range(H + 1):
-        near.count[:] = 0
+        near.held[:] = 0
         for r in range(M):
             i = near.order[r]
             n = state.cands[i].node
@@ -130,8 +130,8 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
             if value <= top:
                 break  # those behind are worth less
             d = int64(n) if h == 0 else near.domain[h - 1, n]
-            near.count[d] += state.cands[i].fit
-            if near.count[d] >= tasks:
+            near.held[d] += state.cands[i].fit
+            if near.held[d] >= tasks:
                 top, level, home = value, h, d
                 break
     count = int64(0)

@@ -393,8 +393,8 @@ class Gavel:
         for c, job in enumerate(first):
             tasks, shape = job.groups[main_group(job, books) if job.shape.groups else 0]
             room = np.bincount(self._generation, empty.fits(shape), G)
-            able = (room >= tasks) & (not job.shape.groups or empty.has_room(job))
-            rates[c] = np.where(able, self._rates[self._types[job.job_type]], 0.0)
+            fits = (room >= tasks) & (not job.shape.groups or empty.has_room(job))
+            rates[c] = np.where(fits, self._rates[self._types[job.job_type]], 0.0)
             devices[c] = job.tasks * job.shape.demand[kind] / 1000.0
         for place, job in enumerate(sorted(jobs, key=lambda job: job.row)):
             count[of_class[job.id]] += 1

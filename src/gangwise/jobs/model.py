@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,6 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints, Tabular
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import require_options
-
-if TYPE_CHECKING:
-    from gangwise.jobs.distance import Distance
 
 ALONE = "node"
 """Device type of which a job that has its nodes alone takes all, see :mod:`~.whole_nodes`."""
@@ -958,6 +955,17 @@ def _names(
 # ----------------------------------------------------------------------------------- hidden truth
 
 
+class DistanceCosts(Protocol):
+    """What being apart costs gangs, as :class:`gangwise.jobs.distance.Distance` has it."""
+
+    @property
+    def levels(self) -> tuple[str, ...]: ...
+
+    def factor(self, types: Ints, tasks: Ints) -> Floats: ...
+
+    def of(self, jobs: Jobs, nodes: Nodes) -> Any: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Conditions:
     """What a scheduler never sees: rates, noise, failures to come.
@@ -989,4 +997,4 @@ class Conditions:
     factors: Sequence[tuple[float, int, float]] = ()
     drains: Sequence[tuple[float, int]] = ()
     cancels: Sequence[tuple[float, int]] = ()
-    distance: Distance | None = None
+    distance: DistanceCosts | None = None

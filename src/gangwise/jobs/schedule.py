@@ -15,7 +15,7 @@ from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
-from gangwise.jobs.distance import Apart
+from gangwise.jobs.distance_kernels import Apart
 from gangwise.jobs.model import ALONE, Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.tenancy import (
     Bounds,

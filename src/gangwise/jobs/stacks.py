@@ -75,7 +75,10 @@ def arrays_of(stack: Any) -> list[Any]:
 
 def never_cut(state: State, jobs: int, pieces: int) -> State:
     """The state of a play in which no node fails, so that no attempt is cut short."""
-    room = {"cuts": np.zeros(jobs + 2, CUT), "cut_pieces": np.zeros(pieces + 1, PIECE)}
+    room: dict[str, Any] = {
+        "cuts": np.zeros(jobs + 2, CUT),
+        "cut_pieces": np.zeros(pieces + 1, PIECE),
+    }
     return state._replace(**room)
 
 

@@ -484,7 +484,7 @@ def waits_near(inputs: Inputs, state: State, beliefs: Beliefs, j: int, count: in
         if gain > 0.0:
             total = count_domains(inputs, state, near, h, s, tasks)
             for d in range(near.order.size):
-                lacks = tasks - near.count[d]
+                lacks = tasks - near.held[d]
                 if (
                     near.order[d] >= tasks
                     and lacks > 0
@@ -504,7 +504,7 @@ def count_domains(
     of the latter.
     """
     cluster, total = inputs.cluster, int64(0)
-    near.count[:] = 0
+    near.held[:] = 0
     near.order[:] = 0
     for n in range(near.order.size):
         if cluster.allowed[cluster.shapes[s].constraint, n] and state.up[n]:
@@ -514,7 +514,7 @@ def count_domains(
             for k in range(cluster.demand.shape[1]):
                 if cluster.demand[s, k] > 0:
                     holds = min(holds, cluster.capacity[n, k] // cluster.demand[s, k])
-            near.count[d] += fit_kernels.fits_of(cluster, state.room, s, n, most)
+            near.held[d] += fit_kernels.fits_of(cluster, state.room, s, n, most)
             near.order[d] += holds
             total += holds
     return int(total)

@@ -100,17 +100,17 @@ def reader_of(path: Path, trace: str = "") -> Any:
         forms = [form for name in fit if (form := getattr(readers[name], "FORMAT", None))]
         likely = {form.name for file in files_of(path) for form, _ in recognise(file, forms)}
         fit = [name for name in fit if name in likely] or fit
-    if len(fit) == 1:
+    if len(fit) == 1 and (trace != "csv" or path.suffix == ".toml"):
         return readers[fit[0]]
-    if fit:
+    if len(fit) > 1:
         raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
     doubt = ""
     if path.is_file() and not looks_like(first_lines(path)):
-        from gangwise.logs.guess import obvious
+        from gangwise.logs.guess import HeadedTable, obvious
 
         try:
             obvious(path)
-            return readers["csv"]
+            return HeadedTable
         except TraceError as error:
             doubt = f" ({str(error).removeprefix(f'{path}: ')})"
     kind, contents = "first line", listed(header_of(path), 12) or "nothing readable"

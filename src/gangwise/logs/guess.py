@@ -23,10 +23,10 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
+from gangwise.core.registry import entries
 from gangwise.core.settings import toml_value
-from gangwise.logs import open_tables, registered_traces
 from gangwise.logs.format import looks_like, recognise
-from gangwise.logs.formats.own_csv import NAME, WHITESPACE, OwnCsv, json_paths
+from gangwise.logs.formats.own_csv import NAME, WHITESPACE, MappingFile, OwnCsv, json_paths
 from gangwise.logs.io.blocks import Blocks, with_points
 from gangwise.logs.io.reading import reasons
 from gangwise.logs.io.text import (
@@ -135,10 +135,11 @@ def guess(path: Path | str) -> Guess:
     if not path.is_file():
         raise TraceError("there is no such file to draft a mapping for", path)
     draft = _Draft(path, _sample(path))
-    matches = recognise(path, (trace.form for trace in registered_traces()))
-    for form in sorted({form.name for form, _ in matches}):
+    readers: dict[str, Any] = {name: entry.load() for name, entry in entries("trace").items()}
+    forms = [reader.FORMAT for reader in readers.values() if hasattr(reader, "FORMAT")]
+    for form in sorted({form.name for form, _ in recognise(path, forms)}):
         note = f"this is a file of {form}: gangwise jobs reads it without a mapping"
-        draft.notes.insert(0, note + _as_read(path, form))
+        draft.notes.insert(0, note + _as_read(path, readers[form]))
     return draft.guess()
 
 
@@ -168,15 +169,27 @@ def obvious(path: Path) -> tuple[dict[str, Any], str]:
     return mapping, text + "; ".join(unused)
 
 
+class HeadedTable(OwnCsv):
+    """Reader of a table whose headings say all that a job needs, see :func:`obvious`."""
+
+    def __init__(self, path: Path | str, *, strict: bool = False):
+        self.path, self.strict = Path(path), strict
+        content, text = obvious(self.path)
+        self.mapping, self.notes = MappingFile(**content), [text]
+
+
 CALLED = {"name": "the job", "created": "submission", "started": "start", "deleted": "end"}
 CALLED |= {"duration": "run time", "cpu": "cores", "gpu": "GPUs", "mem": "memory"}
 """Roles of columns, as a reader would say them."""
 
 
-def _as_read(path: Path, form: str) -> str:
+def _as_read(path: Path, reader: Any) -> str:
     """What the reader of a format makes of a file, to hold a draft against."""
     try:
-        jobs = open_tables(path, trace=form).jobs
+        tables = reader(path).scan()
+        if tables.no_jobs:
+            return ""
+        jobs = tables.jobs
     except TraceError:  # one of several files that the format needs
         return ""
     hours = {d: float(device_hours(jobs, d).sum()) for d in DEVICES}

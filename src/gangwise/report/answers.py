@@ -274,7 +274,7 @@ def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
         columns_sheet("Completion", ranked, looks, (board.about,), "scheduler"),
         columns_sheet("Waiting of the worst users", ranked, worst, (), "scheduler"),
     ]
-    parts = [web.Tiles(tiles), *chart, web.Section("The board", tables)]
+    parts: list[web.Part] = [web.Tiles(tiles), *chart, web.Section("The board", tables)]
     parts.append(web.Section("Logs", [web.Terms(dict(board.log_lines()))]))
     meanings = {name: web.about_scheduler(name) for name in ranked}
     parts.append(web.Section("Schedulers", [web.Terms(meanings)]))

@@ -212,11 +212,11 @@ def _across(lines: Lines, panel: Panel, left: float) -> Axis:
     if panel.log_x and low > 0:
         if high <= low:
             low, high = low / 2, low * 2
-        ticks = _log_ticks(low, high)
+        at = _log_ticks(low, high)
         if panel.kind == "points" and len(set(xs)) < 8:
-            ticks = sorted({float(x) for x in xs})
+            at = sorted({float(x) for x in xs})
         room = (high / low) ** 0.04
-        labels = [(tick, f"{tick:,g}") for tick in ticks]
+        labels = [(tick, f"{tick:,g}") for tick in at]
         return Axis(low / room, high * room, left, right, True, labels)
     if high <= low:
         low, high = low - 0.5, high + 0.5
@@ -225,8 +225,8 @@ def _across(lines: Lines, panel: Panel, left: float) -> Axis:
     elif panel.settled is not None and low > 0:
         low = 0.0
     whole = all(isinstance(x, int) for x in xs)
-    ticks = [t for t in round_ticks(low, high, 6, whole) if low - 1e-9 <= t <= high + 1e-9]
-    return Axis(low, high, left, right, False, [*zip(ticks, labels_of(ticks))])
+    at = [t for t in round_ticks(low, high, 6, whole) if low - 1e-9 <= t <= high + 1e-9]
+    return Axis(low, high, left, right, False, [*zip(at, labels_of(at))])
 
 
 def _text(x: float, y: float, rows: Sequence[str], anchor: str = "middle") -> str:

@@ -127,8 +127,10 @@ class JobResults(Compared):
         return Group(verdict, notes, Line(), rich_tables(self.sheets), in_full)
 
 
-TERMS = ("waiting", "completion", "slowdown", "utilisation", "goodput", "thrown away", "limit")
-TERMS += ("gang", "explained", "bound")
+TERMS = (
+    *("waiting", "completion", "slowdown", "utilisation", "goodput", "thrown away", "limit"),
+    *("gang", "explained", "bound"),
+)
 """What the page speaks of, in its glossary."""
 
 SHOWN = 12

@@ -277,13 +277,7 @@ class OwnCsv(Reader):
 
     def __init__(self, path: Path | str, *, strict: bool = False):
         self.path, self.strict, self.notes = Path(path), strict, list[str]()
-        if self.path.suffix == ".toml":
-            self.mapping = read_mapping(self.path)
-        else:  # the file itself
-            from gangwise.logs.guess import obvious
-
-            content, text = obvious(self.path)
-            self.mapping, self.notes = MappingFile(**content), [text]
+        self.mapping = read_mapping(self.path)
 
     @staticmethod
     def recognise(path: Path | str) -> bool:
