@@ -276,6 +276,19 @@ def test_a_placement_that_stopped_before_the_release_is_completed():
         Recorded([old(1, "PENDING", admin_comment=mark)], nodes).place("1", 2, where)
 
 
+def test_one_that_was_not_released_and_has_no_room_any_more_waits_again():
+    """It was marked, and before the release its node went: held as it is, it would look by hand."""
+    mark = "gangwise attempt=1 restarts=0 on=n2:1,n1:1 for= nodes=2"
+    row = old(1, "PENDING", admin_comment=mark)
+    drained = [dict(row, state="drained", state_flags=[], gres="gpu:4") for row in NODES_OLD]
+    engine = Recorded([row], drained)
+    with pytest.raises(Rejected):
+        engine.place("1", 1, [Placed("n2", 1), Placed("n1", 1)])
+    assert f"priority=0 admincomment={mark} held" in engine.said[-1]
+    (waiting,) = Recorded([old(1, "PENDING", admin_comment=f"{mark} held")], drained).jobs()
+    assert (waiting.phase, waiting.foreign) == ("pending", False)
+
+
 @pytest.mark.parametrize(
     ("said", "restarts", "ours"),
     [

@@ -242,14 +242,25 @@ class SlurmEngine(Led):
             if {(p.node, p.group) for p in row.placed} == {(p.node, p.group) for p in placed}:
                 return
             raise Rejected(f"attempt {attempt} of job {job} is on other nodes")
-        engine.check_placement(row, placed, self._nodes, self._table.values())
-        if attempt < row.attempt:
-            raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
-        mine = {part: [p for p in placed if p.group == g] for g, part in enumerate(parts)}
-        changes = {part: self._change_to(part, attempt, mine[part]) for part in parts}
         try:
-            # First the marks and the nodes, then the release: killed between the two, the job is
-            # held and its mark tells.
+            engine.check_placement(row, placed, self._nodes, self._table.values())
+            if attempt < row.attempt:
+                text = f"job {job} was placed {row.attempt} times; {attempt} is no new attempt"
+                raise Rejected(text)
+            mine = {part: [p for p in placed if p.group == g] for g, part in enumerate(parts)}
+            changes = {part: self._change_to(part, attempt, mine[part]) for part in parts}
+            self._mark_and_release(job, changes)
+        except Rejected:
+            self._wait_again(parts, attempt)
+            raise
+        for part in parts:
+            where = tuple(p._replace(group=0) for p in mine[part])
+            ours: dict[str, Any] = {"attempt": attempt, "placed": where, "foreign": False}
+            self._table[part] = replace(self._table[part], phase="placed", **ours)
+
+    def _mark_and_release(self, job: str, changes: Mapping[str, Sequence[Any]]) -> None:
+        """First the marks and the nodes: killed before the release, the mark tells of it."""
+        try:
             for part, (mark, *change) in changes.items():
                 self._change("update", f"jobid={self._target(part)}", *change)
                 self._details[part] = self._details[part]._replace(mark=mark)
@@ -257,10 +268,14 @@ class SlurmEngine(Led):
         except Rejected:
             self._unstarted[job] = self._unstarted.get(job, 0) + 1
             raise
+
+    def _wait_again(self, parts: Sequence[str], attempt: int) -> None:
+        """Hold what an attempt that was refused has marked: as it is, it looks held by hand."""
         for part in parts:
-            where = tuple(p._replace(group=0) for p in mine[part])
-            ours: dict[str, Any] = {"attempt": attempt, "placed": where, "foreign": False}
-            self._table[part] = replace(self._table[part], phase="placed", **ours)
+            mark = self._details[part].mark
+            if mark.attempt == attempt and not (mark.state or mark.by_hand):
+                with contextlib.suppress(EngineError):
+                    self._hold(part)
 
     def _change_to(self, part: str, attempt: int, placed: Sequence[engine.Placed]) -> list[Any]:
         """The mark of a placement, and what ``scontrol update`` is to set."""
