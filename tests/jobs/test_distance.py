@@ -317,16 +317,18 @@ def test_what_was_learned_stays_when_nodes_or_types_come_and_go():
     learned = choice.costs(gang("x", 0, 8))
     choice.resize(racks(24), ("t0", "z"))
     np.testing.assert_allclose(choice.costs(gang("x", 0, 8)), learned)
-    assert learned[3] > 0.6
+    # Of log 2 = .69 part may be the two nodes' own: they were seen together alone.
+    assert 0.4 < learned[3] < 0.69
 
 
 def test_a_gang_waits_for_its_rack_if_that_is_sooner_done():
     """One rack is to be free soon; a long job that minds distance waits for it, a short one not."""
     nodes = racks(8, per_rack=4, per_block=8)
     distance = Distance(("rack", "block"), np.array([[0.0, 0.0, 2.0, 2.0]]), np.zeros((1, 4)))
-    filler = [(0.0, 300.0, 2)] * 16  # two tasks each: half of every node is left
+    # At 200 two nodes of either rack are free, at 300 all of the first rack.
+    filler = [(0.0, r, 4) for r in (100.0, 100.0, 300.0, 300.0, 100.0, 100.0, 9e4, 9e4)]
     for run, waits in ((40_000.0, True), (5.0, False)):
-        rows = [*filler, (10.0, 400.0, 1), (200.0, run, 16)]
+        rows = [*filler, (200.0, run, 16)]
         submit, runs, tasks = (np.array(column) for column in zip(*rows))
         jobs = Jobs.of(submit=submit, run=runs, tasks=tasks, demand={"gpu": 1.0}, limit=runs)
         rivals = {}

@@ -205,11 +205,11 @@ def test_what_was_measured_before_is_left_alone_unless_it_changed():
     rates = SharedFactors()
     state = rates.beliefs(Nodes.alike(2, {"gpu": 8}), ["train"])
     node = np.array([0])
-    rate_kernels.observe(state, 0, node, np.array([0.05]), 1, True, 0.0)
+    rate_kernels.observe(state, 0, node, np.array([0.05]), 1, True, 0.0, 1)
     before = rates.estimate("train")[0].copy()
-    rate_kernels.observe(state, 0, node, np.array([0.05]), 1, False, 600.0)
+    rate_kernels.observe(state, 0, node, np.array([0.05]), 1, False, 600.0, 1)
     np.testing.assert_array_equal(rates.estimate("train")[0], before)
-    rate_kernels.observe(state, 0, node, np.array([math.log(0.5)]), 1, False, 1200.0)
+    rate_kernels.observe(state, 0, node, np.array([math.log(0.5)]), 1, False, 1200.0, 1)
     assert rates.estimate("train")[0][0] < before[0] - 0.3
 
 

@@ -153,7 +153,8 @@ def test_latencies_are_those_of_jobs_that_found_room_and_nobody_waiting():
 
     def row(submitted: float, held: float, first: float, ended: float, gpus: int) -> Any:
         body = {"held": held, "attempt": 1, "demand": {"gpu": 1000 * gpus}, "per_node": 0}
-        body |= {"constraint": {}, "placed": [("a", 1, [])]}
+        body |= {"constraint": {}, "placed": [("a", 1, [])], "id": "1", "tasks": 1}
+        body |= {"job_type": "t", "user": "u", "submitted": submitted}
         return {"submitted": submitted, "first": first, "ended": ended, "tasks": 1, "body": body}
 
     rows = [

@@ -13,7 +13,7 @@ import typer
 import gangwise
 from gangwise.cli import options
 from gangwise.cli.options import table
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.errors import ScenarioError, UnknownName, to_install
 
 if TYPE_CHECKING:
     from gangwise.core.contracts import Comparator
@@ -221,7 +221,7 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
     files = write_comparison(comparison, out, options.command_line())
     options.say(f"wrote {', '.join(path.name for path in files)} to {out}")
     if not any(path.suffix == ".svg" for path in files):
-        options.say("no figures as files: they need matplotlib, of pip install 'gangwise[full]'")
+        options.say(f"no figures as files: they need matplotlib; {to_install('full')}")
 
 
 if TYPE_CHECKING:

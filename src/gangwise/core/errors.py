@@ -107,10 +107,7 @@ def papers_wing() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package in EXTRAS:
             extra = EXTRAS[package]
-            raise ScenarioError(
-                f"this needs {package}: pip install 'gangwise[{extra}]', from a checkout "
-                f"pip install '.[{extra}]'"
-            ) from error
+            raise ScenarioError(f"this needs {package}; {to_install(extra)}") from error
         if not (error.name or "").startswith("gangwise.papers"):
             raise
         raise ScenarioError(

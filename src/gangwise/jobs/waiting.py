@@ -88,7 +88,7 @@ class WaitingCauses:
     >>> jobs = Jobs.of(submit=[0, 1, 2], run=[10, 10, 5], tasks=[3, 2, 1], limit=[10, 10, 5])
     >>> outcome = Outcome.of(simulate_jobs(jobs, Nodes.pool(4), "fcfs+none"), "fcfs+none")
     >>> waiting_causes(outcome).total
-    {'busy': 9.0, 'unseen': 9.0}
+    {'busy': 9.0, 'unseen': 8.0}
     """
 
     jobs: Jobs

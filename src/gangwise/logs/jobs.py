@@ -869,7 +869,7 @@ def _misread(jobs: Jobs, nodes: Nodes, device: str) -> Iterator[str]:
     """What is out of this world by the limits of ``jobs.toml``, each as a question about units."""
     wait = (jobs.recorded_start - jobs.submit)[np.isfinite(jobs.recorded_start)]
     ran = jobs.run[np.isinf(jobs.withdrawn)]
-    span = float(np.ptp(jobs.submit))
+    span = float(np.ptp(jobs.submit)) if jobs.submit.size else 0.0
     k = nodes.devices.index(device)
     held = float(held_devices(jobs, nodes)[:, k] @ jobs.run)
     values = {

@@ -110,7 +110,9 @@ class ModelFit(GroupWaits):
         """The part of :data:`JUDGED` that is explained least, and its explained share."""
         shares = {worst: getattr(self, field) for worst, field in JUDGED.items()}
         defined = {worst: share for worst, share in shares.items() if math.isfinite(share)}
-        worst = min(defined, key=lambda each: defined[each])  # the mean wait at least is known
+        if not defined:  # the model starts nothing, so it explains nothing
+            return "mean wait", 0.0
+        worst = min(defined, key=lambda each: defined[each])
         return worst, defined[worst]
 
     @property
