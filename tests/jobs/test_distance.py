@@ -343,7 +343,7 @@ def test_a_gang_waits_for_its_rack_if_that_is_sooner_done():
             )
             rivals[choice] = played
         gained = rivals["best-fit"].end[-1] - rivals["distance-oracle"].end[-1]
-        assert (rivals["distance-oracle"].start[-1] > 200.0) is waits
+        assert bool(rivals["distance-oracle"].start[-1] > 200.0) == waits
         assert gained >= 0
 
 
