@@ -450,6 +450,9 @@ def test_every_three_parts_meet_on_every_log_under_every_command(
 ) -> None:
     if log == "kueue" and not os.environ.get("GANGWISE_EXHAUSTIVE"):
         pytest.skip("forecasts under a Kueue site take ten minutes: GANGWISE_EXHAUSTIVE=1")
+    slow = log == "pods" and command in (forecast, tune)
+    if slow and not os.environ.get("GANGWISE_EXHAUSTIVE"):
+        pytest.skip("forecasts and tunings of pods take nine minutes: GANGWISE_EXHAUSTIVE=1")
     meet = (of for *of, on, by in triples() if (on, by) == (log, command))
     names = [*WHOLE, *(composed(*of) for of in meet)]
     each = 1 if command in (forecast, tune) else 40  # these play one name
