@@ -27,15 +27,22 @@ class Apart(NamedTuple):
 
 
 @inlined_kernel
+def level_with(domain: Ints, level: int, n: int, m: int) -> int:
+    """The nearest level, from ``level`` on, at which two nodes are together."""
+    if n == m:
+        return level
+    level = max(level, 1)
+    while domain[level - 1, n] != domain[level - 1, m]:
+        level += 1
+    return level
+
+
+@inlined_kernel
 def level_of(domain: Ints, pieces: Rows, low: int, high: int) -> int:
     """The level of a gang on pieces[low:high]."""
     level = 0
     for i in range(low + 1, high):
-        n, m = pieces[low].node, pieces[i].node
-        if n != m:
-            level = max(level, 1)
-            while domain[level - 1, n] != domain[level - 1, m]:
-                level += 1
+        level = level_with(domain, level, pieces[low].node, pieces[i].node)
     return level
 
 
@@ -64,11 +71,7 @@ def level_between(domain: Ints, nodes: Ints, count: int) -> int:
     """The level of a gang on the first ``count`` of nodes."""
     level = 0
     for i in range(1, count):
-        n, m = nodes[0], nodes[i]
-        if n != m:
-            level = max(level, 1)
-            while domain[level - 1, n] != domain[level - 1, m]:
-                level += 1
+        level = level_with(domain, level, nodes[0], nodes[i])
     return level
 
 

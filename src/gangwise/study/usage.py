@@ -119,7 +119,7 @@ class UsageAudit:
             return [use._asdict() | {"times": use.times} for use in uses]
 
         shorter = self.shorter
-        return finite(  # type: ignore[no-any-return]
+        document: dict[str, Any] = finite(
             {
                 "format": "gangwise-audit-1",
                 "source": self.source,
@@ -136,6 +136,7 @@ class UsageAudit:
                 "prices": dict(self.prices),
             }
         )
+        return document
 
 
 def audit_log(
