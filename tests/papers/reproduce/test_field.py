@@ -111,6 +111,20 @@ def test_makespans_are_those_that_shockwaves_authors_published(traces, policy, m
     assert rows["makespan, s"][1] == pytest.approx([makespan], abs=0.06)
 
 
+def test_our_schedulers_on_shockwaves_jobs_are_as_the_page_has_them(traces):
+    if not (traces / "shockwave").is_dir():
+        pytest.skip("Shockwave's jobs are not here")
+    scenario = Adapted(str(traces / "shockwave" / "120.trace"))
+    jobs = scenario.alone(Rounds(seconds=120, between=1000))
+    assert max((jobs.submit + jobs.run).max(), jobs.run @ jobs.tasks / 32) == pytest.approx(
+        20_506, 1e-4
+    )
+    for name, makespan, completion in [("sjf+easy", 31_514, 7_372), ("gavel", 29_253, 9_223)]:
+        rows = scenario.replay(name, 0, 1, "")
+        assert rows["makespan, s"][1] == pytest.approx([makespan], 1e-4)
+        assert rows["completion, s"][1] == pytest.approx([completion], 1e-4)
+
+
 def test_themis_is_the_least_worst_ratio(tmp_path):
     cvxpy = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(5)
