@@ -8,7 +8,7 @@ from benchmarks.intervals import by_day, row
 from scipy.integrate import quad
 from scipy.special import stdtrit
 
-from gangwise.core.errors import ScenarioError, papers_wing
+from gangwise.core.errors import ScenarioError, papers_wing, to_install
 from gangwise.study.statistics import (
     LEAST_BLOCKS,
     WIDEST,
@@ -162,6 +162,7 @@ def test_students_t_is_that_of_scipy():
 
 @pytest.mark.parametrize("package", ["scipy", "matplotlib", "highspy"])
 def test_a_package_of_an_extra_is_named_with_the_extra(package):
-    message = rf"needs {package}: pip install 'gangwise\[full\]'"
-    with pytest.raises(ScenarioError, match=message), papers_wing():
+    with pytest.raises(ScenarioError) as error, papers_wing():
         raise ModuleNotFoundError(name=f"{package}.part")
+    assert package in str(error.value)
+    assert to_install("full") in str(error.value)
