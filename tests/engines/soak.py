@@ -89,6 +89,7 @@ class Soak:
         self.clock_file.write_text("0\n")
         self.jobs: list[str] = []
         self.samples: list[tuple[float, bool]] = []
+        self.delays: list[tuple[float, float]] = []  # (time, seconds too late) of a bare thread
         self.named: set[str] = set()  # troubles, as they were seen last
         self.over, self.closed = threading.Event(), threading.Event()  # ... to new jobs
 
@@ -194,6 +195,13 @@ class Soak:
                 well, self.named = bool(health["well"]), set(health["troubles"])
             self.samples.append((time.monotonic(), well))
 
+    def bare(self) -> None:
+        """A thread that only sleeps, by whose delay a starved machine is told from our fault."""
+        while not self.over.is_set():
+            due = time.monotonic() + 0.1
+            time.sleep(0.1)
+            self.delays.append((due, time.monotonic() - due))
+
     def users(self) -> None:
         while not self.closed.wait(self.rng.uniform(2.0, 6.0)):
             with suppress(Exception):  # the cluster takes nothing now
@@ -215,7 +223,7 @@ class Soak:
 
     def run(self, minutes: float) -> list[dict[str, Any]]:
         self.serve()
-        for each in (self.observe, self.users):
+        for each in (self.observe, self.users, self.bare):
             threading.Thread(target=each, daemon=True).start()
         assert self.wait_well(120.0) is not None, "the service did not start"
         end, rows = time.monotonic() + 60 * minutes, []
@@ -236,6 +244,8 @@ class Soak:
             row = {"fault": fault, "seconds": round(lasts, 1), "ill_after": ill and round(ill, 1)}
             row["still"] = sorted(self.troubles)
             row |= {"well_after": back and round(back, 1), "wrong": round(wrong, 1)}
+            row["starved"] = round(max(d for at, d in self.delays if at > began), 2)
+            self.delays.clear()
             rows.append(row)
             print(json.dumps(row), flush=True)
         return rows

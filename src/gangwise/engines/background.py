@@ -90,7 +90,7 @@ class BackgroundLoop:
     """A function that is called again and again in a daemon thread.
 
     ``step`` returns after how many seconds it is to be called again. Where it raises, the loop
-    waits by ``backoff``, until ``outages`` at most, a count of those that are over, goes up.
+    waits by ``backoff``, or until the ``asker``, another loop, that failed has come round again.
     ``patience`` is how many seconds a call may take.
     """
 
@@ -100,12 +100,13 @@ class BackgroundLoop:
         step: Callable[[], float],
         patience: float,
         backoff: Backoff | None = None,
-        outages: Callable[[], int] = int,
+        asker: BackgroundLoop | None = None,
     ):
         self.name, self.patience = name, patience
         self.failures = 0  # calls that raised
+        self.recoveries = 0  # how often it came round after one that raised
         self.trouble = ""  # what the last call raised; empty where it did not
-        self._step, self._outages = step, outages
+        self._step, self._asker = step, asker
         self._backoff = backoff or Backoff()
         self._over = threading.Event()
         self._beat, self._failing_since = clock(), float("inf")
@@ -136,7 +137,9 @@ class BackgroundLoop:
 
     def came_round(self) -> None:
         """What the loop is for is done for now; a step that goes on for long says so itself."""
-        self.trouble, self._failing_since, self._beat = "", float("inf"), clock()
+        failed, self.trouble = bool(self.trouble), ""
+        self._failing_since, self._beat = float("inf"), clock()
+        self.recoveries += failed
 
     def beat(self) -> None:
         """A call that takes long goes on."""
@@ -170,12 +173,13 @@ class BackgroundLoop:
 
     def _run(self, after: float) -> None:
         self._over.wait(after)
+        asker = self._asker
         while not self._over.is_set():
             # An outage may end while a call hangs in it: the count before the call is compared.
-            outages, until = self._outages(), self.once() + clock()
+            recoveries, until = asker.recoveries if asker else 0, self.once() + clock()
             while (rest := until - clock()) > 0 and not self._over.wait(min(rest, LOOK)):
                 self._beat = clock()
-                if self.trouble and self._outages() != outages:
+                if self.trouble and asker and asker.recoveries != recoveries:
                     self._backoff.reset()
                     break
 

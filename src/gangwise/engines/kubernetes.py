@@ -126,10 +126,8 @@ class KubernetesEngine:
         except EngineError:
             self.close()
             raise
-        outages = partial(getattr, api, "outages")
-        self._chores = BackgroundLoop(
-            "the chores", self._do_chores, CHORES, Backoff(*LITTLE), outages
-        )
+        backoff = Backoff(*LITTLE)
+        self._chores = BackgroundLoop("the chores", self._do_chores, CHORES, backoff, api.asker)
         self._chores.start()
 
     @property
@@ -453,7 +451,7 @@ class KubernetesLeader(Leader):
 
     def read(self) -> Lease | None:
         # A renewal of what somebody else has changed is refused by its version: none is read first.
-        if self.held and self._written is not None:
+        if self._written is not None and self._written.mine:
             return self._written
         call = self._api.coordination.read_namespaced_lease
         with refusals(self.what):
@@ -487,7 +485,7 @@ class KubernetesLeader(Leader):
         )
 
     def _put(self, found: Lease | None, spec: dict[str, Any]) -> None:
-        api, self._written = self._api, None
+        api, known = self._api, self._written
         try:
             if found is None:
                 body = {"metadata": {"name": self.name}, "spec": spec}
@@ -502,7 +500,12 @@ class KubernetesLeader(Leader):
                 lease = api.call(replace, *key, body, **PROBE)
             self._written = self._lease(lease)
         except ApiException as error:
+            if error.status < 500:
+                self._written = None
             if error.status == 409:
+                # Of an earlier renewal the answer may be lost: the other version may be our own.
+                if known is not None and (current := self.read()) is not None and current.mine:
+                    return self._put(current, spec)
                 raise StandingBy(f"{self.what}: another service was faster") from error
             raise refusal(self.what, error) from error
 

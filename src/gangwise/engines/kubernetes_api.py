@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from functools import partial
 from http.client import HTTPResponse
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
@@ -90,7 +89,6 @@ class Connection:
         self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
         self.heard = time.monotonic()  # anything
         self.answered = clock()  # a call
-        self.outages = 0  # how often it has answered after it had been silent
         self.closing = threading.Event()
         self.followers: list[Follower] = []
         self._streams: list[Any] = []
@@ -138,7 +136,6 @@ class Connection:
             raise EngineError(f"{self.server} does not answer: {short(error)}") from error
         if not isinstance(content, dict):
             raise EngineError(f"{self.server} answers {quoted(content)}, which is no JSON object")
-        self.outages += clock() > self.answered + SILENT
         self.answered = clock()
         return content
 
@@ -346,12 +343,8 @@ class Follower:
         self._lists, self._list_after = Backoff(first=5.0), -float("inf")
         self._opened = float("inf")  # since when a watch has been open
         self._current = clock()  # when the picture was that of the API server, as far as known
-        name, patience, outages = (
-            f"the watch of {what}",
-            IDLE + 4 * REPLY,
-            partial(getattr, api, "outages"),
-        )
-        self.loop = BackgroundLoop(name, self._step, patience, Backoff(*LITTLE), outages)
+        name, patience = f"the watch of {what}", IDLE + 4 * REPLY
+        self.loop = BackgroundLoop(name, self._step, patience, Backoff(*LITTLE), api.asker)
         api.followers.append(self)
         self.loop.start()
 
@@ -364,6 +357,8 @@ class Follower:
 
     def _step(self) -> float:
         api = self._api
+        if self.loop.trouble and api.asker.trouble:  # one asks for all until it is answered
+            raise EngineError(self.loop.trouble)
         expired = self._expired > 1 and clock() >= self._list_after
         if not self._version or self._doubts or expired:
             self._list_after = clock() + self._lists.wait()  # a list costs much

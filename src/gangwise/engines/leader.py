@@ -55,7 +55,7 @@ class Leader(ABC):
         self._until = -float("inf")
         self._seen: tuple[object, float] = (None, -float("inf"))
         self.why = f"{self.what} is not held yet"
-        backoff = Backoff(self.duration / 8, self.duration / 8)
+        backoff = Backoff(self.duration / 8, self.duration / 6)
         self.loop = BackgroundLoop(self.what, self._renew, 6 * self.duration, backoff)
         self.loop.start(after=self.loop.once())
 
@@ -97,7 +97,7 @@ class Leader(ABC):
             if self.held:
                 self._until = -float("inf")
                 self.give_up()
-            return self.duration / 5
+            return self.duration / 4
         try:
             # The lease runs from before the question: the answer may have been long under way.
             began, record = clock(), self.read()
@@ -111,12 +111,12 @@ class Leader(ABC):
                 if began < self._seen[1] + record.duration:
                     self._until = -float("inf")
                     self.why = f"{record.holder} holds {self.what}"
-                    return self.duration / 5
+                    return self.duration / 4
             self.take(record)
             self._until = began + self.duration * 2 / 3
         except StandingBy as error:
             self._until, self.why = -float("inf"), str(error)
-        return self.duration / 5
+        return self.duration / 4
 
 
 class Led:
