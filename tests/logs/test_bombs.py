@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from gangwise import TraceError
@@ -17,6 +21,8 @@ from gangwise.core.watching import watched
 from gangwise.logs.inspect import inspect
 from gangwise.logs.io import blocks
 from gangwise.logs.io.blocks import Blocks
+from gangwise.logs.pending import open_pending, pending_files
+from gangwise.logs.tables import SAVED, VERSION, load_tables
 
 LINE = b"1 0 0 60 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n"
 PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
@@ -115,6 +121,37 @@ def test_a_line_without_an_end_in_a_zstd_file_is_refused_unread(tmp_path, small)
     assert max(map(abs, shares)) < 0.15  # stored bytes are counted as their text comes
 
 
+def test_a_parquet_file_of_one_value_a_billion_times_is_refused_unread(tmp_path, small):
+    rows = pl.select(pl.repeat(0, 3_000_000).alias("submit"), run=1)  # 48 MB in memory
+    path = tmp_path / "jobs.parquet"
+    rows.write_parquet(path, row_group_size=3_000_000)
+    tables = {"jobs": tmp_path, "saved": tmp_path / "saved"}
+    tables["saved"].mkdir()
+    shutil.copy(path, tables["saved"] / "servers.parquet")
+    manifest = {"version": VERSION, "trace": "swf", "units": {}, "files": {}, "tables": []}
+    manifest |= {"stages": [], "notes": []}
+    (tables["saved"] / SAVED).write_text(json.dumps(manifest))
+    for read in (lambda: list(Blocks(path)), lambda: load_tables(tables["saved"])):
+        with pytest.raises(TraceError, match=r"200 .* GANGWISE_MOST_EXPANSION"):
+            read()
+
+
+def test_a_long_text_in_every_row_of_a_parquet_file_is_refused(tmp_path, small):
+    path = tmp_path / "jobs.parquet"
+    pl.select(pl.repeat("x" * 200_000, 400).alias("name")).write_parquet(path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(TraceError, match=r"200 .* GANGWISE_MOST_EXPANSION"):
+        list(Blocks(path))
+
+
+def test_a_packed_table_of_pending_jobs_is_bounded(tmp_path, small):
+    path = tmp_path / "pending.csv"
+    path.write_bytes(gzip.compress(b"now,submit,start\n" + b"1,1,2\n" * 2_000_000))
+    assert pending_files(tmp_path) == [path]
+    with pytest.raises(TraceError, match=r"200 .* GANGWISE_MOST_EXPANSION"):
+        open_pending([path])
+
+
 MEASURED = """
 import resource, sys
 from gangwise.logs.inspect import inspect
@@ -151,6 +188,14 @@ def test_an_inspection_says_that_it_read_a_sample(tmp_path, monkeypatch):
     assert file.read < 400_000
     assert 0 < file.share < 1
     assert "by this sample about" in str(found)
+    stored = path.stat().st_size
+    amounts = re.search(r"the first (\S+) (\S+) was read and the last (\S+) (\S+) was", str(found))
+    units = {"KiB": 1024, "bytes": 1}
+    begin, rest = (
+        float(n) * units[unit] for n, unit in (amounts.groups()[:2], amounts.groups()[2:])
+    )
+    assert begin / stored == pytest.approx(file.share, rel=0.01)
+    assert begin + rest == pytest.approx(stored, rel=0.01)
     assert "--all reads all" in str(found)
     whole = inspect(path, everything=True).traces[0].fidelity
     assert whole is not None

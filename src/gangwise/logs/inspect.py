@@ -64,7 +64,9 @@ class FoundFile:
     def lines(self) -> list[str]:
         text = f"  {self.name}: {self.table}, {_size(self.stored)}"
         if self.share < 1:
-            text += f", of which {100 * self.share:.2g} % was read"
+            begin = _size(round(self.share * self.stored))
+            rest = _size(round((1 - self.share) * self.stored))
+            text += f", of which the first {begin} was read and the last {rest} was not"
         if self.read is not None:
             text += f"; {self.read:,} rows read" + f", {self.kept or 0:,} kept" * (
                 self.kept is not None
@@ -175,7 +177,7 @@ class Inspection:
         if not self.everything:
             parts.append(
                 f"this is much to read: of each large file the first {SAMPLE >> 20} MiB of text "
-                "were read, and its end was not; --all reads all"
+                "were read, for most packings are unpacked from their start alone; --all reads all"
             )
         parts += [str(trace) for trace in self.traces]
         if self.unknown:

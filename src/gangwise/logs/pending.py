@@ -9,6 +9,7 @@ and NAME_y, the second is that of the instant.
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from collections.abc import Sequence
 from datetime import datetime
@@ -20,6 +21,8 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
+from gangwise.logs.io.blocks import Blocks, scan_parquet
+from gangwise.logs.io.text import first_lines
 from gangwise.sites.wait_history import PendingJobs
 
 WORDS = tomllib.loads(Path(__file__).with_name("guess.toml").read_text(encoding="utf-8"))
@@ -35,14 +38,14 @@ def pending_files(path: Path | str) -> list[Path]:
 
 
 def _is_one(file: Path) -> bool:
-    columns = _scan(file).collect_schema().names()
+    columns = next(csv.reader(first_lines(file, 1)), [])
     return all(_first(columns, names) for names in (NOW, SUBMIT, START))
 
 
-def _scan(file: Path) -> pl.LazyFrame:
+def _read(file: Path) -> pl.DataFrame:
     if file.suffix == ".parquet":
-        return pl.scan_parquet(file)
-    return pl.scan_csv(file, infer_schema_length=10_000)
+        return scan_parquet(file).collect()
+    return pl.read_csv(Blocks(file).whole(), infer_schema_length=10_000)
 
 
 def _first(columns: Sequence[str], names: Sequence[str]) -> str:
@@ -51,7 +54,7 @@ def _first(columns: Sequence[str], names: Sequence[str]) -> str:
 
 def open_pending(files: Sequence[Path]) -> PendingJobs:
     """Jobs that were pending, in the order of instants; TraceError for a time that is none."""
-    table = pl.concat([_scan(file).collect() for file in files], how="diagonal_relaxed")
+    table = pl.concat([_read(file) for file in files], how="diagonal_relaxed")
     columns = table.columns
     if name := _first(columns, ID):  # a job may stand in two tables of one instant
         table = table.unique([name, _first(columns, NOW)], keep="first", maintain_order=True)

@@ -24,6 +24,7 @@ from gangwise.core.errors import TraceError
 from gangwise.core.files import write_whole
 from gangwise.core.settings import Clock
 from gangwise.logs.format import SAVED, Format, TraceFiles, all_files, files_of, recognise
+from gangwise.logs.io.blocks import scan_parquet
 from gangwise.logs.io.reading import NO_JOBS, Stage, reason_lines, reasons_plain
 from gangwise.notation.units import duration
 
@@ -645,6 +646,6 @@ def load_tables(folder: Path) -> Tables:
 
 def _read(path: Path) -> pl.DataFrame:
     try:
-        return pl.read_parquet(path)
+        return scan_parquet(path).collect()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise TraceError(f"this table cannot be read ({error})", path) from error

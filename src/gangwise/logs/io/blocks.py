@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -88,6 +88,27 @@ def limit_of(name: str, usual: int) -> int:
     if not text.isdecimal():
         raise TraceError(f"{name}={text}: give a whole number, such as {usual}")
     return int(text)
+
+
+def check_expansion(path: Path, unpacked: int, stored: int, most: int) -> None:
+    if unpacked > max(FREE, most * stored):
+        raise TraceError(
+            f"the file has {stored:,} bytes and unpacks to more than {most} times as many, which "
+            f"logs do not and bombs do; if it is to be read, set {EXPANSION} to more",
+            path,
+        )
+
+
+def scan_parquet(path: Path) -> pl.LazyFrame:
+    """A Parquet file, unless its values, of 8 bytes each, are far more than the file.
+
+    Groups of its rows are unpacked as a whole, and how many rows a group has the file decides.
+    """
+    table = pl.scan_parquet(path)
+    rows, width = table.select(pl.len()).collect().item(), len(table.collect_schema())
+    most = limit_of(EXPANSION, MOST_EXPANSION)
+    check_expansion(path, 8 * rows * width, path.stat().st_size, most)
+    return table
 
 
 class Block(NamedTuple):
@@ -195,13 +216,7 @@ class Blocks:
             self._finish(file, status)
 
     def _check_expansion(self, unpacked: int, stored: int) -> None:
-        if unpacked > max(FREE, self._most_expansion * stored):
-            raise TraceError(
-                f"the file has {stored:,} bytes and unpacks to more than "
-                f"{self._most_expansion} times as many, which logs do not and bombs do; if it is "
-                f"to be read, set {EXPANSION} to more",
-                self.path,
-            )
+        check_expansion(self.path, unpacked, stored, self._most_expansion)
 
     def _finish(self, file: IO[bytes], before: os.stat_result) -> None:
         while self._stored(file, STORED):
@@ -314,13 +329,18 @@ class Blocks:
     def _table(self) -> Iterator[bytes]:
         """A Parquet file as CSV: times in ISO 8601, lengths of time in seconds, lists with bars."""
         try:
-            table = pl.scan_parquet(self.path)
-            kinds = table.collect_schema()
-            offset = 0
-            while len(rows := table.slice(offset, TABLE_ROWS).collect()) or not offset:
-                frame = rows.select(_written(name, kind) for name, kind in kinds.items())
-                yield frame.write_csv(include_header=not offset).encode()
-                offset += TABLE_ROWS
+            table = scan_parquet(self.path)
+            written = [_written(name, kind) for name, kind in table.collect_schema().items()]
+            begin = table.head(TABLE_ROWS).collect()  # for what looks at the beginning alone
+            rest = table.slice(TABLE_ROWS).collect_batches(chunk_size=TABLE_ROWS)
+            text, stored = 0, self.path.stat().st_size
+            for rows in chain([begin], rest):
+                frame = rows.select(written)
+                # One text, stored once, may stand in every row.
+                texts = frame.select(pl.col(pl.String).str.len_bytes().sum())
+                text += sum(texts.row(0)) if texts.width else 0
+                self._check_expansion(text, stored)
+                yield frame.write_csv(include_header=rows is begin).encode()
         except (pl.exceptions.PolarsError, OSError) as error:
             problem = str(error).split("\n")[0]
             raise TraceError(f"the Parquet file cannot be read ({problem})", self.path) from error
