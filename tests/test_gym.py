@@ -144,13 +144,18 @@ def test_first_come_first_served_by_hand_is_the_scheduler() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"choice": "best-fit", "nodes": 4, "load": 6.0},
         {"choice": "worst-fit", "nodes": 5, "load": 3.0, "world": ""},
-        {"choice": "first-fit", "nodes": 4, "load": 4.0, "source": "twin:google-2011"},
-        {"choice": "learned", "nodes": 6, "load": 4.0},
         {"choice": "learned", "nodes": 4, "load": 3.0, "limits": "work", "enforced": True},
-        {"choice": "oracle", "nodes": 5, "load": 3.0, "source": "twin:alibaba-gpu-v2020"},
-        {"choice": "labels", "nodes": 6, "load": 2.0, "world": "drifting"},
+        *(
+            pytest.param(settings, marks=pytest.mark.full)
+            for settings in (
+                {"choice": "best-fit", "nodes": 4, "load": 6.0},
+                {"choice": "first-fit", "nodes": 4, "load": 4.0, "source": "twin:google-2011"},
+                {"choice": "learned", "nodes": 6, "load": 4.0},
+                {"choice": "oracle", "nodes": 5, "load": 3.0, "source": "twin:alibaba-gpu-v2020"},
+                {"choice": "labels", "nodes": 6, "load": 2.0, "world": "drifting"},
+            )
+        ),
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -186,33 +187,34 @@ def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]
     return (jobs, nodes, conditions, options), site, parameters
 
 
-def compare(seed: int, engine: str, gangs: bool = False) -> int:
-    """Play a drawn case twice; how many jobs were preempted."""
+def compare(seed: int, gangs: bool = False) -> int:
+    """Play a drawn case in both engines and by plain passes; how many jobs were preempted."""
     (jobs, nodes, *more), site, parameters = drawn(seed, gangs)
-    found, plain = (
-        simulate_jobs(jobs, nodes, make(**parameters), *more, site=site, engine=how)
-        for make, how in ((SlurmPasses, engine), (PlainPasses, "auto"))
-    )
-    for name in ("start", "end", "last_start", "attempts", "phase"):
-        same = np.array_equal(getattr(found, name), getattr(plain, name), equal_nan=True)
-        assert same, f"case {seed}, {engine}: {name}"
-    assert all(found.placed(j) == plain.placed(j) for j in range(len(found.jobs)))
-    assert found.counts["instants"] == plain.counts["instants"]
-    assert np.allclose(found.lost, plain.lost)
-    return int(found.counts["preemptions"])
+    plain = simulate_jobs(jobs, nodes, PlainPasses(**parameters), *more, site=site, engine="auto")
+    for engine in "compiled", "plain":
+        passes = SlurmPasses(**parameters)
+        found = simulate_jobs(jobs, nodes, passes, *more, site=site, engine=engine)
+        for name in ("start", "end", "last_start", "attempts", "phase"):
+            same = np.array_equal(getattr(found, name), getattr(plain, name), equal_nan=True)
+            assert same, f"case {seed}, {engine}: {name}"
+        assert all(found.placed(j) == plain.placed(j) for j in range(len(found.jobs)))
+        assert found.counts["instants"] == plain.counts["instants"]
+        assert np.allclose(found.lost, plain.lost)
+    return int(plain.counts["preemptions"])
 
 
-@pytest.mark.parametrize("engine", ["compiled", "plain"])
-@pytest.mark.parametrize(("gangs", "preempted"), [(False, 20), (True, 15)])
-def test_schedules_are_those_of_the_plain_passes(gangs, preempted, engine):
-    assert sum(compare(seed, engine, gangs) for seed in range(24)) > preempted
+@pytest.mark.parametrize("gangs", [False, True])
+def test_schedules_are_those_of_the_plain_passes(gangs):
+    seeds = set(range(12)) - {0, 3}  # these compile plays of their own
+    assert sum(compare(seed, gangs) for seed in seeds) > 5
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("gangs", [False, True])
 def test_many_schedules_are_those_of_the_plain_passes(gangs):
-    assert sum(compare(seed, "compiled", gangs) for seed in range(24, 124)) > 100
-    assert sum(compare(seed, "plain", gangs) for seed in range(24, 84)) > 50
+    """Another forty; GANGWISE_EXHAUSTIVE=1 draws three hundred."""
+    most = 312 if "GANGWISE_EXHAUSTIVE" in os.environ else 52
+    assert sum(compare(seed, gangs) for seed in {0, 3, *range(12, most)}) > 50
 
 
 @pytest.mark.parametrize(("other", "planned"), [(1_050, 1_050), (1_051, 1_000)])
