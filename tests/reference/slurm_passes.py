@@ -46,8 +46,9 @@ class Consecutive:
         cpu = "cpu" in nodes.devices
         free = books.free[:, nodes.devices.index("cpu") if cpu else books.dominant(job.shape)]
         asked = next((k for k, _ in job.shape.constraint if "*" in k or "[" in k), "")
-        switched = any("switch" in labels for labels in nodes.labels)
-        if (any(job.shape.nodes) or switched) and not asked:
+        side_by_side = "contiguous" in terms_of(job.terms)
+        switched = any("switch" in labels for labels in nodes.labels) and not side_by_side
+        if (any(job.shape.nodes) or switched or side_by_side) and not asked:
             fits = np.minimum(fits, job.tasks)
             while fits.any():  # without the nodes that take fewest, again and again
                 if switched:
@@ -134,6 +135,8 @@ def _so_many(job: Job, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
         while runs and left > 0 and len(chosen) != (most or -1):
             need = max(fewest - len(chosen), 1)
             enough = [run for run in runs if len(run) >= need and int(fits[run].sum()) >= left]
+            if "contiguous" in terms_of(job.terms) and not enough:
+                return None
             best = min(enough, key=lambda run: int(free[run].sum())) if enough else None
             best = best or max(runs, key=lambda run: int(free[run].sum()))
             runs.remove(best)
@@ -304,6 +307,7 @@ class PlainPasses(Composed):
         default_factory=dict, init=False, repr=False
     )
     _site: int = field(default=0, init=False, repr=False)
+    _came: set[str] = field(default_factory=set, init=False, repr=False)
     _epoch: float = field(default=0.0, init=False, repr=False)
     _rows: Rows = field(default_factory=lambda: Rows(), init=False, repr=False)
 
@@ -320,6 +324,15 @@ class PlainPasses(Composed):
         self._elapse(now)
         self._take_in(books)
         self.queue.take_in(books)
+        flags = books.tenancy.priority.flags if books.tenancy else ()
+        for event in (
+            books.events if self.order == "multifactor" and "accrue_always" in flags else ()
+        ):
+            if event.kind == "submitted" and event.job and event.job.id not in self._came:
+                queued = terms_of(event.job.terms).get("queued", "inf")
+                begin = min(event.job.submitted, float(queued))
+                self.queue.standing.eligible[event.job.row] = begin
+                self._came |= {event.job.id}
         trial = books.copy()
         keys = np.argsort(self._keys(queue, books, now), kind="stable")
         order = [queue[i] for i in keys.tolist()]
@@ -445,7 +458,7 @@ class PlainPasses(Composed):
             if not able or job.id in books.running:
                 continue
             off = self._kept_off(job, books, now)
-            open_ = replace(books, up=books.up & ~closed & ~off)
+            open_ = replace(books, up=books.up & ~closed & ~off & ~_owned(job, books))
             chosen = self.choice.place(job, open_, now)
             if chosen is None:
                 room = self._make_room(job, open_, now)
@@ -544,7 +557,7 @@ class PlainPasses(Composed):
             found = self._first_time(job, books, ends, reserved, now)
             room = None
             if found is None or found[0] > now:
-                busy = _busy(reserved, job, now, len(books.free))
+                busy = _busy(reserved, job, now, len(books.free)) | _owned(job, books)
                 room = self._make_room(job, replace(books, up=books.up & ~busy), now)
             if room:
                 chosen, others = room
@@ -586,7 +599,7 @@ class PlainPasses(Composed):
         after = now
         while after < np.inf:
             later = min((t for r in reserved for t in r[:2] if t > after), default=np.inf)
-            busy = _busy(reserved, job, after, len(books.free))
+            busy = _busy(reserved, job, after, len(books.free)) | _owned(job, books)
             time, chosen = self._first(job, books, ends, busy, now, rank)
             time = max(time, after)
             if chosen is not None and time <= later:
@@ -616,6 +629,18 @@ class PlainPasses(Composed):
 
     def _rounded(self, time: float) -> float:
         return (time + self._epoch) // self.resolution * self.resolution - self._epoch
+
+
+def _owned(job: Job, books: Books) -> Bools:
+    """Nodes with jobs of other users, where either shares nodes with its own user alone [N]."""
+    pools = {pool.name for pool in (books.tenancy or Tenancy()).pools if pool.by_user}
+    owned = np.zeros(len(books.free), dtype=bool)
+    for other in books.running.values():
+        both = job, other.job
+        alone = any(j.pool in pools or terms_of(j.terms).get("whole") == "user" for j in both)
+        if alone and job.user != other.job.user:
+            owned[[n for n, _, _ in other.pieces]] = True
+    return owned
 
 
 def _busy(reserved: Sequence[Reserved], job: Job, after: float, count: int) -> Bools:

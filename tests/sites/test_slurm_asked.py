@@ -7,15 +7,18 @@ node each was given, by ``scontrol show job -d``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gangwise.core.registry import create
+from gangwise.jobs.books import Books
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.notation.slurm import expand_nodes
 from gangwise.study.replay_scenario import ReplayScenario
+from tests.reference.slurm_passes import Consecutive
 
 HERE = Path(__file__).with_name("slurm_asked")
 NODES = "a1", "a2", "a3", "a4", "b1", "b2"
@@ -172,3 +175,64 @@ def test_jobs_are_on_the_leaf_switches_that_slurm_took(play, weight, tmp_path):
     assert found.keys() == taken.keys()
     wrong = {name for name, on in found.items() if on != sorted(taken[name])}
     assert wrong <= OTHER_CORES
+
+
+UNLIKE_NODES = """
+NodeName=c[1-4] CPUs=4 CoresPerSocket=4 RealMemory=8000
+NodeName=f1 CPUs=16 Sockets=2 CoresPerSocket=8 RealMemory=64000 Gres=gpu:t4:2
+NodeName=t[1-2] CPUs=16 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000
+PartitionName=p Nodes=c[1-4],f1 Default=YES MaxTime=600
+PartitionName=x Nodes=c[1-2],f1 OverSubscribe=EXCLUSIVE MaxTime=600
+PartitionName=t Nodes=t[1-2] MaxTime=600
+SelectType=select/cons_tres
+"""
+
+
+@pytest.mark.parametrize(
+    ("select", "partition", "asked", "given", "line", "cores"),
+    [
+        (
+            "CR_Socket",
+            "p",
+            "cpu=10,node=1",
+            "cpu=28,node=4",
+            "-n 10 --ntasks-per-node=3",
+            "4 4 4 4",
+        ),
+        ("CR_Socket", "p", "cpu=2,node=2", "cpu=12,node=2", "-N 2", "4 4"),
+        ("CR_Core", "x", "cpu=8,node=1", "cpu=20,gres/gpu=2,node=2", "-n 8 -N 2", "4 4"),
+        (
+            "CR_CPU",
+            "t",
+            "cpu=14,node=1",
+            "cpu=14,node=2",
+            "-n 7 -c 2 --hint=nomultithread",
+            "16 12",
+        ),
+        ("CR_CPU", "t", "cpu=14,node=1", "cpu=14,node=1", "-n 7 -c 2", "14"),
+    ],
+)
+def test_what_a_job_holds_of_unlike_nodes_is_what_slurm_gave_it(
+    select, partition, asked, given, line, cores, tmp_path
+):
+    """As drawn sites 41, 49 and 17 show; of larger nodes in the log the job was given more."""
+    (tmp_path / "site").mkdir()
+    conf = f"{UNLIKE_NODES}SelectTypeParameters={select}\n"
+    (tmp_path / "site/slurm.conf").write_text(conf)
+    heading, row, *_ = (HERE / "placed.txt").read_text().splitlines()
+    fields = dict(zip(heading.split("^"), row.split("^")))
+    fields |= {"Partition": partition, "ReqTRES": asked, "AllocTRES": given}
+    fields |= {"SubmitLine": f"sbatch {line} x.sh", "NNodes": given[-1], "NodeList": "f1"}
+    gpu = dict(fields, JobID="7", JobIDRaw="7", ReqTRES="cpu=1,gres/gpu=1,node=1")
+    (tmp_path / "log.txt").write_text(
+        "\n".join("^".join(each) for each in (fields, fields.values(), gpu.values()))
+    )
+    scenario = ReplayScenario(source=str(tmp_path / "log.txt"), site=f"slurm:{tmp_path}/site")
+    jobs, nodes, _ = scenario.draw(0)
+    shape, cpu = jobs.shapes_on(nodes.devices)[jobs.shape[0]], nodes.devices.index("cpu")
+    job = replace(jobs.job(0), shape=shape)
+    chosen = Consecutive().place(job, Books.opened(nodes), 0.0)
+    assert chosen is not None
+    whole = [d for d, kind in zip(shape.demand, nodes.devices) if kind == "node"] == [10**6]
+    held = [nodes.capacity[n, cpu] if whole else tasks * shape.demand[cpu] for n, tasks in chosen]
+    assert " ".join(f"{amount // 1000}" for amount in held) == cores

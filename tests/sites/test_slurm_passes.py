@@ -175,6 +175,19 @@ def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]
         kept.append(ReservedNodes(name=f"k{i}", since=since, to=to, nodes=on))
     clock = OwnClock(start=datetime.fromtimestamp(int(more.integers(10**6)), UTC))
     changed = {"reservation": tuple(kept), "clock": clock}
+    pools = site.rules.pool
+    if more.random() < 0.3:  # nodes for jobs of one user, and jobs that want them so
+        changed["pool"] = tuple(
+            p.model_copy(update={"by_user": more.random() < 0.5}) for p in pools
+        )
+        apart = tuple(f"{text},whole=user" * (more.random() < 0.3) or text for text in jobs.terms)
+        jobs = replace(jobs, terms=tuple(text.strip(",") for text in apart))
+    if more.random() < 0.3:
+        texts = (f"{t},contiguous=yes" if more.random() < 0.3 else t for t in jobs.terms)
+        jobs = replace(jobs, terms=tuple(text.strip(",") for text in texts))
+    if more.random() < 0.3:
+        flags = site.rules.priority.model_copy(update={"flags": ("accrue_always",)})
+        changed["priority"] = flags
     site = replace(site, rules=site.rules.model_copy(update=changed))
     if more.random() < 0.3:  # leaf switches of so many nodes, two to a switch, or all below one
         size, depth = int(more.integers(1, 4)), more.random() < 0.5

@@ -44,7 +44,7 @@ OTHER = {
     "PriorityWeightPartition=1 PriorityWeightQOS=1 PriorityWeightTRES=cpu=1 "
     "SchedulerParameters=bf_interval=60 SchedulerType=sched/builtin SelectType=select/linear "
     "SelectTypeParameters=CR_Core TopologyPlugin=topology/none",
-    "PriorityFlags": "NO_FAIR_TREE MAX_TRES SMALL_RELATIVE_TO_TIME NO_NORMAL_ALL "
+    "PriorityFlags": "ACCRUE_ALWAYS NO_FAIR_TREE MAX_TRES SMALL_RELATIVE_TO_TIME NO_NORMAL_ALL "
     "NO_NORMAL_PART NO_NORMAL_QOS NO_NORMAL_TRES",
     "SchedulerParameters": "bf_interval=61 bf_max_job_test=61 bf_max_job_assoc=61 "
     "bf_max_job_part=61 bf_max_job_start=61 bf_max_job_user=61 bf_max_job_user_part=61 "
@@ -58,7 +58,8 @@ OTHER = {
     "switch": "Switches=s0",
     "switch2": "SwitchName=z Nodes=n1",
     "partition": "PartitionName=q Nodes=m1 MaxTime=60 MaxNodes=1 MinNodes=2 PriorityTier=2 "
-    "PriorityJobFactor=2 QoS=normal TRESBillingWeights=cpu=2 PreemptMode=OFF",
+    "PriorityJobFactor=2 QoS=normal TRESBillingWeights=cpu=2 PreemptMode=OFF "
+    "ExclusiveUser=YES",
     "qos": "Name=other Priority=2 GrpTRES=cpu=1 GrpJobs=1 MaxTRES=cpu=1 MaxTRESPU=cpu=1 "
     "MaxJobsPU=1 MaxTRESPA=cpu=1 MaxJobsPA=1 MaxWall=60 UsageFactor=2 Preempt=normal "
     "PreemptMode=cancel PreemptExemptTime=00:05:00 Flags=OverPartQOS",

@@ -257,7 +257,9 @@ class Job:
         started with so few of its tasks, and then takes longer by as much as it has fewer (not of
         a job of groups);
         ``nodes=A-B``: fewest and most nodes, 0 for any number; ``on=``, ``not=`` nodes by name,
-        bars between them; ``whole=1``: it has its nodes alone, ``whole=memory``: all their memory;
+        bars between them; ``whole=1``: it has its nodes alone, ``whole=memory``: all their memory,
+        ``whole=user``: only its user has jobs there; ``contiguous=yes``: side by side;
+        ``cores=whole``: no two of its processors are threads of one core;
         ``size=CxN``: cores and nodes that multifactor priority counts; ``reservation=NAME``;
         ``apart=1``: no two groups of its tasks share a node (of a live cluster).
     """

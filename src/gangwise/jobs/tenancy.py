@@ -471,6 +471,7 @@ class Ranked(StrictModel):
     priority: Amount = 1.0
     preempted: Way = ""
     billing: Mapping[str, Amount] = Field(default_factory=dict)
+    by_user: bool = False  # its jobs share nodes with those of their user alone, under slurm
 
 
 class Qos(StrictModel):
@@ -512,7 +513,12 @@ class AccountRule(StrictModel):
 
 
 PriorityFlag = Literal[
-    "max_tres", "small_relative_to_time", "no_normal_part", "no_normal_qos", "no_normal_tres"
+    "accrue_always",
+    "max_tres",
+    "small_relative_to_time",
+    "no_normal_part",
+    "no_normal_qos",
+    "no_normal_tres",
 ]
 """Slurm's PriorityFlags that are played."""
 

@@ -26,12 +26,17 @@ from gangwise.jobs.schedule import Options
 from gangwise.notation.slurm import expand_nodes
 from gangwise.sites.kueue import read_kueue
 from gangwise.sites.slurm_site import read_slurm
-from gangwise.sites.whole_nodes import on_asked_nodes, split_jobs, with_nodes_alone
+from gangwise.sites.whole_nodes import on_asked_nodes, on_unlike_nodes, split_jobs, with_nodes_alone
 
 FILE = "site.toml"  # in a folder
 SLURM, KUEUE = "slurm:", "kueue:"  # before a folder of what Slurm, or kubectl of Kueue, prints
 PRINTED = SLURM, KUEUE
-NO_KINDS = "features", "weight", "switch"  # labels that do not say what kind of node it is
+NO_KINDS = (
+    "features",
+    "weight",
+    "switch",
+    "threads",
+)  # labels that do not say what kind of node it is
 STRANGERS = 8  # rules about accounts and users of whom the log has none that are listed
 PROCESSOR = "p"  # processors of a log that has no nodes are called p1, p2, … in a site file
 
@@ -250,7 +255,7 @@ class Site:
         late: Any = {  # came later: without it a digest is what it was
             "preemption": True,
             "kueue": True,
-            "pool": {"__all__": {"preempted", "whole"}},
+            "pool": {"__all__": {"preempted", "whole", "by_user"}},
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
             "closed": {"__all__": {"exempt"}},
             "reservation": True,
@@ -259,7 +264,8 @@ class Site:
         }
         text = self.rules.model_dump_json(exclude=late)
         r = self.rules
-        late_rules = any(pool.whole for pool in r.pool) or any(rule.exempt for rule in r.closed)
+        late_rules = any(pool.whole or pool.by_user for pool in r.pool)
+        late_rules |= any(rule.exempt for rule in r.closed)
         late_rules |= any(cap.alone or cap.or_pools or cap.spares for cap in r.cap)
         late_rules |= bool(r.reservation or (r.priority and r.priority.flags))
         if r.preemption.by or r.kueue or late_rules:
@@ -502,7 +508,8 @@ class Site:
         conditions = replace(conditions, drains=drains, ups=ups, rates=rates)
         nodes, conditions = self._resized(nodes, conditions, whole)
         alone = [pool.name for pool in self.rules.pool if pool.whole]
-        return *with_nodes_alone(*on_asked_nodes(jobs, nodes), alone), conditions
+        jobs, nodes = with_nodes_alone(*on_asked_nodes(jobs, nodes), alone)
+        return on_unlike_nodes(jobs, nodes), nodes, conditions
 
     def _resized(
         self, nodes: Nodes, conditions: Conditions, whole: bool

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gangwise.core.arrays import Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, referenced
 from gangwise.jobs import kernels, queue_kernels
 from gangwise.jobs.conservative_kernels import truly_free
@@ -43,6 +44,8 @@ FIRST_WINDOW = 30.0
 """Seconds in which the ends of running jobs count as one; groups end at whole multiples."""
 WHOLE_LINE = 60.0
 """Seconds after which the main loop looks at all that wait, not at the first so many."""
+OWNED = 2**20
+"""Bit of nodes that are shut as another user has jobs there; below it reservations are counted."""
 FINE = 64
 """So many windows are that long; each of those behind is twice as long as the one before."""
 
@@ -145,12 +148,31 @@ def may_start(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
 
 
 @inner_kernel
+def shut_owned(inputs: Inputs, state: State, passes: PassState, j: int, shut: Ints) -> bool:
+    """Shut nodes with a job of another user, where that or job j is for its user alone."""
+    shuts = False
+    for i in range(state.at.running if passes.settings.by_user else 0):
+        o = state.running[i]
+        apart = passes.known[o].own + passes.known[j].own > 0
+        if apart and passes.group[0, o] != passes.group[0, j]:
+            first = inputs.jobs[o].piece_from
+            for m in range(first, first + state.jobs[o].pieces):
+                shut[state.out[m].node] |= OWNED
+                shuts = True
+    return shuts
+
+
+@inner_kernel
 def keep_off(inputs: Inputs, state: State, passes: PassState, j: int, sign: int) -> bool:
-    """Shut nodes that the site reserves for others while job j would run (sign 1), or no longer.
+    """Shut nodes that others have, or the site reserves, while job j would run; or no longer (−1).
 
     A job that names a reservation has its nodes alone.
     """
     own, shuts = passes.known[j].reservation, False
+    if passes.settings.by_user and sign > 0:
+        shuts = shut_owned(inputs, state, passes, j, passes.shut)
+    for n in range(passes.shut.size if passes.settings.by_user and sign < 0 else 0):
+        passes.shut[n] &= OWNED - 1
     for r in range(passes.clock.site):
         booking = passes.reserved[r]
         mine = r == own
@@ -274,7 +296,7 @@ def nowhere(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[inputs.jobs[j].shape].constraint]
     usable = False
     for n in range(passes.shut.size):
-        usable = usable or (allowed[n] and state.up[n] and passes.shut[n] < 2)
+        usable = usable or (allowed[n] and state.up[n] and passes.shut[n] % OWNED < 2)
     return not usable
 
 
@@ -605,6 +627,8 @@ def meets_any(
 def not_before(inputs: Inputs, passes: PassState, j: int) -> float:
     """Before then jobs of its shape, with no more tasks and no longer, found too little room."""
     job, time = inputs.jobs[j], -kernels.NEVER
+    if passes.settings.by_user:  # jobs of another user find other nodes
+        return time
     for i in range(passes.clock.bounds):
         bound = passes.bounds[i]
         if bound.shape == job.shape and bound.tasks <= job.tasks and bound.limit <= job.limit:
@@ -635,12 +659,13 @@ def behind(rows: Rows, count: int, time: float) -> int:
 
 
 @inlined_kernel
-def cover_first(inputs: Inputs, passes: PassState, j: int, after: float) -> None:
+def cover_first(inputs: Inputs, state: State, passes: PassState, j: int, after: float) -> None:
     """Let `passes.ahead.cover` count the reservations that job j meets if it starts then."""
     clock, until = passes.clock, after + inputs.jobs[j].limit
     clock.window = -1
     for n in range(passes.ahead.cover.size):
         passes.ahead.cover[n] = 0
+    shut_owned(inputs, state, passes, j, passes.ahead.cover)
     for r in range(clock.reserved):
         booking = passes.reserved[r]
         if booking.begin <= until and booking.end > after:
@@ -666,7 +691,7 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
     if able == clock.windows or early == kernels.NEVER:
         return kernels.NEVER, 0
     earliest, tried = max(state.at.now, early), False
-    cover_first(inputs, passes, j, earliest)
+    cover_first(inputs, state, passes, j, earliest)
     a, b = behind(passes.begins, int64(R), earliest), behind(passes.ends, int64(R), earliest)
     window = int64(0)
     while earliest < kernels.NEVER:
@@ -838,6 +863,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
             for m in range(pieces):
                 passes.kept[m] = state.tried[m].node
             shut_reserved(inputs, state, passes, j)
+            shut_owned(inputs, state, passes, j, passes.shut)
             clock.hidden = 0
             preempting = preemption.make_room(inputs, state, passes, j)
             if preempting > 0:
@@ -881,12 +907,24 @@ def keep_line(inputs: Inputs, state: State, passes: PassState) -> None:
     passes.clock.before = count
 
 
+@inner_kernel
+def age_from_submission(inputs: Inputs, state: State, passes: PassState, fresh: int) -> None:
+    """ACCRUE_ALWAYS: jobs that came in line for the first time have aged since their submission."""
+    few = fresh <= state.fresh.size
+    for i in range(fresh if few else inputs.jobs.size):
+        j = inputs.by_rank[state.fresh[i]] if few else i
+        if state.jobs[j].phase == kernels.WAITING and state.jobs[j].attempts == 0:
+            state.standing.eligible[j] = passes.known[j].ages
+
+
 @inlined_kernel
 def prepare(inputs: Inputs, state: State, passes: PassState) -> None:
     """Before a round: the order, who is preempted, and when running jobs are expected to end."""
     clock, at = passes.clock, state.at
     elapse(clock, passes.settings.interval, at.now)
     fresh, at.fresh = at.fresh, 0
+    if state.standing is not None and passes.settings.accrues:
+        age_from_submission(inputs, state, passes, fresh)
     if state.standing is not None and inputs.rules.keyed and queue_kernels.line_stays(inputs):
         queue_kernels.stand_in_line(inputs, state, fresh)
         clock.lined = at.lined

@@ -114,6 +114,7 @@ class SlurmPasses(Composed):
         default_factory=dict, init=False, repr=False
     )
     _held: dict[str, HeldCores] = field(default_factory=dict, init=False, repr=False)
+    _came: set[int] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (self.interval > 0 and self.resolution > 0):
@@ -125,6 +126,7 @@ class SlurmPasses(Composed):
         """The main loop; then backfilling, where it is due."""
         self._take_in(books)
         self.queue.take_in(books)
+        self._age(books)
         keys = self.queue.keys(queue, books, now)
         if self.order == "fcfs":  # without priorities, who was not eligible at first kept its place
             keys = [float(terms_of(j.terms).get("queued", j.submitted)) for j in queue]
@@ -147,6 +149,16 @@ class SlurmPasses(Composed):
         if p.clock.asked >= 0:
             actions.append(Ask(jobs[p.clock.asked].id, float(p.clock.at)))
         return actions
+
+    def _age(self, books: Books) -> None:
+        """With ACCRUE_ALWAYS jobs age from their submission on, also before they are eligible."""
+        always = books.tenancy is not None and "accrue_always" in books.tenancy.priority.flags
+        for event in books.events if always and self.order == "multifactor" else ():
+            if event.job and event.kind == "submitted" and event.job.row not in self._came:
+                self._came.add(event.job.row)
+                queued = float(terms_of(event.job.terms).get("queued", "inf"))
+                at: Any = self.queue
+                at.standing.eligible[event.job.row] = min(queued, event.job.submitted)
 
     def _opened(
         self, jobs: Sequence[Job], books: Books, now: float
@@ -358,24 +370,19 @@ def play(
     return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds)
 
 
-def _settings(scheduler: SlurmPasses, tenancy: Tenancy) -> PassSettings:
-    rules = tenancy.preemption
+def _settings(scheduler: SlurmPasses, tenancy: Tenancy, by_user: bool) -> PassSettings:
+    """Settings of the scheduler, as whole numbers or not as they are declared, and of the site."""
+    rules, kinds = tenancy.preemption, PassSettings.__annotations__.items()
+    own = {n: float if kind == "float" else int for n, kind in kinds if hasattr(scheduler, n)}
     return PassSettings(
-        float(scheduler.interval),
-        float(scheduler.resolution),
-        float(scheduler.window),
-        int(scheduler.tested),
-        int(scheduler.depth),
-        rules.again,
-        rules.youngest_first,
-        rules.strict,
-        rules.reorder,
-        int(scheduler.starts),
-        int(scheduler.main_starts),
-        int(scheduler.part_depth),
-        float(scheduler.least_wait),
-        float(scheduler.least_priority),
-        tenancy.epoch,
+        **{name: kind(getattr(scheduler, name)) for name, kind in own.items()},
+        again=rules.again,
+        youngest_first=rules.youngest_first,
+        strict=rules.strict,
+        reorder=rules.reorder,
+        by_user=by_user,
+        accrues=scheduler.order == "multifactor" and "accrue_always" in tenancy.priority.flags,
+        epoch=tenancy.epoch,
     )
 
 
@@ -469,8 +476,7 @@ def passing_of(
 ) -> PassState:
     """What passes go by, before any of them."""
     jobs, nodes, J, N = t.jobs, t.nodes, len(t.jobs), len(t.nodes)
-    settings = _settings(scheduler, t.options.tenancy)
-    preempts, tested = bool(t.options.tenancy.preemption.by), min(settings.tested, J)
+    preempts, tested = bool(t.options.tenancy.preemption.by), min(int(scheduler.tested), J)
     suspends = gangs(t.options.tenancy)
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
     clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
@@ -491,7 +497,14 @@ def passing_of(
     known = np.zeros(J, dtype=slurm_places.KNOWN)
     known["until"], known["kind"] = -math.inf, kind
     known["reservation"], of_site, nodes_of_site = _reserved(t)
-    known["named"] = np.array(["on" in terms_of(text) for text in jobs.terms])[jobs.term]
+    terms = [terms_of(text) for text in jobs.terms]
+    known["named"] = np.array(["on" in term for term in terms])[jobs.term]
+    by_user = {pool.name for pool in t.options.tenancy.pools if pool.by_user}
+    known["own"] = np.array([term.get("whole") == "user" for term in terms])[jobs.term]
+    known["own"] |= np.array([name in by_user for name in jobs.pools])[jobs.pool]
+    queued = np.array([float(term.get("queued", "inf")) for term in terms])[jobs.term]
+    known["ages"] = np.minimum(queued, jobs.submit)
+    settings = _settings(scheduler, t.options.tenancy, bool(known["own"].any()))
     reserved = np.zeros(tested + len(of_site), dtype=slurm_places.HELD)
     reserved[: len(of_site)] = of_site
     bounds = np.zeros(tested, dtype=slurm_places.BOUND)

@@ -21,6 +21,7 @@ from gangwise.jobs.fit_kernels import block_misses, fits_of
 from gangwise.jobs.kernels import BLOCK, ClusterArrays, FreeDevices, Rows, int64, put_piece, record
 from gangwise.jobs.model import Nodes, Shape
 from gangwise.jobs.tenancy import having
+from gangwise.sites.whole_nodes import CONTIGUOUS
 
 GROUPS = 4
 """Jobs are counted by user, by partition, by user and partition, and by association."""
@@ -91,6 +92,8 @@ KNOWN = record(  # of a job
     kind=np.int64,  # place in `PassState.classes`
     reservation=np.int64,  # of the site, that it may use; −1 for none
     named=np.int64,  # it names nodes, and while it waits it keeps others off these alone
+    own=np.int64,  # it shares nodes with jobs of its user alone
+    ages=np.float64,  # since when its age counts, where it does before the job is eligible
 )
 
 
@@ -112,6 +115,8 @@ class PassSettings(NamedTuple):
     part_depth: int  # jobs of a partition that the main loop looks at; 0 for any number
     least_wait: float  # seconds that a job must have waited to hold nodes it does not start on
     least_priority: float  # that it must have to do so
+    by_user: bool  # some jobs share nodes with those of their user alone
+    accrues: bool  # age counts from submission on
     epoch: float  # Slurm's time, in seconds since 1970, at time 0
 
 
@@ -127,7 +132,7 @@ class Places(NamedTuple):
     how: Ints  # [S] ANY, ALL_OF_ONE, SO_MANY_OF_EACH or SO_MANY_NODES
     parts: Ints  # those of shape s are the rows from parts_from[s] on: feature, and how many tasks
     parts_from: Ints  # [S + 1]
-    wanted: Ints  # [S, 3] how many nodes to take, at most and at least; 0 for any number
+    wanted: Ints  # [S, 4] how many nodes, at most, at least (0: any number); 1: side by side
     leaf: Ints  # [N] the leaf switch that a node is on, −1 for none
     above: Any  # [W] of W switches the one above each, itself at the top; None: no topology
     apart: Ints  # [W, W] steps from one to another
@@ -234,20 +239,22 @@ def asked_of_nodes(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints
             features = re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", expression)
         elif inside:
             features = [(name, "") for name in inside[1].split("|")]
-        bounded = SO_MANY_NODES if any(shape.nodes) else ANY
+        bounded = SO_MANY_NODES if any(shape.nodes) or CONTIGUOUS in shape.constraint else ANY
         how.append(SO_MANY_OF_EACH if "*" in expression else ALL_OF_ONE if inside else bounded)
         parts += [(names.setdefault(name, len(names)), int(count or 1)) for name, count in features]
         starts.append(len(parts))
     offered = [
         [having(name, labels.get("features", "")) for labels in nodes.labels] for name in names
     ]
-    wanted = [(max(shape.nodes), shape.nodes[1], shape.nodes[0]) for shape in shapes]
+    wanted = [
+        (max(shape.nodes), *shape.nodes[::-1], CONTIGUOUS in shape.constraint) for shape in shapes
+    ]
     return (
         np.array(offered, dtype=bool).reshape(len(names), len(nodes)),
         np.array(how, dtype=np.int64),
         np.array(parts, dtype=np.int64).reshape(-1, 2),
         np.array(starts, dtype=np.int64),
-        np.array(wanted, dtype=np.int64).reshape(-1, 3),
+        np.array(wanted, dtype=np.int64).reshape(-1, 4),
     )
 
 
@@ -329,7 +336,7 @@ def arrange(
             places.fit[places.tried[m].node] = 0
     if tasks == 0:
         return int(count)
-    switched = places.above is not None and how != SO_MANY_OF_EACH
+    switched = places.above is not None and how != SO_MANY_OF_EACH and places.wanted[s, 3] == 0
     if how != SO_MANY_NODES and not switched:
         return lightest(places, free, tasks, int64(-1), count)
     while True:  # without the nodes that take fewest, where those taken were too many
@@ -476,6 +483,9 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
             if best < 0:
                 break
             first, last = places.runs[best].first, places.runs[best].last
+            holds = places.runs[best].fits >= tasks and last - first >= fewest
+            if places.wanted[s, 3] > 0 and not holds:  # no nodes side by side hold all
+                return 0
             places.runs[best].fits = 0
             one = int64(-1)
             if wanted - count <= 1:

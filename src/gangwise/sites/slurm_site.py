@@ -112,6 +112,8 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
     """The nodes in the order in which Slurm takes them: those of small weight first."""
     nodes_found, threaded = [], 0
     switch_of = _switches(r, config)
+    # With CR_CPU single threads are given out.
+    by_core = "CPU" not in config.values.get("SelectTypeParameters", "").upper()
     for name, row in r.entries("node", "NodeName").items():
         kinds = r.value(row, "Gres", notation.gpus, notation.NO_AMOUNTS)
         if row.values.get("State", "").upper().startswith("FUTURE"):
@@ -132,11 +134,11 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
             devices["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
         labels = {"model": model, "weight": str(weight), "switch": switch_of.get(name, "")}
+        if not by_core and of_core > 1:
+            labels["threads"] = str(of_core)
         for setting in ("Features", "AvailableFeatures"):  # what is printed counts
             labels["features"] = row.values.get(setting, "") or labels.get("features", "")
         nodes_found.append((weight, name, devices, labels))
-    # With CR_CPU single threads are given out.
-    by_core = "CPU" not in config.values.get("SelectTypeParameters", "").upper()
     if threaded and by_core and not _linear(config):
         r.notes.append(
             f"{threaded:,} nodes give out whole cores of several threads: a job has those that "
@@ -289,6 +291,7 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
         "billing": r.value(row, "TRESBillingWeights", notation.weights, notation.NO_AMOUNTS),
         "preempted": r.value(row, "PreemptMode", way, ""),
         "whole": row.values.get("OverSubscribe", "").upper() == "EXCLUSIVE",
+        "by_user": row.values.get("ExclusiveUser", "").upper() == "YES",
     }
     if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
         r.notes.append(

@@ -20,6 +20,8 @@ from gangwise.jobs.tenancy import allowed_on, having
 
 MEMORY = "memory"
 """In the term ``whole``: a job that has all memory of its nodes, so that no other fits there."""
+CONTIGUOUS = ("contiguous=", "yes")
+"""Label, which all nodes have, of jobs whose nodes are side by side under ``slurm``."""
 WHOLE = 1_000_000  # thousandths of it on each node: more than jobs that could ever share one
 
 
@@ -42,10 +44,14 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     asked: list[list[tuple[str, str]]] = []  # of each text of terms: a label, and its value
     for term in terms:
         mine = [(f"{kind}={term[kind]}", "yes") for kind in ("on", "not") if kind in term]
+        mine += [CONTIGUOUS] * ("contiguous" in term)
         own = term.get("features", "") if features else ""
         asked.append([*mine, *[(own, own)] * bool(own)])
     bounds = [_bounds(term.get("nodes", "0-0")) for term in terms]
-    if not any(asked) and not any(map(any, bounds)):
+    # Where single threads are given out, one that asks for cores has all threads of each.
+    threads = max((int(has.get("threads", 1)) for has in nodes.labels), default=1)
+    times = [threads if "cores" in term and "cpu" in jobs.devices else 1 for term in terms]
+    if not any(asked) and not any(map(any, bounds)) and max(times, default=1) == 1:
         return jobs, nodes
     every = dict(label for some in asked for label in some)
 
@@ -53,6 +59,8 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
         kind, equals, names = label.partition("=")
         if equals and kind in ("on", "not"):
             return (name in names.split("|")) == (kind == "on")
+        if label == CONTIGUOUS[0]:
+            return True
         return having(label, has)
 
     labels = tuple(
@@ -61,8 +69,13 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     )
 
     def changed(shape: Shape, t: int) -> Shape:
-        labelled = shape.each(lambda s: s._replace(constraint=(*s.constraint, *asked[t])))
-        return labelled._replace(nodes=bounds[t])
+        cpus = [times[t] if kind == "cpu" else 1 for kind in jobs.devices]
+
+        def labelled(s: Shape) -> Shape:
+            demand = tuple(d * n for d, n in zip(s.demand, cpus))
+            return s._replace(demand=demand, constraint=(*s.constraint, *asked[t]))
+
+        return shape.each(labelled)._replace(nodes=bounds[t])
 
     nodes = replace(nodes, labels=labels)
     return _without_what_never_holds(split_jobs(jobs, jobs.term, changed), nodes), nodes
@@ -88,6 +101,33 @@ def _without_what_never_holds(jobs: Jobs, nodes: Nodes) -> Jobs:
         return shape._replace(nodes=(0, 0), constraint=kept) if c else shape
 
     return split_jobs(jobs, never[place], changed) if never.any() else jobs
+
+
+def on_unlike_nodes(jobs: Jobs, nodes: Nodes) -> Jobs:
+    """Jobs that ran, though their number of nodes cannot hold them in equal parts, in smaller ones.
+
+    Of whole sockets or whole nodes a large node gives more than a small one. A part becomes what
+    each of so many nodes has: on a larger one the job holds less than Slurm gave it.
+    """
+    several = np.where(np.isfinite(jobs.recorded_start), jobs.tasks, 1)
+    kinds, place = distinct_pairs(jobs.shape, several)
+    empty, shapes = Books.opened(nodes), jobs.shapes_on(nodes.devices)
+    smaller = dict[int, tuple[int, ...]]()
+    for k, (s, count) in enumerate(kinds.T.tolist()):
+        large = nodes.capacity[allowed_on(nodes, jobs.shapes[s])]
+        alike = shapes[s].per_node != 1 or shapes[s].groups or (large == large[:1]).all()
+        if count == 1 or count > len(large) or alike:
+            continue
+        if np.count_nonzero(empty.fits(shapes[s])) < count:
+            least = dict(zip(nodes.devices, np.sort(large, axis=0)[-count].tolist()))
+            amounts = zip(jobs.devices, jobs.shapes[s].demand)
+            smaller[k] = tuple(min(amount, least.get(kind, amount)) for kind, amount in amounts)
+    code = np.array([k if k in smaller else -1 for k in range(kinds.shape[1])], dtype=np.int64)
+
+    def changed(shape: Shape, c: int) -> Shape:
+        return shape._replace(demand=smaller[c]) if c >= 0 else shape
+
+    return split_jobs(jobs, code[place], changed) if smaller else jobs
 
 
 def _bounds(text: str) -> tuple[int, int]:

@@ -401,6 +401,10 @@ class SlurmSacct(Reader):
         main, second = ("alloc", "req") if self.tres == "allocated" else ("req", "alloc")
         silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
         by_both = self.tres == "held"
+        if by_both and raw["req"].str.contains("gres/gpu", literal=True).any():
+            # Requests name GPUs here: others were given those of whole nodes, and asked for none.
+            bare = pl.col("alloc").str.replace_all(r",?gres/gpu[^,]*", "")
+            raw = raw.with_columns(alloc=pl.when(silent).then(bare).otherwise("alloc"))
         raw = raw.with_columns(
             gpus_given=silent & pl.col("alloc").str.contains("gres/gpu", literal=True) & by_both,
             other=(pl.col(main) == "") & (pl.col(second) != ""),

@@ -192,11 +192,14 @@ def request(
     tasks, per_node, bounds = _tasks(wanted, second, bool(given), options)
     if memory_too and per_node != 1:
         tasks, per_node, bounds = second.nodes, 1, (0, 0)
-    if asked and not wanted.gpu and ("exclusive" in options or holds.gpu % tasks):
+    alone = options.get("exclusive") == ""
+    if asked and not wanted.gpu and (alone or holds.gpu % tasks):
         holds = holds._replace(gpu=0.0, models=())  # those of whole nodes, that it did not ask for
     terms = []
-    if "exclusive" in options and not options["exclusive"]:
+    if alone:
         terms.append("whole=1")
+    elif options.get("exclusive") == "user":
+        terms.append("whole=user")
     elif memory_too:
         terms.append("whole=memory")
     if terms:  # nobody is beside it, whatever else it is given
@@ -225,7 +228,7 @@ def _tasks(
         return (second.nodes if started else max(first.nodes, -(-ntasks // a_node))), 1, (0, 0)
     shared = first.gpu > 0 and "gpus-per-task" not in options
     # More than a core a node that was not asked for: whole nodes, not both threads of a core.
-    whole_nodes = second.cpu > first.cpu + second.nodes or "exclusive" in options
+    whole_nodes = second.cpu > first.cpu + second.nodes or options.get("exclusive") == ""
     if (whole_nodes and started) or shared or a_node or not (anywhere or ntasks > low > 0):
         return second.nodes, 1, (0, 0)
     cpu = max(first.cpu, second.cpu)
@@ -291,6 +294,10 @@ def terms(asked: dict[str, str], name: str, features: str, request: str, nodes: 
         parts |= {"on": on} if (nodes or 1) <= on.count("|") + 1 else {}
     if elsewhere := _nodes_named(asked.get("exclude", "")):
         parts["not"] = elsewhere
+    if "contiguous" in asked:
+        parts["contiguous"] = "yes"
+    if asked.get("hint", "") == "nomultithread":
+        parts["cores"] = "whole"
     if reservation := asked.get("reservation", ""):
         parts["reservation"] = reservation.replace(",", "|")
     return ",".join(map("=".join, parts.items()))
@@ -300,9 +307,11 @@ def _not_played(asked: dict[str, str], nodes: int | None) -> list[str]:
     """Options of a job that are not played, each with what is done instead."""
     not_played = OPTIONS["not_played"]
     options = [f"--{name} ({not_played[name]})" for name in asked if name in not_played]
+    if asked.get("hint", "nomultithread") != "nomultithread":
+        options.append("--hint (which cores of a node is not played)")
     if "," in asked.get("partition", ""):
         options.append("several partitions (each job is of the one that it ran in)")
-    if asked.get("exclusive", ""):
+    if asked.get("exclusive", "user") not in ("", "user"):
         options.append(f"--exclusive={asked['exclusive']} (nodes are shared with anybody)")
     if "reservation" in asked:
         options.append("--reservation (it is played where the site's reservations are)")
