@@ -210,6 +210,10 @@ SelectType=select/cons_tres
             "16 12",
         ),
         ("CR_CPU", "t", "cpu=14,node=1", "cpu=14,node=1", "-n 7 -c 2", "14"),
+        ("CR_Core,CR_ONE_TASK_PER_CORE", "t", "cpu=6,node=1", "", "-n 6", "12"),
+        ("CR_Core,CR_ONE_TASK_PER_CORE", "t", "cpu=12,node=1", "", "-n 3 -c 4", "12"),
+        ("CR_Core", "t", "cpu=6,node=1", "", "-n 6", "6"),
+        ("CR_Core_Memory", "p", "cpu=1,mem=62.5G,node=1", "cpu=1,mem=8000M,node=1", "-N 1", "4"),
     ],
 )
 def test_what_a_job_holds_of_unlike_nodes_is_what_slurm_gave_it(
@@ -222,7 +226,8 @@ def test_what_a_job_holds_of_unlike_nodes_is_what_slurm_gave_it(
     heading, row, *_ = (HERE / "placed.txt").read_text().splitlines()
     fields = dict(zip(heading.split("^"), row.split("^")))
     fields |= {"Partition": partition, "ReqTRES": asked, "AllocTRES": given}
-    fields |= {"SubmitLine": f"sbatch {line} x.sh", "NNodes": given[-1], "NodeList": "f1"}
+    fields |= {"SubmitLine": f"sbatch {line} x.sh", "NNodes": (given or asked)[-1]}
+    fields |= {"NodeList": "f1"} if given else {"NodeList": "None assigned", "State": "CANCELLED"}
     gpu = dict(fields, JobID="7", JobIDRaw="7", ReqTRES="cpu=1,gres/gpu=1,node=1")
     (tmp_path / "log.txt").write_text(
         "\n".join("^".join(each) for each in (fields, fields.values(), gpu.values()))

@@ -259,7 +259,8 @@ class Job:
         ``nodes=A-B``: fewest and most nodes, 0 for any number; ``on=``, ``not=`` nodes by name,
         bars between them; ``whole=1``: it has its nodes alone, ``whole=memory``: all their memory,
         ``whole=user``: only its user has jobs there; ``contiguous=yes``: side by side;
-        ``cores=whole``: no two of its processors are threads of one core;
+        ``cores=whole``: no two of its processors are threads of one core; ``task=4``: processors
+        of a task, of a job that never ran;
         ``size=CxN``: cores and nodes that multifactor priority counts; ``reservation=NAME``;
         ``apart=1``: no two groups of its tasks share a node (of a live cluster).
     """

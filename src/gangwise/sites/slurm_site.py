@@ -113,7 +113,9 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
     nodes_found, threaded = [], 0
     switch_of = _switches(r, config)
     # With CR_CPU single threads are given out.
-    by_core = "CPU" not in config.values.get("SelectTypeParameters", "").upper()
+    select, linear = config.values.get("SelectTypeParameters", "").upper(), _linear(config)
+    by_core = "CPU" not in select
+    unit = "task" if "ONE_TASK_PER_CORE" in select else "core" if by_core else "cpu"
     for name, row in r.entries("node", "NodeName").items():
         kinds = r.value(row, "Gres", notation.gpus, notation.NO_AMOUNTS)
         if row.values.get("State", "").upper().startswith("FUTURE"):
@@ -134,12 +136,11 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
             devices["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
         labels = {"model": model, "weight": str(weight), "switch": switch_of.get(name, "")}
-        if not by_core and of_core > 1:
-            labels["threads"] = str(of_core)
+        labels["threads"] = f"{of_core} of a {unit}" if of_core > 1 and not linear else ""
         for setting in ("Features", "AvailableFeatures"):  # what is printed counts
             labels["features"] = row.values.get(setting, "") or labels.get("features", "")
         nodes_found.append((weight, name, devices, labels))
-    if threaded and by_core and not _linear(config):
+    if threaded and by_core and not linear:
         r.notes.append(
             f"{threaded:,} nodes give out whole cores of several threads: a job has those that "
             "AllocTRES says; where the log lacks it, what it asked for is not rounded up"

@@ -48,10 +48,8 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
         own = term.get("features", "") if features else ""
         asked.append([*mine, *[(own, own)] * bool(own)])
     bounds = [_bounds(term.get("nodes", "0-0")) for term in terms]
-    # Where single threads are given out, one that asks for cores has all threads of each.
-    threads = max((int(has.get("threads", 1)) for has in nodes.labels), default=1)
-    times = [threads if "cores" in term and "cpu" in jobs.devices else 1 for term in terms]
-    if not any(asked) and not any(map(any, bounds)) and max(times, default=1) == 1:
+    jobs = _with_threads(jobs, nodes, terms)
+    if not any(asked) and not any(map(any, bounds)):
         return jobs, nodes
     every = dict(label for some in asked for label in some)
 
@@ -69,16 +67,35 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     )
 
     def changed(shape: Shape, t: int) -> Shape:
-        cpus = [times[t] if kind == "cpu" else 1 for kind in jobs.devices]
-
-        def labelled(s: Shape) -> Shape:
-            demand = tuple(d * n for d, n in zip(s.demand, cpus))
-            return s._replace(demand=demand, constraint=(*s.constraint, *asked[t]))
-
-        return shape.each(labelled)._replace(nodes=bounds[t])
+        labelled = shape.each(lambda s: s._replace(constraint=(*s.constraint, *asked[t])))
+        return labelled._replace(nodes=bounds[t])
 
     nodes = replace(nodes, labels=labels)
     return _without_what_never_holds(split_jobs(jobs, jobs.term, changed), nodes), nodes
+
+
+def _with_threads(jobs: Jobs, nodes: Nodes, terms: Sequence[dict[str, str]]) -> Jobs:
+    """Jobs with all threads of their cores, where the log does not say that they were given them.
+
+    Nodes give out single threads, cores, or cores of which tasks share none (CR_CPU, CR_Core,
+    CR_ONE_TASK_PER_CORE); of a job that never ran the log has what it asked for.
+    """
+    several = max((has.get("threads", "") for has in nodes.labels), default="")
+    if not several or "cpu" not in jobs.devices:
+        return jobs
+    threads, unit = int(several.split()[0]), several.split()[-1]
+    never = np.isnan(jobs.recorded_start)
+    of_cores = np.array(["cores" in term for term in terms])[jobs.term]
+    of_task = np.array([int(term.get("task", 1)) for term in terms])[jobs.term]
+    apart = of_cores & (never | (unit == "cpu"))
+    code = np.where(apart, 1, np.where(never & (unit == "task"), of_task, 0))
+
+    def changed(shape: Shape, c: int) -> Shape:
+        each = -(-c // threads) * threads  # threads for c processors on cores of their own
+        amounts = zip(jobs.devices, shape.demand)
+        return shape._replace(demand=tuple(d * each // c if k == "cpu" else d for k, d in amounts))
+
+    return split_jobs(jobs, code, lambda s, c: s.each(lambda part: changed(part, c)) if c else s)
 
 
 def _without_what_never_holds(jobs: Jobs, nodes: Nodes) -> Jobs:

@@ -186,8 +186,12 @@ def request(
     options = dict(part.split("=", 1) for part in sizes.split(";") if part)
     # Without --mem, and without a default of the site, a job has all memory of its nodes: more
     # than was asked for, of each node and of each core.
-    memory_too = second.mem * wanted.nodes > 1.001 * wanted.mem * second.nodes
-    memory_too &= second.mem * wanted.cpu > 1.001 * wanted.mem * second.cpu
+    # So it was where it was given less than ReqTRES says: that is the memory of a larger node.
+    sizes_of_both = (wanted.nodes, second.nodes), (wanted.cpu, second.cpu)
+    shares = [second.mem * a - wanted.mem * b for a, b in sizes_of_both]
+    slack = [0.001 * wanted.mem * b for _, b in sizes_of_both]
+    memory_too = all(share > least for share, least in zip(shares, slack))
+    memory_too |= all(share < -least for share, least in zip(shares, slack))
     # How many tasks, and how they may stand on nodes.
     tasks, per_node, bounds = _tasks(wanted, second, bool(given), options)
     if memory_too and per_node != 1:
@@ -203,11 +207,13 @@ def request(
     elif memory_too:
         terms.append("whole=memory")
     if terms:  # nobody is beside it, whatever else it is given
-        holds = holds._replace(mem=wanted.mem)
+        holds = holds._replace(mem=min(wanted.mem, second.mem))
     if bounds != (0, 0):
         terms.append(f"nodes={bounds[0]}-{bounds[1]}")
     if asked and (per_node != 1 or holds.cpu > wanted.cpu or tasks != wanted.nodes):
         terms.append(f"size={wanted.cpu:g}x{wanted.nodes}")  # what multifactor priority counts
+    if not given and (cores := _whole_number(options.get("cpus-per-task", ""))) > 1:
+        terms.append(f"task={cores}")
     several = (holds.cpu / tasks, holds.mem / tasks, holds.gpu / tasks)
     return TaskRequest(*several, "|".join(holds.models), tasks, per_node, ",".join(terms))
 
