@@ -214,6 +214,8 @@ SelectType=select/cons_tres
         ("CR_Core,CR_ONE_TASK_PER_CORE", "t", "cpu=12,node=1", "", "-n 3 -c 4", "12"),
         ("CR_Core", "t", "cpu=6,node=1", "", "-n 6", "6"),
         ("CR_Core_Memory", "p", "cpu=1,mem=62.5G,node=1", "cpu=1,mem=8000M,node=1", "-N 1", "4"),
+        ("CR_Core", "p", "cpu=1,mem=62.5G,node=1", "cpu=1,node=1", "-N 1", "1"),
+        ("CR_Core", "p", "cpu=6,mem=62.5G,node=1", "cpu=6,node=1", "-n 6", "6"),
     ],
 )
 def test_what_a_job_holds_of_unlike_nodes_is_what_slurm_gave_it(

@@ -372,10 +372,12 @@ def play(
 
 def _settings(scheduler: SlurmPasses, tenancy: Tenancy, by_user: bool) -> PassSettings:
     """Settings of the scheduler, as whole numbers or not as they are declared, and of the site."""
-    rules, kinds = tenancy.preemption, PassSettings.__annotations__.items()
-    own = {n: float if kind == "float" else int for n, kind in kinds if hasattr(scheduler, n)}
+    rules, own = tenancy.preemption, dict[str, Any]()
+    for name, kind in PassSettings.__annotations__.items():
+        if hasattr(scheduler, name):
+            own[name] = (float if kind == "float" else int)(getattr(scheduler, name))
     return PassSettings(
-        **{name: kind(getattr(scheduler, name)) for name, kind in own.items()},
+        **own,
         again=rules.again,
         youngest_first=rules.youngest_first,
         strict=rules.strict,

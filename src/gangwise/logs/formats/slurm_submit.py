@@ -191,7 +191,7 @@ def request(
     shares = [second.mem * a - wanted.mem * b for a, b in sizes_of_both]
     slack = [0.001 * wanted.mem * b for _, b in sizes_of_both]
     memory_too = all(share > least for share, least in zip(shares, slack))
-    memory_too |= all(share < -least for share, least in zip(shares, slack))
+    memory_too |= second.mem > 0 and all(share < -least for share, least in zip(shares, slack))
     # How many tasks, and how they may stand on nodes.
     tasks, per_node, bounds = _tasks(wanted, second, bool(given), options)
     if memory_too and per_node != 1:
@@ -207,7 +207,7 @@ def request(
     elif memory_too:
         terms.append("whole=memory")
     if terms:  # nobody is beside it, whatever else it is given
-        holds = holds._replace(mem=min(wanted.mem, second.mem))
+        holds = holds._replace(mem=min(wanted.mem, second.mem or wanted.mem))
     if bounds != (0, 0):
         terms.append(f"nodes={bounds[0]}-{bounds[1]}")
     if asked and (per_node != 1 or holds.cpu > wanted.cpu or tasks != wanted.nodes):
