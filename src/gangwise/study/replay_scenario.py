@@ -71,65 +71,46 @@ SIMULATED = (*_COLUMNS, "after_from", "after")
 class ReplaySettings(BaseModel):
     """Settings of a replay: what is played, and under which rules."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    source: str = Field(
-        TWIN, description="a trace's folder or file, an .swf, twin:NAME, a cluster file"
-    )
-    trace: str = Field("", description="format of the source, where it is not to be recognised")
-    job_type: str = Field("", description="column that learning generalises over")
-    first: int = Field(0, ge=0, description="only so many jobs, the first ones; 0 for all")
-    longest: float = Field(
-        0.0, ge=0, description="only jobs that run for at most so many seconds; 0 for all"
-    )
-    nodes: int = Field(
-        0,
-        ge=0,
-        le=1_000_000,
-        description="so many nodes in place of the log's, alike without a world; 0: as logged",
-    )
-    devices: int = Field(
-        8,
-        ge=1,
-        le=1_000_000,
-        description="GPUs of each of these, or cores if fewer than half of the jobs ask for GPUs",
-    )
-    world: str = Field(
-        "",
-        description="hidden rates: unlike, like, drifting, apart, drawn; measured:FILE; "
-        "estimated, from node lists; arguments after a colon or comma",
-    )
-    load: float = Field(
-        0.0,
-        ge=0,
-        description="arrivals stretched to so much work per capacity, 0.8 for 80 %; 0: as logged",
-    )
-    limits: Literal["wall-clock", "work"] = Field(
-        "wall-clock", description="what a requested limit is: of the clock, or at rate 1"
-    )
-    enforced: bool = Field(False, description="whether jobs are killed at their limit")
-    overestimate: float = Field(
-        0.0,
-        ge=0,
-        le=1000,
-        description="requested limits drawn, uniform from 1 to so many times the run time, in "
-        "place of the log's; 1: exactly the run time; 0: as logged",
-    )
-    site: str = Field(
-        "",
-        description="site file, or folder with site.toml: pools, caps, hours; slurm:FOLDER of "
-        "what Slurm prints; log: pools on the nodes that their jobs ran on",
-    )
-    change: str = Field("", description="changes of the site file, as pool.gpu.most_time=1d")
-    parts: int = Field(
-        0, ge=0, le=1000, description="cut into so many parts of whole weeks: seed s plays part s"
-    )
-    restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
-    unlike: str = Field(
-        "",
-        description="schedulers for whose sake jobs of unlike tasks are left out, as they cannot "
-        "place them; set by itself",
-    )
+    source: str = TWIN
+    """a trace's folder or file, an .swf, twin:NAME, a cluster file"""
+    trace: str = ""
+    """format of the source, where it is not to be recognised"""
+    job_type: str = ""
+    """column that learning generalises over"""
+    first: int = Field(0, ge=0)
+    """only so many jobs, the first ones; 0 for all"""
+    longest: float = Field(0.0, ge=0)
+    """only jobs that run for at most so many seconds; 0 for all"""
+    nodes: int = Field(0, ge=0, le=1_000_000)
+    """so many nodes in place of the log's, alike without a world; 0: as logged"""
+    devices: int = Field(8, ge=1, le=1_000_000)
+    """GPUs of each of these, or cores if fewer than half of the jobs ask for GPUs"""
+    world: str = ""
+    """hidden rates: unlike, like, drifting, apart, drawn; measured:FILE; estimated, from node
+    lists; arguments after a colon or comma"""
+    load: float = Field(0.0, ge=0)
+    """arrivals stretched to so much work per capacity, 0.8 for 80 %; 0: as logged"""
+    limits: Literal["wall-clock", "work"] = "wall-clock"
+    """what a requested limit is: of the clock, or at rate 1"""
+    enforced: bool = False
+    """whether jobs are killed at their limit"""
+    overestimate: float = Field(0.0, ge=0, le=1000)
+    """requested limits drawn, uniform from 1 to so many times the run time, in place of the log's;
+    1: exactly the run time; 0: as logged"""
+    site: str = ""
+    """site file, or folder with site.toml: pools, caps, hours; slurm:FOLDER of what Slurm prints;
+    log: pools on the nodes that their jobs ran on"""
+    change: str = ""
+    """changes of the site file, as pool.gpu.most_time=1d"""
+    parts: int = Field(0, ge=0, le=1000)
+    """cut into so many parts of whole weeks: seed s plays part s"""
+    restart: float = Field(300.0, ge=0)
+    """seconds that a restart costs"""
+    unlike: str = ""
+    """schedulers for whose sake jobs of unlike tasks are left out, as they cannot place them; set
+    by itself"""
 
     @field_validator("load")
     @classmethod

@@ -94,19 +94,22 @@ Seeds = (
 
 
 class _FrozenModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class PolicyTable(_FrozenModel):
     """A policy with its arguments, and a grid over some of them."""
 
-    name: str = Field(description="a registered policy, with arguments after a colon if wanted")
-    label: str = Field(
-        "", max_length=MOST_LETTERS, description="what to call it in results; its name by default"
-    )
-    arguments: Settings = Field({}, description="arguments of the policy")
-    grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
-    settings: Settings = Field({}, description="settings with which it alone is played")
+    name: str
+    """a registered policy, with arguments after a colon if wanted"""
+    label: str = Field("", max_length=MOST_LETTERS)
+    """what to call it in results; its name by default"""
+    arguments: Settings = {}
+    """arguments of the policy"""
+    grid: Grid = {}
+    """arguments to vary: every combination is a policy"""
+    settings: Settings = {}
+    """settings with which it alone is played"""
 
     def labelled(self, kind: Any = "policy") -> dict[str, Policy[Any, Any, Any]]:
         policies: dict[str, Policy[Any, Any, Any]] = {}
@@ -135,40 +138,38 @@ class Experiment(_FrozenModel):
     12
     """
 
-    name: str = Field(
-        pattern=r"^[\w-][\w.-]*$", max_length=100, description="names the files of its results"
-    )
-    scenario: str = Field(
-        "",
-        description="a registered scenario, with settings after a colon if "
-        "wanted, or a scenario file (.toml)",
-    )
-    trace: str = Field("", description="the file or folder of a trace, instead of a scenario")
-    settings: Settings = Field({}, description="settings of the scenario or trace in every cell")
-    grid: Grid = Field({}, description="settings to vary: every combination is a cell")
-    cases: list[Settings] = Field(
-        [], description="settings that vary together: each case is combined with the whole grid"
-    )
-    policies: list[str | PolicyTable] = Field(min_length=1, description="names or tables")
-    seeds: Seeds = Field(5, description="how many, from 0 on, or which")
-    slots: PositiveInt | None = Field(None, description="per run; the scenario's own by default")
-    comparators: list[str] = Field([], description="comparators to evaluate in every cell and seed")
-    optimum_slots: PositiveInt | None = Field(
-        200, description="comparators that solve a programme per slot do so on so many slots"
-    )
-    points: PositiveInt = Field(
-        150,
-        description="slots, at most, at which cumulative curves are recorded: half of them "
-        "evenly spaced, half of them evenly spaced on a logarithmic axis",
-    )
-    every_slot: bool = Field(
-        False, description="keep rewards and metrics of every slot, as a comparison does"
-    )
-    objective: str = Field(
-        "", description="the metric that policies are ranked by, the scenario's own by default"
-    )
-    minimise: bool = Field(False, description="whether less of the objective is better")
-    metrics: list[str] = Field([], description="metrics that tables show in addition to the reward")
+    name: str = Field(pattern=r"^[\w-][\w.-]*$", max_length=100)
+    """names the files of its results"""
+    scenario: str = ""
+    """a registered scenario, with settings after a colon if wanted, or a scenario file (.toml)"""
+    trace: str = ""
+    """the file or folder of a trace, instead of a scenario"""
+    settings: Settings = {}
+    """settings of the scenario or trace in every cell"""
+    grid: Grid = {}
+    """settings to vary: every combination is a cell"""
+    cases: list[Settings] = []
+    """settings that vary together: each case is combined with the whole grid"""
+    policies: list[str | PolicyTable] = Field(min_length=1)
+    """names or tables"""
+    seeds: Seeds = 5
+    """how many, from 0 on, or which"""
+    slots: PositiveInt | None = None
+    """per run; the scenario's own by default"""
+    comparators: list[str] = []
+    """comparators to evaluate in every cell and seed"""
+    optimum_slots: PositiveInt | None = 200
+    """comparators that solve a programme per slot do so on so many slots"""
+    points: PositiveInt = 150
+    """slots, at most, of cumulative curves: half evenly spaced, half so on a logarithmic axis"""
+    every_slot: bool = False
+    """keep rewards and metrics of every slot, as a comparison does"""
+    objective: str = ""
+    """the metric that policies are ranked by, the scenario's own by default"""
+    minimise: bool = False
+    """whether less of the objective is better"""
+    metrics: list[str] = []
+    """metrics that tables show in addition to the reward"""
 
     @field_validator("seeds", "cases", "comparators")
     @classmethod

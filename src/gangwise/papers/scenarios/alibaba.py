@@ -23,14 +23,14 @@ from pydantic import Field
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.settings import Count, SlotCount
+from gangwise.core.settings import Count, SlotCount, StrictSettings
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.logs.formats.alibaba_v2018 import AlibabaV2018
 from gangwise.logs.formats.tabular import reader as tabular
 from gangwise.logs.twins import completed, twin
 from gangwise.papers.gain_overhead.problem import GainOverheadInstance
-from gangwise.papers.scenarios.drawing import DescribedSettings, DrawnScenario, RewardSettings, Rho
+from gangwise.papers.scenarios.drawing import DrawnScenario, RewardSettings, Rho
 from gangwise.papers.scenarios.esdp import ESDPScenario, ESDPSettings
 from gangwise.papers.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem
 
@@ -42,7 +42,7 @@ FLOOR = 1e-3
 """Added to shares before their logarithm is taken, in which rows are near or far."""
 
 
-class RowSettings(DescribedSettings):
+class RowSettings(StrictSettings):
     """Which rows of the traces are played: what the papers do not publish."""
 
     folder: str = ""

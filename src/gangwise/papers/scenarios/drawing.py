@@ -1,15 +1,12 @@
 """Drawn scenarios: checked settings, slots, description, and what all gang scenarios draw alike.
 
-A generator states the distribution of everything that it draws as the description of a setting;
+``settings.toml`` states the distribution of everything that a generator draws, setting by setting;
 :func:`draw_gangs` draws servers, channels under contention, and tasks that fit.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections import ChainMap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -44,25 +41,7 @@ Rho = Annotated[float, Field(ge=0, le=1)]
 Bursts = Literal["bernoulli", "bursts"]
 
 
-DESCRIPTIONS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text("utf-8"))
-"""What each setting means: sections are ``module.Class``, and ``shared``."""
-
-
-class DescribedSettings(StrictSettings):
-    """Settings whose fields ``settings.toml`` describes."""
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        sections = [DESCRIPTIONS["shared"]]
-        for base in reversed(cls.__mro__):
-            module = base.__module__.rsplit(".", 1)[-1]
-            sections.append(DESCRIPTIONS.get(module, {}).get(base.__name__, {}))
-        about = ChainMap(*reversed(sections))
-        for name, field in cls.model_fields.items():
-            field.description = about.get(name, field.description)
-
-
-class FeedbackSettings(DescribedSettings):
+class FeedbackSettings(StrictSettings):
     delay: float = Field(0.0, ge=0)
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1)
@@ -72,7 +51,7 @@ class FeedbackSettings(DescribedSettings):
         return Delivery(self.delay, self.delay_kind, self.loss)
 
 
-class JobDraws(DescribedSettings):
+class JobDraws(StrictSettings):
     """Settings of drawn approximation jobs and rates of machines."""
 
     beta: float = Field(0.5, gt=0, le=1)
@@ -83,7 +62,7 @@ class JobDraws(DescribedSettings):
     per_period: bool = False
 
 
-class RewardSettings(DescribedSettings):
+class RewardSettings(StrictSettings):
     """Settings of gain and overhead, of jobs and of gangs."""
 
     alpha: PositiveRange = (1.0, 1.5)
@@ -152,7 +131,7 @@ class DrawnScenario(Generic[SettingsT]):
 GangCapacity = Annotated[tuple[Count, ...], Field(min_length=1)]
 
 
-class GangSettings(DescribedSettings):
+class GangSettings(StrictSettings):
     """Settings that all scenarios of gangs have; defaults that differ are each scenario's own."""
 
     job_types: Count

@@ -25,7 +25,7 @@ from pydantic import Field, PositiveFloat, model_validator
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.settings import Count, SlotCount, require_range
+from gangwise.core.settings import Count, SlotCount, StrictSettings, require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, Channels, Cluster, Workload
 from gangwise.logs.formats.measured_speeds import MiniBatchTime
@@ -188,7 +188,7 @@ class ESDPGangScenario(drawing.DrawnScenario[ESDPGangSettings]):
         )
 
 
-class MiniBatchSettings(drawing.DescribedSettings):
+class MiniBatchSettings(StrictSettings):
     folder: str = ""
     fraction: float = Field(0.5, gt=0)
     rho: drawing.Rho = 0.9

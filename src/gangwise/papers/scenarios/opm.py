@@ -22,7 +22,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from gangwise.core.settings import Count, SlotCount
+from gangwise.core.settings import Count, SlotCount, StrictSettings
 from gangwise.core.simulation import Streams
 from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.approximation_jobs import workloads
@@ -68,7 +68,7 @@ def _at_most_one(value: tuple[float, float]) -> tuple[float, float]:
 PositiveShare = Annotated[drawing.PositiveRange, AfterValidator(_at_most_one)]
 
 
-class TheoremSettings(drawing.DescribedSettings):
+class TheoremSettings(StrictSettings):
     machines: Count = 20
     slots: SlotCount = 4000
     jobs: Count = 1

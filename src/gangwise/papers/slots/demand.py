@@ -50,19 +50,18 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.settings import Count
+from gangwise.core.settings import Count, StrictSettings
 from gangwise.core.workload import Cluster
 from gangwise.logs import tables as trace_tables
 from gangwise.logs.io.reading import Stage, leave_out, reasons
 from gangwise.logs.twins import NAMES as TWINS
 from gangwise.notation.units import duration, seconds
-from gangwise.papers.scenarios.drawing import DescribedSettings
 
 Duration = Annotated[str | float, AfterValidator(lambda value: seconds(value) and value)]
 Skip = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Steps(DescribedSettings):
+class Steps(StrictSettings):
     """The steps that every family with job types takes, see :mod:`gangwise.papers.slots.demand`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
