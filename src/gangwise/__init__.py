@@ -54,25 +54,7 @@ if TYPE_CHECKING:
     from gangwise.study.replay import Replayed, replay
     from gangwise.study.results import Results
 
-__getattr__ = loaded_on_use(
-    __name__,
-    {
-        "core.check": "PolicyCheckFailed check_policy",
-        "core.contracts": "Comparator Environment Instance Outcome Policy PolicyBase Scenario "
-        "clone configuration",
-        "core.errors": "GangwiseError InfeasibleDecision ScenarioError StoreError TraceError "
-        "UnknownName",
-        "core.registry": "register",
-        "core.simulation": "Interrupted Run Simulation Streams simulate",
-        "core.workload": "BernoulliArrivals BinomialArrivals Channels Cluster JobType "
-        "OnOffArrivals ReplayedArrivals Server Workload",
-        "study.compare": "Comparison compare",
-        "study.replay": "Replayed replay",
-        "study.results": "Results",
-        "jobs": "Scheduler SchedulerCheckFailed check_scheduler create_scheduler",
-        "report.pages": "write_report",
-    },
-)
+__getattr__ = loaded_on_use(__name__, __file__)
 __version__ = "0.3.0"
 
 __all__ = ["BernoulliArrivals", "BinomialArrivals", "Channels", "Cluster", "Comparator"]

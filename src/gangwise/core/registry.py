@@ -19,6 +19,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
@@ -164,17 +165,23 @@ def first_entry(kind: Kind, target: str) -> Entry | None:
     return None
 
 
-def loaded_on_use(package: str, names_by_module: Mapping[str, str]) -> Callable[[str], Any]:
+def loaded_on_use(package: str, file: str) -> Callable[[str], Any]:
     """A package's ``__getattr__`` that imports public names on first use: importing it stays light.
 
-    ``names_by_module`` has the names, separated by blanks, of each module below ``gangwise``.
+    Its names, and the modules that have them, are what ``file`` imports for type checkers.
     """
-    homes = {name: module for module, names in names_by_module.items() for name in names.split()}
+
+    @cache
+    def homes() -> dict[str, str]:
+        body = ast.parse(Path(file).read_text("utf-8")).body
+        checked = [line for part in body if isinstance(part, ast.If) for line in part.body]
+        imports = [line for line in checked if isinstance(line, ast.ImportFrom)]
+        return {alias.name: str(line.module) for line in imports for alias in line.names}
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"gangwise.{homes[name]}"), name)
+        value = getattr(importlib.import_module(homes()[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -489,6 +489,11 @@ class Delivery:
         if self.kind == "constant" and self.delay != int(self.delay):
             raise ScenarioError(f"a constant delay is a whole number of slots, not {self.delay}")
 
+    @classmethod
+    def fuzz(cls, rng: np.random.Generator) -> Delivery:
+        """Feedback at once, two slots late, or late by chance and lossy: for checks."""
+        return (cls(), cls(2), cls(1.5, "geometric", loss=0.2))[int(rng.integers(3))]
+
     def draw(self, slots: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Delay of the feedback of each slot; −1 where it is lost."""
         lost = rng.random(slots) < self.loss

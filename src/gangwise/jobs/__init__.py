@@ -30,17 +30,7 @@ if TYPE_CHECKING:
 
 # Rules of sites build on the modules here, and the simulation on them: which of both packages is
 # imported first may not matter.
-__getattr__ = loaded_on_use(
-    __name__,
-    {
-        "jobs.books": "Ask Books Event Explanation Place Preempt Queue Rate Running",
-        "jobs.check": "SchedulerCheckFailed check_scheduler",
-        "jobs.model": "Account Conditions Group Job Jobs Node Nodes Shape",
-        "jobs.schedule": "Options Schedule",
-        "jobs.scheduler": "Composed Scheduler create_scheduler parts register_part",
-        "jobs.simulation": "simulate_jobs",
-    },
-)
+__getattr__ = loaded_on_use(__name__, __file__)
 
 __all__ = ["Account", "Ask", "Books", "Composed", "Conditions", "Event", "Explanation", "Group"]
 __all__ += ["Job", "Jobs", "Node", "Nodes", "Options", "Place", "Preempt", "Queue", "Rate"]

@@ -169,15 +169,3 @@ def roughly(seconds: float | None) -> str:
     decimals = int(0 < abs(amount) < 9.95)
     text = f"{round(amount, decimals) + 0.0:,.{decimals}f}"  # + 0.0 turns -0.0 into 0.0
     return f"{text.replace('-', '−')} {unit}"
-
-
-def format_bytes(size: float) -> str:
-    """A number of bytes for people.
-
-    >>> format_bytes(3 << 20), format_bytes(12)
-    ('3 MiB', '12 bytes')
-    """
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >= 1 << power:
-            return f"{size / (1 << power):.3g} {unit}"
-    return f"{size} bytes"

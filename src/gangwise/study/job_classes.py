@@ -18,18 +18,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
+from gangwise.core import settings
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import (
-    LARGEST_COUNT,
-    Count,
-    Group,
-    Name,
-    StrictSettings,
-    errors_of,
-    read_toml,
-    require_count,
-)
 from gangwise.core.wording import phrases
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
@@ -48,13 +39,13 @@ Time = Annotated[float, _parsed, Field(gt=0, allow_inf_nan=False)]
 """Seconds, or text with a unit."""
 
 
-class NodeGroup(Group):
+class NodeGroup(settings.Group):
     devices: dict[str, float] = Field(min_length=1)
     labels: dict[str, str] = Field({})
     rate: float | dict[str, float] = 1.0
 
 
-class PoissonArrivals(StrictSettings):
+class PoissonArrivals(settings.StrictSettings):
     """A Poisson process, with a daily cycle if wanted."""
 
     per_hour: float = Field(gt=0, le=1e6)
@@ -70,7 +61,7 @@ class PoissonArrivals(StrictSettings):
         return np.asarray(times[keep])
 
 
-class Duration(StrictSettings):
+class Duration(settings.StrictSettings):
     """A distribution of how long jobs run, in seconds at rate 1."""
 
     fixed: Time | None = None
@@ -137,8 +128,8 @@ class Duration(StrictSettings):
         return f"log-normal, median {duration(self.median or 1.0)}, sigma {self.sigma:g}{end}"
 
 
-class JobClass(StrictSettings):
-    name: Name
+class JobClass(settings.StrictSettings):
+    name: settings.Name
     devices: dict[str, float] = Field(min_length=1)
     tasks: dict[int, float] = Field({1: 1.0})
     per_node: int = Field(0, ge=0)
@@ -148,7 +139,7 @@ class JobClass(StrictSettings):
     limit: tuple[float, float] | None = None
     deadline: tuple[float, float] | None = None
     priority: float = 0.0
-    users: Count = 1
+    users: settings.Count = 1
 
     @model_validator(mode="before")
     @classmethod
@@ -171,7 +162,7 @@ class JobClass(StrictSettings):
         return self
 
 
-class Hidden(StrictSettings):
+class Hidden(settings.StrictSettings):
     """Hidden part of the rates, see :class:`gangwise.jobs.world.DrawnWorld`."""
 
     affinity: float = Field(0.0, ge=0, le=3)
@@ -184,10 +175,10 @@ class Hidden(StrictSettings):
     unlike: float = Field(1.0, ge=0, le=3)
 
 
-class ClusterOfJobs(StrictSettings):
+class ClusterOfJobs(settings.StrictSettings):
     """A cluster and the jobs that are submitted to it."""
 
-    name: Name
+    name: settings.Name
     days: float = Field(7.0, gt=0, le=3660)
     nodes: list[NodeGroup] = Field(min_length=1)
     jobs: list[JobClass] = Field(min_length=1)
@@ -209,8 +200,10 @@ class ClusterOfJobs(StrictSettings):
                     raise UnknownName(f"class of jobs in the rate of {group.name}", name, classes)
         self.fitting()
         expected = self.days * 24 * sum(job.arrivals.per_hour for job in self.jobs)
-        require_count("the expected number of jobs", math.ceil(expected), LARGEST_COUNT)
-        require_count("the number of nodes", sum(group.count for group in self.nodes))
+        settings.require_count(
+            "the expected number of jobs", math.ceil(expected), settings.LARGEST_COUNT
+        )
+        settings.require_count("the number of nodes", sum(group.count for group in self.nodes))
         return self
 
     def fitting(self) -> None:
@@ -344,7 +337,7 @@ def is_cluster_of_jobs(path: Path | str) -> bool:
     path = _file(path)
     if path.suffix != ".toml" or not path.is_file():
         return False
-    return isinstance(read_toml(path).get("nodes"), list)
+    return isinstance(settings.read_toml(path).get("nodes"), list)
 
 
 def read_cluster_of_jobs(path: Path | str) -> ClusterOfJobs:
@@ -353,5 +346,5 @@ def read_cluster_of_jobs(path: Path | str) -> ClusterOfJobs:
     Raises ScenarioError, which names the file and the entry at fault.
     """
     path = _file(path)
-    with errors_of(path):
-        return ClusterOfJobs(**read_toml(path))
+    with settings.errors_of(path):
+        return ClusterOfJobs(**settings.read_toml(path))

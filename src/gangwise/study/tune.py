@@ -25,18 +25,11 @@ from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_in
 from gangwise.core.files import STATE, Folder, read_whole, sealed_line, unsealed, write_whole
 from gangwise.core.registry import create
 from gangwise.core.settings import require_options, toml_value
+from gangwise.study import statistics
 from gangwise.study.changes import setting
 from gangwise.study.replay_scenario import EVERY
 from gangwise.study.results import Results
 from gangwise.study.runs import NamedSource, Replay, deciders
-from gangwise.study.statistics import (
-    Estimate,
-    difference,
-    mean_and_interval,
-    numbers,
-    turned,
-    verdict,
-)
 from gangwise.study.sweep import Experiment, PolicyTable, Progress, require_drawn, silent, sweep
 
 
@@ -151,8 +144,8 @@ class Trial:
         return self.estimate.mean
 
     @property
-    def estimate(self) -> Estimate:
-        return mean_and_interval(self.values)
+    def estimate(self) -> statistics.Estimate:
+        return statistics.mean_and_interval(self.values)
 
 
 @dataclass(frozen=True)
@@ -193,8 +186,8 @@ class Tuning:
         """
         if dict(trial.arguments) == dict(self.default.arguments):
             return None
-        row = difference(trial.values, self.default.values)
-        return turned(row) if self.minimise else row
+        row = statistics.difference(trial.values, self.default.values)
+        return statistics.turned(row) if self.minimise else row
 
     @property
     def best(self) -> Trial:
@@ -206,14 +199,16 @@ class Tuning:
         if self.row is None:
             return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
         best = f"{arguments_text(self.best.arguments)}; on {_seeds(self.validation)}"
-        return f"{on}: {best}: {verdict(self.row)}"
+        return f"{on}: {best}: {statistics.verdict(self.row)}"
 
     def as_dict(self) -> dict[str, Any]:
         """What ``--json`` prints, and ``tuning.json``: see docs/results.schema.json."""
 
         def of(trial: Trial) -> dict[str, Any]:
             about = {"number": trial.number, "arguments": dict(trial.arguments)}
-            about |= dict(zip(("value", "low", "high"), numbers(trial.estimate).values()))
+            about |= dict(
+                zip(("value", "low", "high"), statistics.numbers(trial.estimate).values())
+            )
             return {**about, "values": list(trial.values), "over": self.over_default(trial)}
 
         return {
@@ -547,7 +542,7 @@ def _judge(
         pair = {DEFAULT: study.default, "tuned": best.arguments}
         judged = sweep(study.experiment("validation", pair, validation), out, jobs)
         row = judged.improvements(DEFAULT, metric).row(0, named=True)
-        row = turned(row) if minimise else dict(row)
+        row = statistics.turned(row) if minimise else dict(row)
     about = study.definition["policy"], metric, minimise, tuple(parameters), default
     seeds = tuple(study.definition["seeds"])
     return Tuning(*about, tuple(every), seeds, validation, row, results.fidelity)

@@ -374,20 +374,14 @@ class FluctuatingSpeedsFamily:
         ]
         speeds = kinds[int(rng.integers(4))]
         scale = Scale.of(str(rng.choice(["clip", "affine"])), speeds, problem.cost)
-        deliveries = [
-            workloads.Delivery(),
-            workloads.Delivery(2),
-            workloads.Delivery(1.5, "geometric", loss=0.2),
-        ]
         p = rng.choice([0.3, 0.7, 1.0], L)
         workload: workloads.Workload = (
             workloads.BernoulliArrivals(p)
             if rng.random() < 0.7
             else workloads.OnOffArrivals(p, 3, 2)
         )
-        return FluctuatingSpeedsInstance(
-            problem, workload, speeds, scale, deliveries[int(rng.integers(3))]
-        )
+        late = workloads.Delivery.fuzz(rng)
+        return FluctuatingSpeedsInstance(problem, workload, speeds, scale, late)
 
     def relabel_servers(
         self, instance: FluctuatingSpeedsInstance, order: Ints

@@ -658,12 +658,7 @@ class GainOverheadFamily:
             workloads.OnOffArrivals(p, 3.0, 2.0),
         ]
         workload = kinds[int(rng.integers(3))]
-        late = [
-            workloads.Delivery(),
-            workloads.Delivery(2),
-            workloads.Delivery(1.5, "geometric", loss=0.2),
-        ]
-        return GainOverheadInstance(problem, workload, late[int(rng.integers(3))])
+        return GainOverheadInstance(problem, workload, workloads.Delivery.fuzz(rng))
 
     def relabel_servers(self, instance: GainOverheadInstance, order: Ints) -> GainOverheadInstance:
         """The same instance with server ``order[i]`` now called ``i``."""

@@ -238,12 +238,7 @@ class GangSpeedsFamily(_Placements):
         ]
         speeds = kinds[int(rng.integers(len(kinds)))]
         cost = rng.uniform(0.0, 0.5, E)
-        deliveries = [
-            workloads.Delivery(),
-            workloads.Delivery(2),
-            workloads.Delivery(1.5, "geometric", loss=0.2),
-        ]
-        late = deliveries[int(rng.integers(len(deliveries)))]
+        late = workloads.Delivery.fuzz(rng)
         task_cost = rng.uniform(0.0, 0.4, p.Q) * (rng.random() < 0.5)
         problem = GangSpeedsProblem(
             p.cluster,

@@ -161,13 +161,10 @@ def _placed(
 
 # Gavel's jobs
 
-BATCHES = {
-    "ResNet-18": (16, 32, 64, 128, 256),
-    "ResNet-50": (16, 32, 64, 128),
-    "Transformer": (16, 32, 64, 128, 256),
-    "LM": (5, 10, 20, 40, 80),
-    "Recommendation": (512, 1024, 2048, 4096, 8192),
-}
+TABLES = tomllib.loads(
+    Path(__file__).with_name("papers").joinpath("adapting.toml").read_text("utf-8")
+)
+BATCHES: dict[str, list[int]] = TABLES["batches"]
 TRAINED = [f"{model} (batch size {n})" for model, of in BATCHES.items() for n in of]
 TRAINED += ["A3C", "CycleGAN"]
 """Gavel's job types in the order in which its simulator chooses among them."""
@@ -234,9 +231,6 @@ class Arrivals(Entities):
 
 # Shockwave's jobs
 
-TABLES = tomllib.loads(
-    Path(__file__).with_name("papers").joinpath("adapting.toml").read_text("utf-8")
-)
 SAMPLES: dict[str, int] = TABLES["samples"]
 LARGEST = {model: batches[-1] for model, batches in BATCHES.items()} | {"Transformer": 128}
 
