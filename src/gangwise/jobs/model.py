@@ -370,13 +370,13 @@ class Columns(TypedDict, total=False):
     terms: npt.ArrayLike | None
 
 
-_NAMED = {  # columns of names: the fields for the place of each name and for the names; the default
-    "type": ("type", "types", "job"),
-    "user": ("user", "users", "user"),
-    "charged": ("charged", "accounts", ""),
-    "pool": ("pool", "pools", ""),
-    "qos": ("qos", "qoses", ""),
-    "terms": ("term", "terms", ""),
+_NAMED = {  # columns of names: fields for the place of each name and the names, a Job's; default
+    "type": ("type", "types", "job_type", "job"),
+    "user": ("user", "users", "user", "user"),
+    "charged": ("charged", "accounts", "account", ""),
+    "pool": ("pool", "pools", "pool", ""),
+    "qos": ("qos", "qoses", "qos", ""),
+    "terms": ("term", "terms", "terms", ""),
 }
 _USUAL = {"limit": np.nan, "per_node": 0.0, "deadline": np.inf, "budget": np.inf, "priority": 0.0}
 _USUAL |= {"recorded_start": np.nan, "recorded_end": np.nan, "withdrawn": np.inf}
@@ -534,16 +534,8 @@ class Jobs(Tabular):
         columns: dict[str, Any] = {"submit": np.array([job.submitted for job in jobs], float)}
         for name in ("id", "row", "tasks", "limit", "deadline", "budget", "priority"):
             columns[name] = np.array([getattr(job, name) for job in jobs])
-        for place, several, names in (
-            ("shape", "shapes", "shape"),
-            ("type", "types", "job_type"),
-            ("user", "users", "user"),
-            ("charged", "accounts", "account"),
-            ("pool", "pools", "pool"),
-            ("qos", "qoses", "qos"),
-            ("term", "terms", "terms"),
-        ):
-            columns[place], columns[several] = coded(getattr(job, names) for job in jobs)
+        for place, several, own, _ in (*_NAMED.values(), ("shape", "shapes", "shape", "")):
+            columns[place], columns[several] = coded(getattr(job, own) for job in jobs)
         none = np.full(len(jobs), np.nan)
         return cls(
             **columns,
@@ -720,7 +712,7 @@ class _Log:
         per_node = one_for_all(c.pop("per_node"))
         c["shape"], c["shapes"] = _shapes(demand, per_node, constraint, order, groups)
         c["after_from"], c["after"] = reordered(*predecessors, order)
-        for name, (place, several, default) in _NAMED.items():
+        for name, (place, several, _, default) in _NAMED.items():
             c[place], c[several] = _names(names.get(name), J, order, default)
         c |= {"limit": limit, "tasks": np.asarray(c["tasks"], dtype=np.int64)}
         c |= {name: np.asarray(c[name], dtype=bool) for name in ("censored", "early")}

@@ -16,16 +16,9 @@ from markupsafe import escape
 
 from gangwise.core.arrays import Floats, Ints, Tabular
 from gangwise.core.errors import StoreError, UnknownName
+from gangwise.study import statistics
 from gangwise.study.runs import TIMINGS
-from gangwise.study.statistics import (
-    UNKNOWN,
-    Estimate,
-    mean_and_interval,
-    number,
-    paired,
-    turned,
-    verdict,
-)
+from gangwise.study.statistics import Estimate, number
 from gangwise.study.store import Store
 
 FEW_CELLS = 4  # at most so many kinds of cells are listed with how much of a log they play
@@ -320,7 +313,7 @@ class Results(PrintedTable):
         )
         rows = []
         for _, row, part in _grouped(pairs, [*self.cells, "policy"]):
-            lead, percent = paired(part["value"].to_numpy(), part["base"].to_numpy())
+            lead, percent = statistics.paired(part["value"].to_numpy(), part["base"].to_numpy())
             row |= {"over": over, "seeds": part.height, "percent": percent, **lead._asdict()}
             rows.append(row)
         return pl.DataFrame(rows, infer_schema_length=None)
@@ -394,7 +387,7 @@ class Results(PrintedTable):
         """A metric of a single number per run: of each policy and comparator in each cell."""
         values = self._numbers.filter(pl.col("metric") == metric)
         return {
-            (group[:-1], str(group[-1])): mean_and_interval(part["value"].to_numpy())
+            (group[:-1], str(group[-1])): statistics.mean_and_interval(part["value"].to_numpy())
             for group, _, part in _grouped(values, [*self.cells, "policy"])
         }
 
@@ -433,12 +426,12 @@ class Results(PrintedTable):
     def lead(self, base: str, at: At) -> Estimate:
         """How many per cent more than another a policy earned; unknown where that says nothing."""
         row = self.over(base).get(at)
-        return Estimate.of(row) if row and row["percent"] else UNKNOWN
+        return Estimate.of(row) if row and row["percent"] else statistics.UNKNOWN
 
     def better(self, cell: Place, best: str, other: str) -> Mapping[str, Any] | None:
         """The row that says how much better one policy is than another: positive is better."""
         row = self.over(other).get((cell, best))
-        return turned(row) if row is not None and self.minimise else row
+        return statistics.turned(row) if row is not None and self.minimise else row
 
     @_per_text
     def versus(self, comparator: str) -> tuple[Of, Of]:
@@ -450,9 +443,9 @@ class Results(PrintedTable):
     def share(self, at: At, comparator: str) -> Estimate:
         """Share of a comparator's reward; unknown where it earned nothing in some seed."""
         try:
-            return self.versus(comparator)[1].get(at, UNKNOWN)
+            return self.versus(comparator)[1].get(at, statistics.UNKNOWN)
         except StoreError:
-            return UNKNOWN
+            return statistics.UNKNOWN
 
     def bounds(self, comparator: str) -> dict[str, Of]:
         """Theoretical bounds on the regret against a comparator, by name."""
@@ -553,7 +546,7 @@ class Results(PrintedTable):
             metrics = [n.removesuffix(".cumulative") for n in names if n.endswith(".cumulative")]
             raise UnknownName("metric", metric, metrics)
         rows = [
-            row | mean_and_interval(part["value"].to_numpy())._asdict()
+            row | statistics.mean_and_interval(part["value"].to_numpy())._asdict()
             for _, row, part in _grouped(curves, [*self.cells, "policy", "comparator", "at"])
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
@@ -581,7 +574,7 @@ class Results(PrintedTable):
             if row is None:
                 continue
             named = ", ".join(f"{k} = {v}" for k, v in zip(self.cells, cell) if v is not None)
-            text = f"{named}: " * bool(named) + verdict(row, self.unit)
+            text = f"{named}: " * bool(named) + statistics.verdict(row, self.unit)
             kills, its = (
                 killed[cell, label].mean if killed else 0.0 for label in (best, rivals[0])
             )
@@ -599,7 +592,7 @@ def _grouped(
 
 
 def _columns(name: str, values: pl.Series) -> dict[str, float | None]:
-    estimate = mean_and_interval(values.to_numpy())
+    estimate = statistics.mean_and_interval(values.to_numpy())
     return {name: estimate.mean, f"{name}.low": estimate.low, f"{name}.high": estimate.high}
 
 
