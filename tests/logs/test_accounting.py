@@ -226,6 +226,25 @@ def test_forms_of_records_that_sites_have(tmp_path):
         assert "100 % of 1 jobs" in jobs_of(tables).played.line
 
 
+def test_chunks_of_several_sizes_are_groups_of_one_job(tmp_path):
+    """A head without GPUs and three workers, twice under one number; cores are those of chunks."""
+    record = (
+        "03/04/2024 09:00:00;E;5.s;user=u ctime={at} start={at} end={to} Resource_List.ncpus=26 "
+        "Resource_List.select=1:ncpus=2:mem=4gb+3:ncpus=8:ngpus=2:mem=16gb"
+    )
+    days = [record.format(at=S + 10**7 * k, to=S + 10**7 * k + 60) for k in range(2)]
+    (tmp_path / "log").write_text("\n".join(days))
+    log = jobs_of(open_tables(tmp_path / "log"))
+    assert "of 2 jobs and 100 %" in log.played.line
+    assert log.jobs.sizes.tolist() == [4, 4]
+    of = log.jobs.devices.index
+    parts = {
+        (tasks, *(shape.demand[of(kind)] / 1000 for kind in ("cpu", "gpu", "mem")))
+        for tasks, shape in log.jobs.job(0).groups
+    }
+    assert parts == {(1, 2, 0, 4), (3, 8, 2, 16)}
+
+
 def test_what_is_not_a_job_is_counted(tmp_path):
     file = tmp_path / "20240304"
     file.write_text(PBS)
@@ -300,3 +319,23 @@ def test_a_strict_reading_names_the_row(tmp_path):
     with pytest.raises(TraceError) as error:
         parse_pbs("03/04/2024 08:00:00;E;1.srv;user=a\n", Jobs(account))
     assert error.value.row == 1
+
+
+def test_forms_of_public_test_suites(tmp_path):
+    """Colons in what Grid Engine was asked for; OAR's limit in its message; sequences of delays."""
+    colon = sge(7, category="-l cpu=24:00:00,h_rt=60").replace(":0:NONE:", ":0.000000:NONE:")
+    running = {"job_id": 3, "submission_time": S, "start_time": S, "queue": "q", "state": "Running"}
+    running |= {"assigned_resources": [1, 2], "message": "R=2,W=12:0:0,J=B (Karma=0.087)"}
+    work = {"nb_res": 4, "profiles": {"3s": {"type": "DelayProfile", "delay": 3}}}
+    work["profiles"]["two"] = {"type": "SequentialCompositionProfile", "seq": ["3s", "3s"]}
+    work["profiles"]["all"] = {"type": "composed", "repeat": 5, "seq": ["two", "3s"]}
+    work["profiles"]["endless"] = {"seq": ["endless"]}
+    jobs = [{"id": k, "subtime": 0, "res": 1, "profile": p} for k, p in enumerate(work["profiles"])]
+    work["jobs"] = [job | {"walltime": -1} for job in jobs]
+    right = {colon: [(600, 60)], json.dumps([running]): [(0, 43200)]}
+    right[json.dumps(work)] = [(3, None), (6, None), (45, None)]
+    for text, times in right.items():
+        (tmp_path / "log").write_text(text)
+        found = open_tables(tmp_path / "log").jobs
+        seconds = found["deleted"] - found["started"].fill_null(found["created"])
+        assert list(zip(seconds, found["limit"])) == times

@@ -37,7 +37,7 @@ COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("cpu", "mem", "gpu"), pl.Float64),
 }
 COLUMNS |= dict.fromkeys((*TIMES, "limit", "elapsed", "lost", "begun"), pl.Float64)
-COLUMNS |= dict.fromkeys(TEXTS, pl.String)
+COLUMNS |= dict.fromkeys((*TEXTS, "gang"), pl.String)
 GIB_OF = {"": 2.0**-30, "b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10}
 
 
@@ -74,6 +74,7 @@ class Jobs:
         if not filled["tasks"] or filled["tasks"] < 1:
             raise RecordError("it has no tasks", job.get("name"))
         filled |= {text: str(job.get(text) or "") for text in TEXTS}
+        filled["groups"] = job.get("groups", ())
         key = f"{filled['name']} {filled['created']}"  # numbers come round again
         if earlier := self.rows.get(key):
             start, end, next_start = earlier["started"], earlier["deleted"], filled["started"]
@@ -155,7 +156,7 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
         fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(text_of_fields)}
         if kind == "E" or (kind == "R" and "end" in fields):
             open_runs.pop(name, None)
-            _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
+            _try(jobs, row, _pbs_job, name, fields, stopped.get(name))
         else:
             jobs.events += 1
             if kind == "S":
@@ -168,12 +169,10 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
     # Jobs that had started and not ended when the log was taken.
     for name, (row, fields, _) in open_runs.items():
         jobs.events -= 1
-        _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
+        _try(jobs, row, _pbs_job, name, fields, stopped.get(name))
 
 
-def _pbs_job(
-    name: str, given: Record, jobs: Jobs, before: tuple[float, float] | None
-) -> dict[str, Any]:
+def _pbs_job(name: str, given: Record, before: tuple[float, float] | None) -> dict[str, Any]:
     begun, lost = before or (None, None)
     hosts = _pbs_hosts(given.get("exec_vnode") or given.get("exec_host") or "")
     resources = {
@@ -184,8 +183,9 @@ def _pbs_job(
     # Torque writes ncpus=1 beside nodes=1:ppn=4, and a host once where a chunk has several cores.
     of_chunks = sum(n * c["cpu"] for n, c in chunks)
     cores = max(number(resources.get("ncpus")) or 0.0, sum(hosts.values()), of_chunks)
-    if len(chunks) > 1 and len({tuple(chunk.items()) for _, chunk in chunks}) > 1:
-        jobs.facts["uneven"] += 1
+    unlike = Counter[tuple[float, ...]]()
+    for count, chunk in chunks:
+        unlike[tuple(chunk.values())] += count
     gpus = number(resources.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
     memory = gib(resources.get("mem")) or sum(n * chunk["mem"] for n, chunk in chunks)
     return {
@@ -197,6 +197,7 @@ def _pbs_job(
         "cpu": cores / tasks,
         "gpu": gpus / tasks,
         "mem": memory / tasks,
+        "groups": list(unlike.items()) if len(unlike) > 1 else (),
         "begun": begun,
         "lost": lost,
         "status": _exit_status(given.get("Exit_status")),
@@ -403,6 +404,9 @@ def parse_sge(text: str, jobs: Jobs) -> None:
             jobs.events += 1
             continue
         fields = line.split(":")
+        # What was asked for, field 39, may have colons (-l cpu=24:00:00); a number is behind it.
+        if asked := re.match(r"(.*?):(\d+\.\d+:[^:]*:.*)", ":".join(fields[39:])):
+            fields[39:] = [asked[1], *asked[2].split(":")]
         if len(fields) > 41 and fields[41] not in ("NONE", ""):  # pe_taskid
             jobs.account.leave_out(row, PART)
             continue
@@ -557,6 +561,7 @@ def _oar_job(job: Record) -> dict[str, Any]:
     count = count or int(number(job.get("resource_count")) or 0)
     text = str(job.get("wanted_resources") or "")
     wanted = re.search(r"(\d+(?::\d+){0,2})[\\\"\s]*$", text)
+    wanted = wanted or re.search(r"W=(\d+:\d+:\d+)", str(job.get("message") or ""))
     hosts = re.search(r"(?:network_address|host|nodes)=(\d+)", text)
     gpus = re.search(r"gpu(?:num|_?device)?=(\d+)", text)
     limit = _duration(job.get("walltime")) or (_duration(wanted[1]) if wanted else None)
@@ -589,9 +594,8 @@ def parse_batsim(found: Any, jobs: Jobs) -> None:
 
 
 def _batsim_job(job: Record, profiles: Record, jobs: Jobs) -> dict[str, Any]:
-    profile, submitted = profiles.get(str(job.get("profile"))), float(job["subtime"])
-    delay = profile.get("delay") if isinstance(profile, dict) else None
-    if not isinstance(delay, int | float) or delay < 0:
+    submitted, delay = float(job["subtime"]), _batsim_delay(str(job.get("profile")), profiles)
+    if delay is None:
         raise RecordError("its profile has no delay: it takes as long as a platform makes it", job)
     roles = roles_of("batsim", job)
     ran = min(float(delay), roles["limit"] or float(delay))
@@ -606,6 +610,23 @@ def _batsim_job(job: Record, profiles: Record, jobs: Jobs) -> dict[str, Any]:
         "elapsed": ran,
         "status": "completed" if ran == delay else "failed",
     }
+
+
+def _batsim_delay(name: str, profiles: Record, within: tuple[str, ...] = ()) -> float | None:
+    """Seconds of a profile that is a delay, or a sequence of such; None for any other.
+
+    >>> _batsim_delay("b", {"a": {"delay": 5}, "b": {"seq": ["a", "a"], "repeat": 3}})
+    30.0
+    """
+    profile = profiles.get(name)
+    if not isinstance(profile, dict) or name in within:
+        return None
+    if isinstance(parts := profile.get("seq"), list):
+        seconds = [_batsim_delay(str(part), profiles, (*within, name)) for part in parts]
+        delays = [delay for delay in seconds if delay is not None]
+        return sum(delays) * float(profile.get("repeat", 1)) if None not in seconds else None
+    delay = profile.get("delay")
+    return float(delay) if isinstance(delay, int | float) and delay >= 0 else None
 
 
 def _objects(found: Any, *keys: str) -> list[Record]:
@@ -700,7 +721,9 @@ class Accounting(Reader):
         digests: Mapping[str, str],
         facts: Counter[str],
     ) -> Tables:
-        jobs = pl.DataFrame(list(rows), schema=COLUMNS).sort("created", "row")
+        seen = Counter[str]()
+        parts = [part for job in rows for part in _parts(job, seen)]
+        jobs = pl.DataFrame(parts, schema=COLUMNS).sort("created", "row", maintain_order=True)
         start = float(jobs["created"].min())  # type: ignore[arg-type]  # numbers
         end = jobs.select(pl.max_horizontal(pl.col(TIMES).max())).item()
         jobs = jobs.with_columns(
@@ -729,6 +752,21 @@ class Accounting(Reader):
             notes.append("the log does not list the nodes: set nodes, and devices of each")
         clock = Clock(start, "UTC") if start > 1e8 else None
         return Tables(form.name, pool, jobs, stages, digests, tuple(notes), clock=clock)
+
+
+def _parts(job: Record, seen: Counter[str]) -> Iterator[dict[str, Any]]:
+    """Rows of a job: one of each group of unlike tasks, of which ``gang`` says that they are one.
+
+    Memory that the log gives for the whole job is divided by its tasks. Numbers come round again.
+    """
+    again = f" #{seen[job['name']] + 1}" if seen[job["name"]] else ""
+    seen[job["name"]] += 1
+    row = {name: value for name, value in job.items() if name != "groups"}
+    for (cpu, gpu, mem), tasks in job["groups"]:
+        asked = {"cpu": cpu, "gpu": gpu, "mem": mem or job["mem"], "tasks": tasks}
+        yield row | asked | {"gang": f"{job['name']}{again}"}
+    if not job["groups"]:
+        yield row
 
 
 def _why(stages: Iterable[Any]) -> str:
