@@ -572,7 +572,7 @@ def test_a_job_that_was_requeued_runs_again_after_its_first_run(tmp_path):
     assert log.jobs.submit[0] == 0.0
     assert log.jobs.limit[0] == 3600 + 120 * 60  # two runs, each with its own limit
     assert "of 2 jobs and 100 % of 40 core-hours" in log.played.line
-    assert "work is that of all runs, 8 core-hours of it lost: 1" in log.played.line
+    assert "work is that of all 2 runs, 8 core-hours of it lost: 1" in log.played.line
     apart = jobs_of(tables, apart=True)
     assert apart.rows["name"].to_list() == ["5", "5#2", "5#3"]
     assert apart.jobs.run.tolist() == [3600, 3 * 3600, 3600]

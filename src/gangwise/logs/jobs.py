@@ -384,7 +384,7 @@ class _LogBuilder:
         terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
         self._assume("fewer", int(terms.str.contains("fewest=").sum()))
         self.type_name, self.types = self._types(job_type)
-        self.ids, self.joined = _unique_ids(self.rows), list[str]()
+        self.ids, self.joined, self.runs = _unique_ids(self.rows), list[str](), 0
         # The others are not looked at again, and take more room than the jobs.
         needed = [c for c in self.rows.columns if c in (*WORDS["columns"]["later"], *NAMED)]
         small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in needed)
@@ -595,6 +595,7 @@ class _LogBuilder:
             self.submit[final], self.start[final] = self.submit[start_row], self.start[start_row]
             names[final], self.hours[earlier], every[earlier] = names[start_row], 0.0, -1
             self.joined.append(names[final])
+            self.runs += 1 + len(earlier)
         self.ids = pl.Series(self.ids.name, names)
         return every[every >= 0]
 
@@ -799,7 +800,9 @@ class _LogBuilder:
         if requeued := int((self.lost[place] > 0).sum()):
             in_vain = self.hours[place] * self.lost[place] / np.maximum(self.run[place], 1e-9)
             lost_hours = amount_text(float(in_vain.sum()))
-            self.assumed[ASSUMED["again"].format(lost=lost_hours, unit=self.unit)] = requeued
+            runs = f"{self.runs:,} " * (len(self.joined) == requeued)
+            text = ASSUMED["again"].format(lost=lost_hours, unit=self.unit, runs=runs)
+            self.assumed[text] = requeued
         hours = (float(self.hours.sum()), float(self.hours[place].sum()))
         counts = (self.tables.trace, total, len(jobs), self.device, self.unit, *hours)
         sources = ((*self.tables.notes, *self.notes), self.tables.digests)
