@@ -115,19 +115,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_wrong(mode, status, b"".join(lines))
 
     def _stream(self, mode: str, body: bytes) -> None:
-        self._head(200, {"Transfer-Encoding": "chunked"})
         gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
 
         def goes_on() -> bool:
             return self.owner.mode == mode and not self.owner.over
 
+        status, lines = 200, iter(())
+        if mode not in ("error", "at once"):
+            status, lines = self.owner.upstream(self.command, self.path, body, goes_on)
+        self._head(status, {"Transfer-Encoding": "chunked"})
         if mode == "error":
             self._chunk(json.dumps(gone).encode() + b"\n")
-        elif mode != "at once":
-            for line in self.owner.upstream(self.command, self.path, body, goes_on)[1]:
-                if mode == "types":
-                    line = json.dumps(spoiled(self.owner.rng, json.loads(line))).encode() + b"\n"
-                self._chunk(line[: len(line) // 2] if mode in ("cut", "truncated") else line)
+        for line in lines:
+            if mode == "types":
+                line = json.dumps(spoiled(self.owner.rng, json.loads(line))).encode() + b"\n"
+            self._chunk(line[: len(line) // 2] if mode in ("cut", "truncated") else line)
         self._chunk(b"")
 
     def _send_wrong(self, mode: str, status: int, reply: bytes) -> None:
@@ -191,6 +193,8 @@ class InMemory:
         asked, path = urllib.parse.parse_qs(split.query), split.path
         if "leases" in path:
             return self._leases(method, body)
+        if not asked.get("resourceVersion", ["1"])[0].isdigit():  # as a real one of 1.20 answers
+            return 500, iter([b'{"kind": "Status", "message": "resourceVersion: Invalid value"}'])
         if path in LISTS and asked.get("watch") in (["true"], ["True"]):
             until = time.monotonic() + float(asked["timeoutSeconds"][0])
             since = int(asked["resourceVersion"][0])

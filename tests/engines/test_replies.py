@@ -223,6 +223,26 @@ def test_an_outage_that_ended_during_a_call_ends_the_back_off_once(recovers: boo
     loop.join()
 
 
+@pytest.mark.parametrize("doubted", [True, False])
+def test_a_version_that_was_spoilt_is_given_up(
+    server: GarblingServer, tmp_path: Path, doubted: bool
+) -> None:
+    """As after an event whose version alone was wrong: each question by it is answered by 500."""
+    engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), threads=2)
+    follower = engine._api.followers[1]
+    follower._version, follower._doubts = "zzz", 2 * doubted
+    for stream in list(engine._api._streams):
+        stream.shutdown()
+
+    def followed() -> bool:
+        with suppress(EngineError):
+            return follower._version.isdigit() and len(engine.jobs()) == 8
+        return False
+
+    until(followed, "it is followed")
+    engine.close()
+
+
 class Told(Leader):
     """A leader that reads what a test gives it."""
 

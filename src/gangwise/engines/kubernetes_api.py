@@ -46,6 +46,9 @@ PAGE = 500  # objects of a page, as of Kubernetes' own clients
 LONGEST_PAUSE = 30.0  # seconds for which a Retry-After is kept at most
 WATCH = 300  # seconds after which the server is to end a watch, and up to twice as many
 DOUBTED = 5.0  # the same, before a list is read again that may have been spoilt
+NO_VERSION = {410: 1.0, 400: 0.5, 500: 0.5}
+"""Statuses by which a server refuses a version, and how much a refusal of a watch counts; 500 is
+that of a version which is no number (seen of 1.20), and of any fault of the server."""
 IDLE = 90.0  # seconds without a word, while bookmarks come each minute, after which it is reopened
 BRIEF = 1.0  # seconds: a watch that ends earlier without an event has failed
 LITTLE = (0.8, 2.5)  # first and longest base of a back-off, in seconds, of what costs little
@@ -213,7 +216,8 @@ class Connection:
             try:
                 return _items_of(self.call(listing, resource_version=since, **newer, **LONG))
             except ApiException as error:
-                if error.status not in (400, 410, 504):  # it has no version so new, or old
+                # It has no version so new, or so old, or it is none: one that was spoilt.
+                if error.status not in (*NO_VERSION, 504):
                     raise
         items: list[Any] = []
         page = ""
@@ -323,8 +327,8 @@ class Follower:
 
     ``everything`` takes in a list of all, ``one`` a change of one. A watch that fails is opened
     again from the last version that was seen. Where that is answered by 410 or an ERROR, twice
-    without a change in between, the list is read again; at once, and again some seconds later,
-    where an event could not be read.
+    (or by 400 or 500, three times) without a change in between, the list is read again; at once,
+    and again some seconds later, where an event could not be read.
     """
 
     def __init__(
@@ -338,7 +342,7 @@ class Follower:
         self.what, self.ready = what, threading.Event()
         self._api, self._listing, self._everything, self._one = api, listing, everything, one
         self._version = ""  # where to watch from; empty before the first list
-        self._expired = 0  # watches in a row that were answered by an ERROR
+        self._expired = 0.0  # watches in a row that were answered by an ERROR, as they count
         self._doubts = 0  # lists to be read, since objects that could be read may be wrong, too
         self._lists, self._list_after = Backoff(first=5.0), -float("inf")
         self._opened = float("inf")  # since when a watch has been open
@@ -380,7 +384,7 @@ class Follower:
                 if api.closing.is_set():
                     return 0.0
         except ApiException as error:
-            self._expired += error.status == 410
+            self._expired += NO_VERSION.get(error.status, 0.0)
             raise refusal(f"the watch of {self.what}", error) from error
         except ReadTimeoutError:
             if self._opened == float("inf"):

@@ -10,8 +10,10 @@ import hashlib
 import json
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
@@ -27,31 +29,8 @@ WITHOUT = f"{OURS}without:"
 MATCHES = f"{OURS}matches:"
 """Nodes that fit a required node affinity carry it; pods with that affinity ask for it."""
 
-_GANGS = (
-    ("labels", "scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io/v1alpha1/podgroups"),
-    ("labels", "pod-group.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1/podgroups"),
-    (
-        "labels",
-        "pod-group.scheduling.sigs.k8s.io/name",
-        "scheduling.sigs.k8s.io/v1alpha1/podgroups",
-    ),
-    ("annotations", "scheduling.k8s.io/group-name", "scheduling.volcano.sh/v1beta1/podgroups"),
-    ("labels", "kueue.x-k8s.io/pod-group-name", ""),
-    ("labels", "leaderworkerset.sigs.k8s.io/group-key", ""),
-    ("labels", "jobset.sigs.k8s.io/jobset-name", "jobset.x-k8s.io/v1alpha2/jobsets"),
-    ("labels", "training.kubeflow.org/job-name", "kubeflow.org/v1/{}s"),
-    ("labels", "ray.io/cluster", "ray.io/v1/rayclusters"),
-)
-"""Where the name of a gang stands, and the objects of that name that say how many pods it has;
-none where the pods say so themselves."""
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _OPERATOR = "training.kubeflow.org/operator-name"  # ``pytorchjob-controller``, ``mpi-operator``
-_SIZES = (
-    ("annotations", f"{OURS}tasks"),
-    ("labels", "pod-group.scheduling.sigs.k8s.io/min-available"),
-    ("annotations", "kueue.x-k8s.io/pod-group-total-count"),
-    ("annotations", "leaderworkerset.sigs.k8s.io/size"),
-)
-"""Where pods say how many of them there are."""
 REMADE = ("job", "owner")
 """Kinds of gangs whose pods are made again by whatever made them."""
 
@@ -175,10 +154,6 @@ _OPERATORS: dict[str, Callable[[str | None, list[str]], bool]] = {
 }
 
 
-_OF_GANGS = ("job-name", "batch.kubernetes.io/job-name", "controller-uid")
-"""Labels, beside those of groups, that only the pods of one gang carry."""
-
-
 def per_node(pod: Mapping[str, Any]) -> int:
     """1 where the pod keeps the others of its gang off its node, 0 for as many as fit.
 
@@ -188,7 +163,7 @@ def per_node(pod: Mapping[str, Any]) -> int:
     if kubernetes.required(pod, "podAffinity"):
         raise EngineError("it requires pod affinity, which is not modelled")
     most = int(note(pod, "per-node", 0.0))
-    own = {*_OF_GANGS, *(key for part, key, _ in _GANGS if part == "labels")}
+    own = {*WORDS["labels"], *(key for part, key, _ in WORDS["gangs"] if part == "labels")}
     for term in kubernetes.required(pod, "podAntiAffinity") or ():
         chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
         within = own & chosen.keys() and selects(term, pod)
@@ -217,22 +192,12 @@ def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = ""
     return plain and all(_holds(e, labels) for e in selector.get("matchExpressions") or ())
 
 
-NOT_MODELLED = {
-    "schedulingGates": "scheduling gates",
-    "resourceClaims": "dynamic resource allocation",
-    "resources": "resources of the pod as a whole",
-}
-"""Fields of a pod's specification that choose its node, or hold it back."""
-OF_NODES = ("persistentVolumeClaim", "ephemeral")
-"""Kinds of volumes that may be on some nodes only, and may not be there at all."""
-
-
 def not_modelled(pod: Mapping[str, Any]) -> str:
     """What of a pod's request is not modelled; empty where all of it is."""
     spec = pod["spec"]
-    reasons = [text for key, text in NOT_MODELLED.items() if spec.get(key)]
+    reasons = [text for key, text in WORDS["not_modelled"].items() if spec.get(key)]
     for volume in spec.get("volumes") or ():
-        reasons += [f"a volume of the kind {kind}" for kind in OF_NODES if volume.get(kind)]
+        reasons += [f"a volume of the kind {kind}" for kind in WORDS["volumes"] if volume.get(kind)]
         if volume.get("csi") or set(volume) & {"gcePersistentDisk", "awsElasticBlockStore", "rbd"}:
             reasons.append("a volume that is bound to nodes")
     for rule in spec.get("topologySpreadConstraints") or ():
@@ -274,7 +239,7 @@ class Membership(NamedTuple):
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Membership:
         meta = pod["metadata"]
-        for part, key, api in _GANGS:
+        for part, key, api in WORDS["gangs"]:
             if name := (meta.get(part) or {}).get(key):
                 operator = str((meta.get("labels") or {}).get(_OPERATOR, ""))
                 if operator == "mpi-operator":
@@ -289,7 +254,7 @@ class Membership(NamedTuple):
 
 
 def declared_size(pod: Mapping[str, Any]) -> int | None:
-    for part, key in _SIZES:
+    for part, key in WORDS["sizes"]:
         if (text := (pod["metadata"].get(part) or {}).get(key)) is not None:
             if not re.fullmatch(r"[1-9]\d{0,5}", text):
                 raise EngineError(

@@ -59,12 +59,9 @@ from gangwise.engines.slurm_requests import (
     types_of,
     waits_for,
 )
-from gangwise.notation.slurm import fold_nodes, json_words
+from gangwise.notation.slurm import WORDS, fold_nodes, json_words
 
-NOT_UP = {
-    *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"),
-    *("RESERVED", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "ERROR"),
-}
+NOT_UP, TAKES_TASKS = (set(WORDS["states"][key].split()) for key in ("not_up", "takes_tasks"))
 BRIEF = ("scontrol", "scancel")  # programs that change, or show, little
 LAUNCHES = 5  # starts that fail on the nodes, before a job that Slurm then holds is left alone
 UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is left the job
@@ -74,7 +71,6 @@ LISTS = 1000  # node lists of waiting jobs that are kept apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
 HELD_BY_HAND = "a user or an administrator holds it"
-TAKES_TASKS = ("idle", "mixed", "allocated", "completing", "planned")
 
 
 @dataclass(eq=False, repr=False)

@@ -15,48 +15,9 @@ from typing import NamedTuple
 from gangwise.core.errors import EngineError
 from gangwise.engines.engine import Phase
 from gangwise.engines.intake import quoted
+from gangwise.notation.slurm import WORDS
 
-REFUSALS = {
-    2000: "Invalid partition name specified",
-    2002: "Access/permission denied",
-    2003: "User's group not permitted to use this partition",
-    2004: "Requested nodes not in this partition",
-    2005: "More processors requested than permitted",
-    2006: "Node count specification invalid",
-    2014: "Requested node configuration is not available",
-    2015: "Requested partition configuration not available now",
-    2016: "Requested nodes are busy",
-    2017: "Invalid job id specified",
-    2018: "Invalid node name specified",
-    2021: "Job/step already completing or completed",
-    2024: "Job is pending execution",
-    2025: "Task count specification invalid",
-    2029: "Invalid feature specification",
-    2037: "Requested operation is presently disabled",
-    2041: "Requested more tasks than available processors",
-    2044: "Memory required by task is not available",
-    2045: "Invalid account or account/partition combination specified",
-    2050: "Job violates accounting/QOS policy",
-    2051: "Requested time limit is invalid",
-    2052: "Access denied to requested reservation",
-    2053: "Requested reservation is invalid",
-    2056: "Requested reservation not usable now",
-    2066: "Invalid qos specification",
-    2068: "Required node not available (down, drained or reserved)",
-    2069: "CPU count specification invalid",
-    2070: "Required partition not available (inactive or drain)",
-    2072: "Invalid generic resource (gres) specification",
-    2073: "Job is no longer pending execution",
-    2077: "Job is current suspended, requested operation disabled",
-    2082: "Duplicate reservation name",
-    2083: "Job has already started",
-    2084: "Job has already finished",
-    2085: "Job is not running",
-    2086: "Job is not pending nor running",
-    2096: "Cannot modify scrontab jobs through scontrol",
-    2101: "Partition in DOWN state",
-    2118: "Job can not start due to maintenance reservation",
-}
+REFUSALS: dict[int, str] = {int(code): words for code, words in WORDS["refusals"].items()}
 """Error codes by which Slurm refuses a request, and its words for them (slurm/slurm_errno.h)."""
 UNKNOWN_JOB, DENIED = 2017, 2002
 BAD_FORMAT = "Invalid job format specification"  # by squeue itself: it does not know a field
@@ -64,18 +25,7 @@ COMMAND = 10.0  # seconds that a listing may take, as the programs' own wait for
 CHANGE = 6.0  # the same of a change, and of a look at the lead, which cost slurmctld little
 ASKED_AGAIN = 8  # of so many jobs that the queue no longer lists, slurmctld is asked by number
 
-PHASES: dict[str, Phase] = {
-    "COMPLETED": "finished",
-    "FAILED": "failed",
-    "OUT_OF_MEMORY": "failed",
-    "BOOT_FAIL": "failed",
-    "NODE_FAIL": "failed",
-    "PREEMPTED": "failed",
-    "TIMEOUT": "killed",
-    "DEADLINE": "killed",
-    "CANCELLED": "cancelled",
-    "REVOKED": "cancelled",
-}
+PHASES: Mapping[str, Phase] = WORDS["phases"]
 """States of a job that has ended."""
 
 

@@ -253,9 +253,7 @@ STATE: Mapping[str, str] = SQUEUE["state"]
 WHOLE = 300.0  # seconds after which the JSON is read although the listing shows no change
 SHARE = 10.0  # seconds between two readings of the JSON, for each processor second that one takes
 PACE = 20.0  # the same between two listings: slurmctld is as busy with one as ``squeue``
-ON_NODES = {
-    *("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")
-}
+ON_NODES = set(notation.WORDS["states"]["on_nodes"].split())
 """States of a job that has nodes."""
 
 

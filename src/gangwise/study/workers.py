@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import socket
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
@@ -51,6 +53,8 @@ def parallel(
     Raises ScenarioError, StoreError when the backend is not installed, has no address, or does not
     answer.
     """
+    if backend == "loky":
+        function = partial(_in_folder, os.getcwd(), function)
     with _cluster(backend, address) as (chosen, lost):
         settings = {"inner_max_num_threads": 1} if chosen == "loky" and jobs != 1 else {}
         with parallel_config(chosen, n_jobs=jobs, **settings):
@@ -76,6 +80,12 @@ def parallel(
                     warnings.simplefilter("ignore", UserWarning)
                     if results is not None:
                         results.close()
+
+
+def _in_folder(folder: str, function: Callable[..., T], *task: Any) -> T:
+    """A task in the folder of its caller: workers live on in that in which they were started."""
+    os.chdir(folder)
+    return function(*task)
 
 
 # A thread of loky logs an error when it hands out a task while the workers are being ended.
