@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,7 @@ def test_a_version_that_was_spoilt_is_given_up(
     """As after an event whose version alone was wrong: each question by it is answered by 500."""
     engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), threads=2)
     follower = engine._api.followers[1]
+    until(lambda: len(engine._api._streams) == 2, "both watches are open")
     follower._version, follower._doubts = "zzz", 2 * doubted
     for stream in list(engine._api._streams):
         stream.shutdown()

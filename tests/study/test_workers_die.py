@@ -25,6 +25,7 @@ import pytest
 
 from gangwise.study.results import Results
 from gangwise.study.sweep import sweep
+from gangwise.study.workers import parallel
 from tests.study.test_what_if import log_of
 
 RUNS = 24
@@ -156,6 +157,15 @@ def test_a_dead_process_of_this_machine(file, expected, tmp_path):
 
 DASK = pytest.mark.skipif(not find_spec("distributed"), reason="not installed: gangwise[dask]")
 RAY = pytest.mark.skipif(not find_spec("ray"), reason="not installed: gangwise[ray]")
+
+
+def test_workers_that_live_on_work_in_the_folder_of_their_caller(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        folders: list[str] = []
+        parallel(os.getcwd, [(), ()], folders.append, 2, "loky", None)
+        assert folders == [str(tmp_path / name)] * 2
 
 
 @contextmanager
