@@ -279,6 +279,8 @@ class _Auditor:
 
     def hours_hold(self) -> None:
         """No job starts in closed hours, except one that moves at that instant."""
+        if not self.closed:
+            return
         moves = np.zeros(self.of.size, dtype=bool)
         # A move begins where the attempt before it ended.
         moves[1:] = (np.diff(self.of) == 0) & (self.from_[1:] == self.until[:-1])

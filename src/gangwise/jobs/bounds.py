@@ -296,7 +296,7 @@ def _priced(jobs: BoundedJobs, prices: Floats, origin: float, period: float) -> 
     order = np.argsort(-np.where(c.room > 0, c.rate, -1.0), axis=1, kind="stable")
     of_jobs = c.release, c.work, c.tasks, c.devices, c.kind, c.rate, c.room, order
     space = np.empty((N, T)), np.empty(N), np.empty(N, np.int64)
-    return _Priced(*of_jobs, prices, np.zeros((N, T + 1)), origin, period, *space)
+    return _Priced(*of_jobs, prices, *np.zeros((2, T + 1, N)), origin, period, *space)
 
 
 def _search(
@@ -314,9 +314,10 @@ def _search(
     top, best = -np.inf, held.copy()
     aim, since, direction = 1.0, 0, np.zeros_like(held)
     for step in range(steps + 1):
-        np.cumsum(held * x.period, axis=1, out=x.summed[:, 1:])
+        x.price[:-1] = held.T
+        np.cumsum(x.price[:-1] * x.period, axis=0, out=x.summed[1:])
         x.use[:] = 0.0
-        value = (waited + _relaxed(x) - float((jobs.capacity * x.summed[:, -1]).sum())) / J
+        value = (waited + _relaxed(x) - float((jobs.capacity * x.summed[-1]).sum())) / J
         if value > top:
             since = 0 if value > top + 1e-4 * abs(top) else since + 1
             top = value
@@ -356,23 +357,21 @@ class _Priced(NamedTuple):
     room: Ints  # [C, N]
     order: Ints  # [C, N] nodes by falling rate, those without room last
     held: Floats  # [N, T] λ
-    summed: Floats  # [N, T + 1] ∫ λ from the origin
+    price: Floats  # [T + 1, N] λ by period; none behind the last
+    summed: Floats  # [T + 1, N] ∫ λ from the origin
     origin: float
     period: float
     use: Floats  # [N, T] device-seconds booked
-    cost: Floats  # [N] and the next: what _cheapest finds
+    cost: Floats  # [N] of nodes, and how many tasks of a gang each of the fastest has
     chosen: Ints
 
 
 @inlined_kernel
-def _paid(x: _Priced, n: int, begin: float, end: float) -> float:
-    """∫ λ[n, t] dt from ``begin`` to ``end``."""
-    T = x.held.shape[1]
-    b, e = (begin - x.origin) / x.period, (end - x.origin) / x.period
-    i, k = min(int(b), T), min(int(e), T)
-    low = x.summed[n, i] + ((b - i) * x.period * x.held[n, i] if i < T else 0.0)
-    high = x.summed[n, k] + ((e - k) * x.period * x.held[n, k] if k < T else 0.0)
-    return float(high - low)
+def _period(x: _Priced, at: float) -> tuple[int, float]:
+    """The period of a time, and the seconds of it that are over."""
+    periods = (at - x.origin) / x.period
+    t = min(int(periods), x.held.shape[1])
+    return t, (periods - t) * x.period
 
 
 @inlined_kernel
@@ -385,33 +384,39 @@ def _book(x: _Priced, n: int, begin: float, end: float, devices: float) -> None:
 
 
 @inlined_kernel
-def _cheapest(x: _Priced, j: int, eligible: int, begin: float, end: float) -> float:
-    """Price of the cheapest nodes for gang j among its ``eligible`` fastest; fills ``chosen``."""
+def _cheapest(
+    x: _Priced, j: int, level: int, begin: float, end: float, takes: float, best: float
+) -> float:
+    """Price of the cheapest nodes for gang j among its ``level`` + 1 fastest; fills ``chosen``.
+
+    Infinite where ``takes`` plus the price is no less than ``best``. One task is on the slowest.
+    """
     room, order = x.room[x.kind[j]], x.order[x.kind[j]]
-    for q in range(eligible):
-        x.cost[q] = _paid(x, order[q], begin, end)
-        x.chosen[q] = 0
+    # On each node ∫ λ[n, t] dt from begin to end.
+    (i, over), (k, end_over) = _period(x, begin), _period(x, end)
+    if x.tasks[j] == 1:
+        n = order[level]
+        low = x.summed[i, n] + over * x.price[i, n]
+        return float(x.devices[j] * (x.summed[k, n] + end_over * x.price[k, n] - low))
+    for n in range(x.cost.size):
+        low = x.summed[i, n] + over * x.price[i, n]
+        x.cost[n] = x.summed[k, n] + end_over * x.price[k, n] - low
+    x.chosen[: level + 1] = 0
     total, remaining = 0.0, x.tasks[j]
     while remaining > 0:
-        least = -1
-        for q in range(eligible):
-            free = x.chosen[q] == 0 and room[order[q]] > 0
-            if free and (least < 0 or x.cost[q] < x.cost[least]):
+        least = 0
+        for q in range(1, level + 1):
+            if x.cost[order[q]] < x.cost[order[least]]:
                 least = q
-        if least < 0:
+        cost = x.cost[order[least]]
+        # The other tasks cost as much as on this node, or more; less what rounding may add.
+        if takes + (total + remaining * x.devices[j] * cost) * (1 - 1e-12) >= best:
             return np.inf
         x.chosen[least] = min(remaining, room[order[least]])
-        total += x.chosen[least] * x.devices[j] * x.cost[least]
+        total += x.chosen[least] * x.devices[j] * cost
         remaining -= x.chosen[least]
+        x.cost[order[least]] = np.inf
     return total
-
-
-@inlined_kernel
-def _price(x: _Priced, j: int, level: int, begin: float, end: float) -> float:
-    """Price of gang j on nodes among its ``level`` + 1 fastest; of one task on the slowest."""
-    if x.tasks[j] == 1:
-        return float(x.devices[j] * _paid(x, x.order[x.kind[j], level], begin, end))
-    return float(_cheapest(x, j, level + 1, begin, end))
 
 
 @inlined_kernel
@@ -452,7 +457,7 @@ def _best_start(x: _Priced, j: int) -> tuple[float, float, float, int]:
                 s = max(s, r)
                 if s - r + span >= best or (case == 0 and k > 0):
                     break
-                price = _price(x, j, q, s, s + span)
+                price = _cheapest(x, j, q, s, s + span, s - r + span, best)
                 if s - r + span + price < best:
                     best = s - r + span + price
                     best_start, best_end, best_level = s, s + span, q
@@ -471,7 +476,7 @@ def _relaxed(x: _Priced) -> float:
         if x.tasks[j] == 1:
             _book(x, order[level], start, end, x.devices[j])
         else:
-            _cheapest(x, j, level + 1, start, end)
+            _cheapest(x, j, level, start, end, 0.0, np.inf)
             for q in range(level + 1):
                 if x.chosen[q] > 0:
                     _book(x, order[q], start, end, x.chosen[q] * x.devices[j])

@@ -5,10 +5,11 @@ The leaderboard is replays of public logs under the rules in ``leaderboard.toml`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,12 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.waiting import WaitingCauses, placed_as_recorded, waiting_causes
 from gangwise.sites.site import PRINTED, together
 from gangwise.study.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
-from gangwise.study.replay_scenario import TWIN, ReplayInstance, ReplayScenario, stored_outcome
+from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
 from gangwise.study.results import PrintedTable, Results
 from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
 from gangwise.study.statistics import difference, estimate_text, mean_and_interval, numbers
 from gangwise.study.store import Store, store_of
-from gangwise.study.sweep import Progress, Workers, perform, silent
+from gangwise.study.sweep import Progress, Workers, cores, perform, silent
 from gangwise.study.where_waited import HAPPENED
 from gangwise.study.where_waited import as_dict as causes_as_dict
 
@@ -44,6 +45,7 @@ NAME = "replay"  # of the experiment, in a folder of results
 STEPS = 200  # steps of the search for the prices of a lower bound
 BASE = "fcfs+easy+best-fit"  # the scheduler that others are compared with
 AUDITED = 20_000  # results of at most so many jobs, over all seeds, are audited
+INSTANTS = 100  # at which a scheduler's queues are audited, over all seeds
 
 WITHOUT_RATES = (
     BASE,
@@ -146,17 +148,11 @@ class Replayed(PrintedTable):
         return str(self.results.experiment.get("schedulers", {}).get(name, name))
 
     @cached_property
-    def _drawn(self) -> Callable[[ReplayScenario, int], ReplayInstance]:
-        """What is played with a seed, drawn once for all schedulers."""
-        return cache(lambda scenario, seed: scenario.draw(seed))
-
-    @cached_property
     def outcomes(self) -> dict[str, list[Outcome]]:
         """The outcomes of each scheduler, one for each seed."""
-        draw = self._drawn
         return {
-            name: [stored_outcome(self.rows(name, s), name, draw(scenario, s)) for s in self.seeds]
-            for name, scenario in self.scenarios.items()
+            name: [stored_outcome(self.rows(name, s), name, own.draw(s)) for s in self.seeds]
+            for name, own in self.scenarios.items()
         }
 
     def audits(self, scheduler: str, instants: int = 2_000) -> list[Audit]:
@@ -170,7 +166,7 @@ class Replayed(PrintedTable):
         scenario = self.scenarios[scheduler]
         options = scenario.options
         return [
-            audit(outcome, decider, self._drawn(scenario, seed).conditions, options, None, instants)
+            audit(outcome, decider, scenario.draw(seed).conditions, options, None, instants)
             for seed, outcome in zip(self.seeds, self.outcomes[scheduler])
         ]
 
@@ -197,7 +193,7 @@ class Replayed(PrintedTable):
 
         True rates [L, N] are those at the last submission.
         """
-        jobs, nodes, hidden = self._drawn(self.scenario, self.seeds[0])
+        jobs, nodes, hidden = self.scenario.draw(self.seeds[0])
         true, rates, shape = None, {}, (len(jobs.types), len(nodes))
         if hidden.rates is not None:
             factor = np.ones(len(nodes))
@@ -224,16 +220,17 @@ class Replayed(PrintedTable):
         """
         if steps is None:
             steps = STEPS if len(self.outcomes[self.schedulers[0]][0].jobs) <= MOST_PRICED else 0
-        advance, every = progress or silent, len(self.seeds) * steps or 1
-        bounds = []
-        for i, seed in enumerate(self.seeds):
-
-            def taken(step: int, before: int = i * steps) -> None:
-                advance("lower bound", before + step, every)
-
-            taken(0)
-            bounds.append(self.scenario.bound(seed, steps, taken))
-        advance("lower bound", every, every)
+        advance, count = progress or silent, len(self.seeds)
+        if count == 1:
+            seed, every = self.seeds[0], steps or 1
+            advance("lower bound", 0, every)
+            return [self.scenario.bound(seed, steps, lambda n: advance("lower bound", n, every))]
+        advance("lower bound", 0, count)
+        bounds: list[LowerBound] = []
+        with ThreadPool(min(cores(), count)) as pool:
+            for bound in pool.imap(lambda seed: self.scenario.bound(seed, steps), self.seeds):
+                bounds.append(bound)
+                advance("lower bound", len(bounds), count)
         return bounds
 
     def compared(self, bounds: Certified = NO_BOUNDS) -> Compared:
@@ -260,9 +257,9 @@ class Replayed(PrintedTable):
         happened, schedulers = compared.happened, []
         large = len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED
         for name in self.schedulers:
-            reports = [] if large else self.audits(name, 100)
-            findings = sum(sum(report.counts.values()) for report in reports)
-            audited = {"starts": sum(entry.starts for entry in reports), "findings": findings}
+            reports = [] if large else self.audits(name, -(-INSTANTS // len(self.seeds)))
+            audited = {key: sum(getattr(r, key) for r in reports) for key in ("starts", "instants")}
+            audited["findings"] = sum(sum(report.counts.values()) for report in reports)
             own = {"audited": None if large else audited, "waiting_causes": self._causes(name)}
             schedulers.append(_scheduler(compared, name) | own)
         return {

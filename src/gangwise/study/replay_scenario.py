@@ -49,6 +49,7 @@ OF_LOG = "log"  # in place of a site file: pools as the log shows them
 NO_LIMITS = "limits unknown: run times used"  # how a log without limits says so
 
 WEEK = 7 * 86400.0
+REMEMBERED = 16  # seeds whose jobs and nodes stay in memory: each scheduler plays them
 
 EVERY = "time of every job"  # the objective where rules are tuned: see :func:`time_of_every`
 
@@ -166,6 +167,7 @@ class ReplayScenario:
         self._reader = {} if log is not None else _reader_arguments(settings)
         own = {name: value for name, value in settings.items() if name not in self._reader}
         self.settings = checked(ReplaySettings, self.name, own)
+        self._instances: dict[int, ReplayInstance] = {}
         s = self.settings
         self.estimated = s.world == ESTIMATED
         if self.estimated and (s.nodes or log is not None):
@@ -329,6 +331,15 @@ class ReplayScenario:
 
     def draw(self, seed: int, keep: Any = None) -> ReplayInstance:
         """Jobs, nodes and hidden conditions of a seed; only of the jobs in ``keep``, if given."""
+        if keep is not None:
+            return self._overestimated(seed, keep)
+        if (played := self._instances.get(seed)) is None:
+            played = self._instances[seed] = self._overestimated(seed)
+            while len(self._instances) > REMEMBERED:
+                self._instances.pop(next(iter(self._instances)), None)
+        return played
+
+    def _overestimated(self, seed: int, keep: Any = None) -> ReplayInstance:
         over, played = self.settings.overestimate, self._draw(seed, keep)
         if self.site is not None:
             played = ReplayInstance(*self.site.placed(*played))

@@ -17,6 +17,7 @@ import json
 import platform
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ class Store:
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
         self.files = Folder(self.folder)
-        self._seen: dict[str, tuple[tuple[int, ...], tuple[Mapping[str, Any], Rows]]] = {}
+        self._seen: dict[str, tuple[tuple[int, ...], tuple[Mapping[str, Any], Rows], int]] = {}
 
     def lock(self) -> AbstractContextManager[None]:
         return self.files.lock()
@@ -52,13 +53,14 @@ class Store:
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
         texts, seal = _texts(key, identity), _seal_of(key, identity, rows)
         columns = [  # what a run is, in every row: a data set of all runs reads as one table
-            pl.lit(text, pl.Int64 if name in ("seed", "slots") else pl.String).alias(name)
+            pl.lit(text, pl.Int64 if name in ("seed", "slots") else pl.Categorical).alias(name)
             for name, text in texts.items()
         ]
 
         def parquet(file: Any) -> None:
             frame = _frame(rows).select(*columns, "metric", "at", "value")
-            frame.write_parquet(file, metadata=seal)
+            # Categories are encoded once, texts row by row; readers are to see texts.
+            frame.write_parquet(file, metadata={ARROW: _arrow_schema(), **seal})
 
         self.files.write(f"runs/{key}.parquet", parquet, replace=True)
         self._remember(key, _about(key, identity), rows)
@@ -66,14 +68,10 @@ class Store:
 
     def _remember(self, key: str, about: Mapping[str, Any], rows: Rows) -> None:
         self._seen.pop(key, None)
-        self._seen[key] = self._mark(key), (about, rows)
-        sizes = {
-            k: sum(at.size + values.size for at, values in rows.values())
-            for k, (_, (_, rows)) in self._seen.items()
-        }
-        while len(sizes) > 1 and sum(sizes.values()) > KEPT:
-            oldest = next(iter(sizes))
-            del self._seen[oldest], sizes[oldest]
+        size = sum(at.size + values.size for at, values in rows.values())
+        self._seen[key] = self._mark(key), (about, rows), size
+        while len(self._seen) > 1 and sum(size for *_, size in self._seen.values()) > KEPT:
+            del self._seen[next(iter(self._seen))]
 
     def _mark(self, key: str) -> tuple[int, ...]:
         """Changes whenever the file does; empty where there is none."""
@@ -222,6 +220,19 @@ class MemoryStore(Store):
 def store_of(out: Store | Path | str | None) -> Store:
     """A store as it is, in a folder, or in memory alone."""
     return out if isinstance(out, Store) else MemoryStore() if out is None else Store(out)
+
+
+ARROW = "ARROW:schema"  # key of a Parquet file's metadata
+
+
+@cache
+def _arrow_schema() -> str:
+    """The types that readers give the columns of a run, as the metadata of its file has them."""
+    numbers = {"seed": pl.Int64(), "slots": pl.Int64(), "at": pl.Int64(), "value": pl.Float64()}
+    names, file = (*_about("", {}), "metric", "at", "value"), io.BytesIO()
+    empty = pl.DataFrame(schema={name: numbers.get(name, pl.String()) for name in names})
+    empty.write_parquet(file)
+    return pl.read_parquet_metadata(file.getvalue())[ARROW]
 
 
 _JSON = ("settings", "configuration")

@@ -523,6 +523,11 @@ def _require_playable(specs: Iterable[RunSpec]) -> None:
             )
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _in_threads(
     keys: Sequence[str],
     left: Mapping[str, RunSpec],
@@ -531,8 +536,7 @@ def _in_threads(
     take: Callable[[str, Rows | Failure], None],
 ) -> None:
     """Play runs of compiled code side by side; a single one is left to the process itself."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    at_once = min(len(keys), jobs if jobs > 0 else (cores or 1) + 1 + jobs)
+    at_once = min(len(keys), jobs if jobs > 0 else cores() + 1 + jobs)
     if at_once < 2:
         return
     tasks = [(key, left[key], store.checkpoint(key)) for key in keys]
