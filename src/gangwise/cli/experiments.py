@@ -501,12 +501,13 @@ def leaderboard_command(
     options.write_page(out, "leaderboard", page, options.json_text(board.as_dict()))
 
 
-_COLOURS = {
-    "reproduced": "green",
-    "not reproduced": "yellow",
-    "underdetermined": "magenta",
-    "not tested": "dim",
+_SIGNS = {
+    "reproduced": ("✓", "green"),
+    "not reproduced": ("✗", "yellow"),
+    "underdetermined": ("?", "magenta"),
+    "not tested": ("·", "dim"),
 }
+"""What stands before a claim on the terminal, and its colour."""
 
 
 def reproduce_command(
@@ -609,22 +610,20 @@ def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
     from rich.text import Text
 
     from gangwise.papers.reproduce.expected import over_readings
-    from gangwise.report.pages import counts, verdict_text
+    from gangwise.report.pages import VERDICTS, by_claim, called, counts, verdict_text
 
-    rows = over_readings(rows)
-    shown = [
-        (
-            f"{row.paper} {row.artefact}",
-            row.says,
-            str(row.number),
-            row.version,
-            row.text,
-            Text(verdict_text(row.verdict, quick), _COLOURS[row.verdict]),
-        )
-        for row in rows
-    ]
-    headings = ["where", "what", "the paper", "version", "ours", ""]
-    options.screen(wide=False).print(table(headings, shown, (0, 1, 3, 5)))
+    rows, shown, places = over_readings(rows), list[tuple[Any, ...]](), set[str]()
+    for verdict, mine in by_claim(rows):
+        claim, (sign, colour) = mine[0], _SIGNS[verdict]
+        if claim.stem not in places:
+            shown.append(("", Text(called(claim.paper, claim.artefact), "bold"), "", ""))
+        places.add(claim.stem)
+        shown.append((Text(sign, colour), claim.says, str(claim.number), ""))
+        shown += [("", f"  {row.version}", "", row.text) for row in mine]
+    screen = options.screen(wide=False)
+    screen.print(table(["", "claim, and by which version", "the paper", "ours"], shown, (0, 1)))
+    words = [(_SIGNS[verdict], verdict_text(verdict, quick)) for verdict in VERDICTS]
+    screen.print(Text("   ").join(Text(f"{sign} {word}", look) for (sign, look), word in words))
     for reason in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
         options.paragraph(f"why not: {reason}")
     options.paragraph(f"{counts(rows, quick)}.")

@@ -422,13 +422,21 @@ def _torn(path: Path, error: Exception) -> StoreError:
 VERDICTS = get_args(Verdict)
 
 
-def claims_by_word(rows: Iterable[ClaimResult]) -> Counter[str]:
-    """How many claims have which word; a claim has that of its tested rows."""
-    words: dict[tuple[str, str], str] = {}
+def by_claim(rows: Iterable[ClaimResult]) -> list[tuple[Verdict, list[ClaimResult]]]:
+    """The word and the rows of each claim; it has the word of its tested rows."""
+    claims: dict[tuple[str, str], list[ClaimResult]] = {}
     for row in rows:
-        if words.get((row.stem, row.says), "not tested") == "not tested":
-            words[row.stem, row.says] = row.verdict
-    counts = Counter(words.values())
+        claims.setdefault((row.stem, row.says), []).append(row)
+    untested: Verdict = "not tested"
+    return [
+        (next((row.verdict for row in mine if row.verdict != untested), untested), mine)
+        for mine in claims.values()
+    ]
+
+
+def claims_by_word(rows: Iterable[ClaimResult]) -> Counter[str]:
+    """How many claims have which word."""
+    counts = Counter(verdict for verdict, _ in by_claim(rows))
     return Counter({verdict: counts[verdict] for verdict in VERDICTS})
 
 
@@ -469,12 +477,19 @@ def overview_sheet(found: Reproduced) -> Sheet:
 
 
 def claims_sheet(found: Reproduced) -> Sheet:
-    rows, data = [], []
-    for row in found.rows:
+    """Each claim once, with the versions that it is about, or all where none is tested."""
+    from gangwise.papers.reproduce.expected import over_readings
+
+    rows, data, links = [], [], []
+    for verdict, mine in by_claim(over_readings(found.rows)):
+        row, tested = mine[0], [row for row in mine if row.agrees is not None] or mine
+        ours = "; ".join(f"{row.version}: {row.text}" for row in tested)
+        paper, _, _, word = _cells(replace(row, verdict=verdict), found.quick)
         place = Cell(called(row.paper, row.artefact), words=True)
-        rows.append((row.says, (place, *_cells(row, found.quick))))
-        data.append({"paper": row.paper, "verdict": verdict_text(row.verdict, found.quick)})
-    headings, links = ("where", *BESIDE), [row.stem for row in found.rows]
+        rows.append((row.says, (place, paper, Cell(ours, words=True), word)))
+        data.append({"paper": row.paper, "verdict": verdict_text(verdict, found.quick)})
+        links.append(row.stem)
+    headings = ("where", "the paper", "ours", "verdict")
     says = (page.phrase("claims"),)
     return Sheet("Every claim", headings, tuple(rows), says, "claim", links=links, data=data)
 
@@ -519,14 +534,14 @@ def reproduction_page(folder: Path) -> page.Page:
     if len(content.artefacts) > 1:
         parts.append(page.Section("What was reproduced", [overview_sheet(content)]))
     if content.rows:
-        n = len(content.rows)
+        n = claims_by_word(content.rows).total()
         by = "by verdict and paper" if len(papers) > 1 else "by verdict"
         verdicts = [verdict_text(verdict, content.quick) for verdict in VERDICTS]
         every: list[page.Part] = [
             page.Choices({"verdict": verdicts, "paper": papers}),
             claims_sheet(content),
         ]
-        fold = page.Fold(f"{n} comparisons, {by}", every, opened=n <= 20)
+        fold = page.Fold(f"{count(n, 'claim')}, {by}", every, opened=n <= 20)
         parts.append(page.Section("Side by side", [fold]))
     parts += [artefact_section(folder, a, content) for a in content.artefacts]
     files = [f"{a.stem}.{ending}" for a in content.artefacts for ending in ("parquet", "svg")]

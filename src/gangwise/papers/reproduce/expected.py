@@ -366,14 +366,13 @@ def artefact_markdown(rows: Sequence[pages.ClaimResult]) -> str:
     """The claims of an artefact, a row each, in Markdown."""
     rows = over_readings(rows)
     lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]
-    for (says, papers), claim in groupby(rows, lambda row: (row.says, row.number)):
-        mine = list(claim)
+    for word, mine in pages.by_claim(rows):
+        says, papers = mine[0].says, mine[0].number
         ours = "<br>".join(
             f"{row.version}: {row.text}{' ✓' * (row.agrees is True and not row.readings)}"
             for row in mine
         )
         paper = f"{papers:g}" if isinstance(papers, float) else str(papers)
-        [word] = [verdict for verdict, n in pages.claims_by_word(mine).items() if n]
         cells = (says, paper, ours, f"*{word}*")
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     lines += ["", f"{pages.counts(rows)}."]
