@@ -247,6 +247,8 @@ def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
     lead = over[best]
     verdict = f"{web.short_name(best)} completes jobs {number(-lead.mean, 1)} % sooner than "
     verdict += f"{web.short_name(base)} over {count(len(board.numbers), 'log')}, the most of all"
+    if best == base:
+        verdict = f"no entry completes jobs sooner than {web.short_name(base)}"
     tiles = [
         _tile("Best entry", web.sentence_case(web.short_name(best)), best),
         _tile("Its completion over the bound", number(ratios[best].mean, 2), "1 cannot be beaten"),
