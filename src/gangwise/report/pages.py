@@ -482,14 +482,16 @@ def claims_sheet(found: Reproduced) -> Sheet:
 
     rows, data, links = [], [], []
     for verdict, mine in by_claim(over_readings(found.rows)):
-        row, tested = mine[0], [row for row in mine if row.agrees is not None] or mine
-        ours = "; ".join(f"{row.version}: {row.text}" for row in tested)
-        paper, _, _, word = _cells(replace(row, verdict=verdict), found.quick)
+        tested = [row for row in mine if row.agrees is not None] or mine
+        versions = "; ".join(row.version for row in tested)
+        row = replace(tested[0], verdict=verdict, version=versions)
+        paper, version, ours, word = _cells(row, found.quick)
+        ours = replace(ours, text="; ".join(row.text for row in tested))
         place = Cell(called(row.paper, row.artefact), words=True)
-        rows.append((row.says, (place, paper, Cell(ours, words=True), word)))
+        rows.append((row.says, (place, paper, version, ours, word)))
         data.append({"paper": row.paper, "verdict": verdict_text(verdict, found.quick)})
         links.append(row.stem)
-    headings = ("where", "the paper", "ours", "verdict")
+    headings = ("where", *BESIDE)
     says = (page.phrase("claims"),)
     return Sheet("Every claim", headings, tuple(rows), says, "claim", links=links, data=data)
 
