@@ -12,18 +12,42 @@ import numpy as np
 
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import ALONE, Conditions, terms_of
-from gangwise.jobs.schedule import Options
+from gangwise.jobs.schedule import Options, placed_shapes
 from gangwise.jobs.tenancy import Tally, of_arrays
 
 NAMES = ("after", "closed", "cap", "away", "reservation", "partition", "beside", "pieces")
-NAMES += ("busy", "overtaken", "kept", "unseen", "latency")
+NAMES += ("busy", "overtaken", "kept", "unseen", "unsplit", "latency")
+
+
+def groups_fit(nodes, shape, free, up) -> bool:
+    """One group after another on the first nodes that take it."""
+    free = free.copy()
+    for tasks, part in shape.groups:
+        on = nodes.of_pool(part.pool) & up
+        for n in np.flatnonzero(on):
+            if all(nodes.labels[n].get(a) == b for a, b in part.constraint):
+                most = min(tasks, part.per_node or tasks)
+                most = min([most, *(max(f, 0) // d for f, d in zip(free[n], part.demand) if d)])
+                free[n] -= most * np.array(part.demand)
+                tasks -= most
+        if tasks:
+            return False
+    return True
+
+
+def parts_of_devices(shape, nodes) -> bool:
+    """Whether a task asks for a part of a device."""
+    if nodes.shared is None:
+        return False
+    k = nodes.devices.index(nodes.shared)
+    return any(0 < part.demand[k] < 1000 for part in ([s for _, s in shape.groups] or [shape]))
 
 
 def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndarray:
     """Seconds of waiting [J, causes]."""
     jobs, nodes, pieces = outcome.jobs, outcome.nodes, outcome.pieces
     J, N, seen = len(jobs), len(nodes), [jobs.job(j) for j in range(len(jobs))]
-    shapes = jobs.shapes_on(nodes.devices)
+    shapes, placed = jobs.shapes_on(nodes.devices), placed_shapes(jobs, nodes)
     caps = (*options.caps, *of_arrays(jobs))
     gone = [min(np.inf if np.isnan(e) else e, w) for e, w in zip(outcome.end, jobs.withdrawn)]
     for t, j in conditions.cancels:
@@ -59,7 +83,7 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
     queued = np.flatnonzero(outcome.queued)
     for j in queued:
         seconds[j, 0] = min(ready[j], outcome.start[j]) - jobs.submit[j]
-        seconds[j, 12] = outcome.start[j] - max(held[j], ready[j])
+        seconds[j, 13] = outcome.start[j] - max(held[j], ready[j])
     total = nodes.capacity.sum(axis=0)
     kinds = np.array([name != ALONE for name in nodes.devices])
     amounts = np.rint(1000 * outcome.per_piece * pieces.tasks[:, None]).astype(np.int64)
@@ -103,6 +127,11 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
                 cause[j] = "closed"
             elif tally.holds(seen[j]) is not None:
                 cause[j] = "cap"
+            elif shape.groups:
+                enough = free[own & up, k].sum() >= tasks * asks[k]
+                cause[j] = "pieces" if enough else "busy"
+                if groups_fit(nodes, placed[jobs.shape[j]], free, up):
+                    cause[j] = "free"
             elif room(own & up):
                 exempt = "reservation" in terms_of(seen[j].terms)
                 cause[j] = "free" if exempt or room(own & up & ~shut) else "reservation"
@@ -114,6 +143,8 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
                 alone = ALONE in nodes.devices and asks[nodes.devices.index(ALONE)] > 0
                 cause[j] = "beside" if room(own & up, k) and not alone else "pieces"
             else:
+                cause[j] = "busy"
+            if cause[j] == "busy":
                 newer = [p for p in runs if pieces.job[p] > j and (own & up)[pieces.node[p]]]
                 enough = free[own & up, k].sum() + amounts[newer, k].sum() >= tasks * asks[k]
                 cause[j] = "overtaken" if enough else "busy"
@@ -121,6 +152,8 @@ def split(outcome: Outcome, conditions: Conditions, options: Options) -> np.ndar
         next_start = min([held[j] for j in waiting if cause[j] in stuck], default=np.inf)
         next_reserved = min([r.begin for r in reserved if r.begin > now], default=np.inf)
         for j in waiting:
+            if cause[j] == "free" and parts_of_devices(shapes[jobs.shape[j]], nodes):
+                cause[j] = "unsplit"
             if cause[j] == "free":
                 ends = now + jobs.limit[j]
                 cause[j] = "unseen" if ends <= next_start else "kept"

@@ -17,6 +17,7 @@ busy           less of it is free than it asks for, on the nodes that it may use
 overtaken      the same, and it would be enough without jobs that were submitted later
 kept           it fits, and would still run, as long as requested, when another that waits starts
 unseen         it fits, and would have ended before any other that waits starts: it delays none
+unsplit        it fits by amounts, and asks for what is not looked at: see below
 latency        it has its nodes, and its start takes time
 =============  ===================================================================================
 
@@ -27,8 +28,8 @@ takes up: with EASY and requests that hold it is 0, and what deeper backfilling 
 this. *busy* and *overtaken* are charged to those who held the devices meanwhile, by share; *kept*
 to the job that does not fit yet and starts first.
 
-Not known: which part of a shared device is free, so that a task that asks for a part fits on a node
-with as much free; nor places by features and counts of nodes, that Slurm's own passes look for.
+Not looked at are which part of a shared device is free, Kueue's quotas, and of Slurm numbers of
+nodes and features in brackets: jobs that ask for these and fit by amounts are *unsplit*.
 """
 
 from __future__ import annotations
@@ -37,29 +38,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints, numbered
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs.kernels import SET_ASIDE, Caps, ClusterArrays, Hours
+from gangwise.jobs import waiting_kernels as sweep_rows
+from gangwise.jobs.kernels import SET_ASIDE, ClusterArrays, Hours, Rows
 from gangwise.jobs.metrics import Outcome, Pieces, jobs_as_rows
 from gangwise.jobs.model import ALONE, Conditions, Jobs, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Claims, Options, cluster_of, placed_shapes
 from gangwise.jobs.tenancy import Cap, Opening, allowed_on, claims, of_arrays
-from gangwise.jobs.waiting_kernels import (
-    AFTER,
-    CAUSES,
-    LATENCY,
-    Asked,
-    Attempts,
-    Books,
-    Holdings,
-    Lists,
-    SiteRules,
-    Sums,
-    Sweep,
-    Waits,
-    sweep_waits,
-)
+from gangwise.jobs.waiting_kernels import AFTER, CAUSES, LATENCY, Sweep, sweep_waits
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,48 +125,15 @@ def waiting_causes(
         raise ScenarioError(f"{outcome.name}: it is not known on which nodes jobs ran")
     options, hidden = options or Options(), conditions or Conditions()
     options = replace(options, caps=(*options.caps, *of_arrays(jobs)))
-    ready = _ready(outcome, hidden)
-    J = len(jobs)
-    owners, owner = numbered(np.broadcast_to(jobs.user * len(jobs.accounts) + jobs.charged, (J,)))
-    shapes = placed_shapes(jobs, outcome.nodes)
-    closes = bool(options.closed)
-    cluster = cluster_of(outcome.nodes, shapes, int(jobs.sizes.max(initial=1)), closes)
-    of_caps = claims(options.caps, jobs, outcome.nodes, cluster.demand)
-    limits = Claims.of(options.caps, of_caps, J)
-    hours = Opening.of(options.closed, jobs, outcome.nodes, cluster.demand)
-    claim = np.broadcast_to(limits.of_job, (J,))
-    # Pieces of an attempt stand together.
-    begins = (np.diff(pieces.job, prepend=-1) != 0) | (np.diff(pieces.begin, prepend=-1.0) != 0)
-    at = np.flatnonzero(begins)
-    row, held, end = pieces.job[at], pieces.held[at], pieces.end[at]
-    # The attempt that ends the wait is the first of its job.
+    ready, J = _ready(outcome, hidden), len(jobs)
     first_held = np.full(J, np.inf)
-    np.minimum.at(first_held, row, held)
-    ends_wait = outcome.queued[row] & (held == first_held[row])
-    waits_of = np.flatnonzero(ends_wait & (held > ready[row]))
-    waits_of = waits_of[np.unique(row[waits_of], return_index=True)[1]]
-    asked, waits = _asked(jobs, row[waits_of], claim, hours.of_job, ready)
-    wait = np.full(row.size, -1)
-    wait[waits_of[np.searchsorted(row[waits_of], waits.row)]] = np.arange(waits_of.size)
-    lasts = np.flatnonzero(end > held)
-    attempts = Attempts(
-        row,
-        held,
-        end,
-        np.append(at, pieces.job.size),
-        claim[row],
-        owner[row],
-        wait,
-        np.argsort(held, kind="stable"),
-        lasts[np.argsort(end[lasts])],
-        pieces.node,
-        np.rint(1000 * outcome.per_piece * pieces.tasks[:, None]).astype(np.int64),
-    )
-    rules = _rules(outcome.nodes, shapes, cluster, hidden, options, (limits.caps, hours))
-    sweep = _opened(asked, waits, attempts, rules, limits.counters, owners.size)
+    np.minimum.at(first_held, pieces.job, pieces.held)
+    waiting = np.flatnonzero(outcome.queued & (first_held > ready) & np.isfinite(first_held))
+    owner = numbered(np.broadcast_to(jobs.user * len(jobs.accounts) + jobs.charged, (J,)))[1]
+    sweep, waited, names = _opened(outcome, hidden, options, owner, (waiting, ready, first_held))
     sweep_waits(sweep)
     seconds = np.zeros((J, len(CAUSES)))
-    seconds[waits.row] = sweep.sums.split
+    seconds[waited] = sweep.split
     rows = np.flatnonzero(outcome.queued & (outcome.start > jobs.submit))
     # What is not charged so far: before it was ready, and from its decision to its start.
     charged = seconds[rows]
@@ -188,14 +144,11 @@ def waiting_causes(
     left = outcome.waiting[rows] - charged.sum(axis=1)
     charged[np.arange(rows.size), charged.argmax(axis=1)] += left
     seconds[rows] = charged
-    names = _cap_names(options.caps, of_caps, jobs)
-    caps = dict.fromkeys(names, 0.0)
-    for name, of_cap in zip(names, sweep.sums.of_cap.tolist()):
-        caps[name] += of_cap
-    caps = {name: of_cap for name, of_cap in caps.items() if of_cap > 0}
-    return WaitingCauses(
-        jobs, outcome.queued, seconds, caps, owner, sweep.sums.holders, sweep.sums.kept_for
-    )
+    caps: dict[str, float] = {}
+    for name, of_cap in zip(names, sweep.of_cap.tolist()):
+        if of_cap > 0:
+            caps[name] = caps.get(name, 0.0) + of_cap
+    return WaitingCauses(jobs, outcome.queued, seconds, caps, owner, sweep.holders, sweep.kept_for)
 
 
 def _ready(outcome: Outcome, hidden: Conditions) -> Floats:
@@ -217,115 +170,193 @@ def _ready(outcome: Outcome, hidden: Conditions) -> Floats:
     return ready
 
 
-def _asked(
-    jobs: Jobs, rows: Ints, claim: Ints, of_hours: Ints, ready: Floats
-) -> tuple[Asked, Waits]:
-    """The jobs of these rows, which wait, and their kinds."""
-    named = np.array(["reservation" in terms_of(text) for text in jobs.terms], dtype=np.int64)
-    columns = [jobs.shape, jobs.tasks, claim, np.broadcast_to(of_hours, claim.shape)]
-    columns = [column[rows] for column in (*columns, named[jobs.term])]
-    kind = np.zeros(rows.size, dtype=np.int64)
-    for column in columns:
-        different, place = numbered(column)
-        kind = numbered(kind * max(different.size, 1) + place)[1]
-    # In the order of (kind, row), to which the rows are brought.
-    order = np.argsort(kind * (int(rows.max(initial=0)) + 1) + rows)
-    Q = int(kind.max(initial=-1)) + 1
-    rows, kind = rows[order], kind[order]
-    first = np.searchsorted(kind, np.arange(Q + 1))
-    asked = Asked(*(column[order][first[:-1]] for column in columns))
-    by_limit = np.lexsort((jobs.limit[rows], kind))
-    rank = np.empty(rows.size, dtype=np.int64)
-    rank[by_limit] = np.arange(rows.size) - first[kind]
-    since, limits = ready[rows], jobs.limit[rows][by_limit]
-    by_since = np.argsort(since, kind="stable")
-    return asked, Waits(rows, kind, since, by_since, first, limits, rank)
-
-
-def _rules(
-    nodes: Nodes,
-    shapes: Sequence[Shape],
-    cluster: ClusterArrays,
+def _opened(
+    outcome: Outcome,
     hidden: Conditions,
     options: Options,
-    of_jobs: tuple[Caps, Opening],
-) -> SiteRules:
-    """What shapes may use, caps, hours, and when nodes go, come and are reserved."""
-    caps, hours = of_jobs
-    parts = dict.fromkeys(part for shape in shapes for _, part in shape.groups)
-    every = [*shapes, *parts]
-    constraints = dict.fromkeys((shape.constraint, shape.pool) for shape in every)
-    labelled = [allowed_on(nodes, Shape((), 0, labels)) for labels, _ in constraints]
-    member = [nodes.of_pool(name) for name in dict.fromkeys(shape.pool for shape in every)]
-    N = len(nodes)
-    own = nodes.devices.index(ALONE) if ALONE in nodes.devices else -1
-    alone = np.array([own >= 0 and shape.demand[own] > 0 for shape in every], dtype=bool)
+    owner: Ints,
+    spans: tuple[Ints, Floats, Floats],
+) -> tuple[Sweep, Ints, list[str]]:
+    """A sweep before its first instant, the rows of the jobs that wait, and the names of caps.
+
+    ``spans`` are those rows, and of all jobs since when and until when.
+    """
+    jobs, nodes, since, start = outcome.jobs, outcome.nodes, *spans[1:]
+    shapes = placed_shapes(jobs, nodes)
+    cluster = cluster_of(nodes, shapes, int(jobs.sizes.max(initial=1)), bool(options.closed))
+    of_caps = claims(options.caps, jobs, nodes, cluster.demand)
+    limits = Claims.of(options.caps, of_caps, len(jobs))
+    hours = Opening.of(options.closed, jobs, nodes, cluster.demand)
+    every = [*shapes, *dict.fromkeys(part for shape in shapes for _, part in shape.groups)]
+    # Of the types that it asks for, the one of which there are fewest: GPUs, then cores.
     counts = np.array([name != ALONE for name in nodes.devices])
-    total = nodes.capacity.sum(axis=0).astype(np.float64)
-    place = {name: n for n, name in enumerate(nodes.names)}
-    happens = [(t, 0, n) for t, n in (*hidden.downs, *hidden.drains)]
-    happens += [(t, 1, n) for t, n in hidden.ups]
-    for reservation in options.tenancy.reservations:
-        for name in reservation.on:
-            if name in place:
-                edges = (reservation.begin, 2), (reservation.end, 3)
-                happens += [(t, what, place[name]) for t, what in edges]
-    happens += [(t, 4, 0) for t in np.unique([*hours.since, *hours.to]).tolist()]
-    happens = sorted(row for row in happens if np.isfinite(row[0]))
-    at, what, node = (np.array([row[i] for row in happens]) for i in range(3))
-    at = at.astype(np.float64)
-    return SiteRules(
+    fewest = np.where((cluster.demand > 0) & counts, nodes.capacity.sum(axis=0), np.inf)
+    own = nodes.devices.index(ALONE) if ALONE in nodes.devices else None
+    alone = np.zeros(len(every)) if own is None else cluster.demand[:, own] > 0
+    needs = _table(sweep_rows.NEED, main=np.argmin(fewest, axis=1), alone=alone)[:-1]
+    claim, of_hours = (np.broadcast_to(c, since.shape) for c in (limits.of_job, hours.of_job))
+    unsplit = _unsplit(outcome, options, shapes)
+    kinds, kind, rows = _kinds(jobs, spans[0], (claim, of_hours, unsplit), (cluster, needs["main"]))
+    by_limit = np.lexsort((jobs.limit[rows], kind))
+    rank = np.empty(rows.size, dtype=np.int64)
+    rank[by_limit] = 1 + np.arange(rows.size) - kinds["first"][kind]
+    about = {"since": since[rows], "start": start[rows], "owner": owner[rows]}
+    waits = _table(sweep_rows.WAIT, kind=kind, rank=rank, **about)
+    attempts, pieces = _attempts(outcome, rows, waits, (claim, owner))
+    places = dict.fromkeys((shape.constraint, shape.pool) for shape in every)
+    labelled = [allowed_on(nodes, Shape((), 0, labels)) for labels, _ in places]
+    member = [nodes.of_pool(name) for name in dict.fromkeys(shape.pool for shape in every)]
+    (N, K), S, W, Q = cluster.capacity.shape, len(every), rows.size, kinds.size
+    M, owners = len(member) * K, int(owner.max(initial=-1)) + 1
+    sizes = np.zeros(1, dtype=sweep_rows.SIZES)
+    sizes["newest"] = -1
+    sweep = Sweep(
         cluster,
-        np.array(labelled, dtype=bool).reshape(len(constraints), N),
-        np.array(member, dtype=bool).reshape(len(member), N),
-        alone,
-        # Of the types that it asks for, the one of which there are fewest: GPUs, then cores.
-        np.argmin(np.where((cluster.demand > 0) & counts, total, np.inf), axis=1),
-        np.divide(
-            1.0, cluster.demand, out=np.zeros(cluster.demand.shape), where=cluster.demand > 0
-        ),
-        caps,
+        limits.caps,
         Hours(hours.starts, hours.since, hours.to),
-        at,
-        what.astype(np.int64),
-        node.astype(np.int64),
-        at[what == 2],
+        np.array(labelled, dtype=bool).reshape(len(places), N),
+        np.array(member, dtype=bool).reshape(len(member), N),
+        np.where(cluster.demand > 0, 1.0 / np.maximum(cluster.demand, 1), 0.0),
+        kinds,
+        waits,
+        rows,
+        jobs.limit[rows][by_limit],
+        np.argsort(waits["since"], kind="stable"),
+        np.argsort(waits["start"], kind="stable"),
+        attempts,
+        np.argsort(attempts["begin"], kind="stable"),
+        np.argsort(attempts["end"], kind="stable"),
+        outcome.pieces.node[pieces],
+        np.rint(1000 * outcome.per_piece[pieces] * outcome.pieces.tasks[pieces, None]).astype(int),
+        _changes(nodes, hidden, options, hours, float(waits["start"][:-1].max(initial=0.0))),
+        needs,
+        _table(sweep_rows.NODE, up=np.ones(N))[:-1],
+        np.zeros((S, N), dtype=sweep_rows.FIT),
+        cluster.capacity.copy(),
+        *(np.zeros(shape, dtype=np.int64) for shape in ((N, K), N, max(limits.counters, 1), Q, S)),
+        sizes,
+        np.zeros((Q, LATENCY)),
+        np.zeros((4, W)),
+        *(np.zeros((owners, M)) for _ in range(2)),
+        np.zeros(M, dtype=sweep_rows.COMPANY),
+        np.zeros((W, len(CAUSES))),
+        np.zeros(max(limits.counters, 1)),
+        *(np.zeros(owners) for _ in range(2)),
+    )
+    return sweep, rows, _cap_names(options.caps, of_caps, jobs)
+
+
+def _table(kind: np.dtype[np.void], /, **columns: npt.ArrayLike) -> Rows:
+    """Rows of these columns, and one behind them whose times are inf."""
+    table = np.zeros(np.size(next(iter(columns.values()))) + 1, dtype=kind)
+    for name, column in columns.items():
+        table[name][:-1] = column
+    for name in kind.names or ():
+        if kind[name].kind == "f":
+            table[name][-1] = np.inf
+    return table
+
+
+def _unsplit(outcome: Outcome, options: Options, shapes: Sequence[Shape]) -> Bools:
+    """Whether the place of a job that fits by amounts depends on what is not looked at [J]."""
+    nodes = outcome.nodes
+    shared = None if nodes.shared is None else nodes.devices.index(nodes.shared)
+    # Only these schedulers go by quotas, features in brackets and numbers of nodes.
+    strict = outcome.name.startswith(("slurm", "kueue", "as it happened"))
+
+    def beyond(shape: Shape) -> bool:
+        parts = [part for _, part in shape.groups] or [shape]
+        fractions = shared is not None and any(0 < part.demand[shared] < 1000 for part in parts)
+        placed = any(shape.nodes) or any({*"*["} & {*name} for name, _ in shape.constraint)
+        return fractions or (strict and (placed or bool(options.tenancy.quotas)))
+
+    return np.array([beyond(shape) for shape in shapes], dtype=bool)[outcome.jobs.shape]
+
+
+def _kinds(
+    jobs: Jobs, rows: Ints, of_jobs: tuple[Ints, ...], asked: tuple[ClusterArrays, Ints]
+) -> tuple[Rows, Ints, Ints]:
+    """Kinds of the jobs that wait; the kind and the row of each job, in the order of both."""
+    (cluster, main), shape, tasks = asked, jobs.shape[rows], jobs.tasks[rows]
+    named = np.array(["reservation" in terms_of(text) for text in jobs.terms])[jobs.term]
+    ask = tasks * cluster.demand[shape, main[shape]]
+    claim, hours, unsplit, exempt = (column[rows] for column in (*of_jobs, named))
+    columns = {"ask": ask, "shape": shape, "tasks": tasks, "claim": claim, "hours": hours}
+    columns |= {"unsplit": unsplit.astype(np.int64), "exempt": exempt.astype(np.int64)}
+    kind = np.zeros(rows.size, dtype=np.int64)
+    # Kinds that use the same nodes and type stand together, those that ask for less before others.
+    for column in (cluster.shapes["constraint"][shape], main[shape], *columns.values()):
+        different, place = numbered(column)
+        kind = numbered(kind * max(different.size, 1) + place)[1]
+    order = np.argsort(kind, kind="stable")
+    kind = kind[order]
+    edges = np.searchsorted(kind, np.arange(int(kind.max(initial=-1)) + 2))
+    columns = {name: column[order][edges[:-1]] for name, column in columns.items()}
+    return (
+        _table(sweep_rows.KIND, first=edges[:-1], past=edges[1:], **columns)[:-1],
+        kind,
+        rows[order],
     )
 
 
-def _opened(
-    asked: Asked, waits: Waits, runs: Attempts, site: SiteRules, counters: int, owners: int
-) -> Sweep:
-    """A sweep before its first instant."""
-    capacity = site.cluster.capacity
-    (N, K), S, Q, W, A = (
-        capacity.shape,
-        len(site.cluster.shapes),
-        *map(len, (asked.shape, waits.row, runs.row)),
-    )
-    M = len(site.member) * K
+def _attempts(
+    outcome: Outcome, rows: Ints, waits: Rows, of_jobs: tuple[Ints, Ints]
+) -> tuple[Rows, Ints]:
+    """Attempts that hold devices while a job waits, or end its wait, and the rows of their pieces.
 
-    def whole(*shape: int, value: int = 0) -> Ints:
-        return np.full(shape, value, dtype=np.int64)
+    ``of_jobs`` are claims and owners.
+    """
+    pieces = outcome.pieces
+    assert pieces is not None
+    # Pieces of an attempt stand together.
+    begins = (np.diff(pieces.job, prepend=-1) != 0) | (np.diff(pieces.begin, prepend=-1.0) != 0)
+    at = np.flatnonzero(begins)
+    count = np.diff(np.append(at, pieces.job.size))
+    row, held, end = pieces.job[at], pieces.held[at], pieces.end[at]
+    # The attempt that ends the wait is the first of its job, of several at once the first row.
+    until = np.full(len(outcome.jobs), np.nan)
+    until[rows] = waits["start"][:-1]
+    ends = np.flatnonzero(held == until[row])[::-1]
+    attempt, wait = np.empty(until.size, dtype=np.int64), np.full(row.size, -1)
+    attempt[row[ends]] = ends
+    wait[attempt[rows]] = np.arange(rows.size)
+    # Spans in which some job waits; what runs only between them changes no cause.
+    order = np.argsort(waits["since"])
+    since, until = waits["since"][order], np.maximum.accumulate(waits["start"][order])
+    opens = np.flatnonzero(since > np.append(-np.inf, until[:-1]))
+    span = np.searchsorted(until[np.append(opens[1:], since.size) - 1], held)
+    counted = np.flatnonzero(since[opens][span] < end)
+    of_pieces = jobs_as_rows(at[counted], count[counted])[0]
+    past = np.cumsum(count[counted])
+    row, (claim, owner) = row[counted], of_jobs
+    about = {"begin": held[counted], "end": end[counted], "wait": wait[counted]}
+    about |= {"first": past - count[counted], "past": past, "row": row}
+    return _table(sweep_rows.ATTEMPT, claim=claim[row], owner=owner[row], **about), of_pieces
 
-    books = Books(
-        capacity.copy(),
-        *(whole(N, K), whole(N, value=1), whole(N), whole(1 + N), np.zeros(N, dtype=bool)),
-        np.zeros((S, N), dtype=np.int32),
-        np.zeros((S, N), dtype=np.int32),
-        *(whole(S, 5), whole(S), whole(N, K), whole(max(counters, 1))),
+
+def _changes(
+    nodes: Nodes, hidden: Conditions, options: Options, hours: Opening, end: float
+) -> Rows:
+    """When nodes go, come and are reserved, and hours open and close, up to an end."""
+    place = {name: n for n, name in enumerate(nodes.names)}
+    happens = [(t, sweep_rows.NODE_GOES, n) for t, n in (*hidden.downs, *hidden.drains)]
+    happens += [(t, sweep_rows.NODE_COMES, n) for t, n in hidden.ups]
+    for reservation in options.tenancy.reservations:
+        for n in (place[name] for name in reservation.on if name in place):
+            happens.append((reservation.begin, sweep_rows.RESERVATION_BEGINS, n))
+            happens.append((reservation.end, sweep_rows.RESERVATION_ENDS, n))
+    times = np.unique([*hours.since, *hours.to])
+    happens += [(t, sweep_rows.HOURS_CHANGE, 0) for t in times[times <= end].tolist()]
+    happens = sorted(row for row in happens if np.isfinite(row[0]))
+    at, what, node = np.array(happens).reshape(-1, 3).T
+    begins = np.where(what == sweep_rows.RESERVATION_BEGINS, at, np.inf)
+    return _table(
+        sweep_rows.CHANGE,
+        at=at,
+        what=what,
+        node=node,
+        reserves=np.minimum.accumulate(begins[::-1])[::-1],
     )
-    lists = Lists(
-        *(whole(W), whole(Q), whole(Q), whole(Q), whole(S), whole(S), whole(Q), whole(S), whole(Q)),
-        *(np.zeros((Q, LATENCY)), np.zeros(W), np.zeros(W), np.zeros(W), np.zeros(W)),
-        *(whole(1, value=-1), whole(A), whole(A), whole(2)),
-    )
-    holdings = Holdings(
-        np.zeros((owners, M)), np.zeros((owners, M)), *(np.zeros(M) for _ in range(3))
-    )
-    sums = Sums(np.zeros((W, len(CAUSES))), np.zeros(max(counters, 1)), *(np.zeros(owners),) * 2)
-    sums = sums._replace(kept_for=np.zeros(owners))
-    return Sweep(asked, waits, runs, site, books, lists, holdings, sums)
 
 
 def _cap_names(

@@ -15,273 +15,202 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs.kernels import Caps, ClusterArrays, Hours, Rows, int64, record
 
-CAUSES: tuple[str, ...] = (
-    "after",
-    "closed",
-    "cap",
-    "away",
-    "reservation",
-    "partition",
-    "beside",
-    "pieces",
-)
-CAUSES += ("busy", "overtaken", "kept", "unseen", "latency")
+CAUSES: tuple[str, ...] = ("after", "closed", "cap", "away", "reservation", "partition")
+CAUSES += ("beside", "pieces", "busy", "overtaken", "kept", "unseen", "unsplit")
+CAUSES += ("latency",)
 AFTER, CLOSED, CAP, AWAY, RESERVED, PARTITION, BESIDE, PIECES = range(8)
-BUSY, OVERTAKEN, KEPT, UNSEEN, LATENCY = range(8, 13)
+BUSY, OVERTAKEN, KEPT, UNSEEN, UNSPLIT, LATENCY = range(8, 14)
 FREE = KEPT  # of jobs that ask for the same, before single jobs are looked at
 
-# Tasks of a shape that fit: now; if all nodes were up; on all partitions; by the main type
-# alone; on nodes that are reserved.
-NOW, IF_UP, ANYWHERE, ALONE_BY_TYPE, ON_RESERVED = range(5)
+NODE_GOES, NODE_COMES, RESERVATION_BEGINS, RESERVATION_ENDS, HOURS_CHANGE = range(5)
+
+# Of a kind, those that were submitted before some job, and those that ask for less time than some,
+# are charged at once: in Fenwick trees within each kind, to which seconds are added up to a place
+# and which are read at one. Seconds overtaken; unseen; in which it would not be kept but for a
+# reservation. The last has jobs that wait, and is read as a sum up to a place.
+OLDER, SHORTER, STOPPED, NUMBER = range(4)
+
+KIND = record(  # of waiting jobs: alike in what they ask for and whose use they count in
+    shape=np.int64,
+    tasks=np.int64,
+    claim=np.int64,
+    hours=np.int64,
+    exempt=np.int64,  # they have a reservation
+    unsplit=np.int64,  # they ask for what is not looked at
+    ask=np.int64,  # of the main device type, thousandths
+    first=np.int64,  # its jobs are `Sweep.waits` from here
+    past=np.int64,  # to before here
+    waiting=np.int64,
+    oldest=np.int64,  # no job of the kind that waits stands before
+    cause=np.int64,
+)
+WAIT = record(  # of one job, in the order of (kind, row)
+    since=np.float64,
+    start=np.float64,
+    kind=np.int64,
+    rank=np.int64,  # place of its limit among those of its kind, from 1
+    owner=np.int64,
+    state=np.int64,  # 0 not here yet, 1 waits, 2 has started
+)
+ATTEMPT = record(
+    begin=np.float64,
+    end=np.float64,
+    row=np.int64,
+    first=np.int64,  # its pieces are from here
+    past=np.int64,  # to before here
+    claim=np.int64,
+    owner=np.int64,  # user and account
+    wait=np.int64,  # the one that ends with it, −1 for none
+    earlier=np.int64,  # the attempt that runs before it, by row; −1 for none
+    later=np.int64,
+)
+CHANGE = record(
+    at=np.float64,
+    reserves=np.float64,  # when the next reservation begins, from this change on
+    what=np.int64,
+    node=np.int64,
+)
+NEED = record(  # tasks of a shape that fit on the nodes that it may use
+    now=np.int64,
+    if_up=np.int64,  # if all of these were up
+    anywhere=np.int64,  # on all partitions
+    by_type=np.int64,  # by the main device type alone
+    reserved=np.int64,  # on nodes that are reserved
+    free=np.int64,  # thousandths of the main device type, whether or not tasks fit
+    main=np.int64,  # the device type that it mostly asks for
+    alone=np.int64,  # has its nodes alone
+    kinds=np.int64,  # that wait
+)
+FIT = record(free=np.int64, tasks=np.int32, by_type=np.int32)
+NODE = record(up=np.int64, reserved=np.int64, touched=np.int64)
+COMPANY = record(  # all who hold devices of a type in a partition
+    total=np.float64,
+    clock=np.float64,  # ∫ waiting jobs / devices held
+    busy=np.float64,  # waiting jobs that lack devices
+)
+SIZES = record(
+    kinds=np.int64,  # that wait
+    shapes=np.int64,  # of these
+    touched=np.int64,  # nodes that changed in this instant
+    newest=np.int64,  # attempt that runs, by its row; −1 for none
+    started=np.int64,  # waits that have ended
+    next=np.int64,  # of `by_start`: before it no job waits that does not fit
+    changed=np.int64,  # that may be otherwise now
+)
 
 
 @by_reference
-class Asked(NamedTuple):
-    """Kinds of waiting jobs [Q]: alike in what they ask for and whose use they count in."""
+class Sweep(NamedTuple):
+    """Waits, attempts and changes of rules, a row behind the last of each at time inf."""
 
-    shape: Ints
-    tasks: Ints
-    claim: Ints
-    hours: Ints
-    exempt: Ints  # they have a reservation
-
-
-@by_reference
-class Waits(NamedTuple):
-    """Jobs that wait [W], in the order of (kind, row)."""
-
-    row: Ints
-    kind: Ints
-    since: Floats
-    by_since: Ints
-    first: Ints  # [Q + 1]: those of kind q are first[q] … first[q + 1]
-    limits: Floats  # [W] sorted within each kind
-    rank: Ints  # [W] place of its limit there, from 0 in each kind
-
-
-@by_reference
-class Attempts(NamedTuple):
-    """Who held what and when [A]; pieces of attempt a are first[a] … first[a + 1]."""
-
-    row: Ints
-    begin: Floats
-    end: Floats
-    first: Ints
-    claim: Ints
-    owner: Ints  # user and account
-    wait: Ints  # the one that ends with it, −1 for none
-    by_begin: Ints
-    by_end: Ints  # those that take time
-    node: Ints  # [P]
-    amount: Ints  # [P, K] thousandths
-
-
-@by_reference
-class SiteRules(NamedTuple):
-    cluster: Any  # ClusterArrays
+    cluster: ClusterArrays
+    caps: Caps
+    hours: Hours
     labelled: Bools  # [C, N] nodes that a shape may use, whatever its partition
     member: Bools  # [partitions, N]
-    alone: Bools  # [S] has its nodes alone
-    main: Ints  # [S] the device type that a shape mostly asks for
     per_task: Floats  # [S, K] one over what a task asks for, 0 where it asks for none
-    caps: Any  # Caps
-    hours: Any  # Hours
-    at: Floats  # [V] when nodes go (0), come (1), are reserved (2) and no more (3); 4: hours change
-    what: Ints
-    node: Ints
-    reserved: Floats  # when reservations begin
-
-
-@by_reference
-class Sums(NamedTuple):
-    """What the sweep adds up, in seconds of waiting."""
-
+    kinds: Rows  # [Q], in the order of what they may use and how much they ask for
+    waits: Rows  # [W + 1]
+    rows: Ints  # [W] of their jobs
+    limits: Floats  # [W] sorted within each kind
+    by_since: Ints
+    by_start: Ints  # as their jobs start
+    attempts: Rows  # [A + 1]
+    by_begin: Ints
+    by_end: Ints
+    node: Ints  # [P]
+    amount: Ints  # [P, K] thousandths
+    changes: Rows  # [V + 1]
+    needs: Rows  # [S]
+    nodes: Rows  # [N]
+    fits: Rows  # [S, N] up or not
+    free: Ints  # [N, K]
+    scratch: Ints  # [N, K]
+    touched: Ints  # [N]
+    used: Ints  # [counters]
+    kinds_now: Ints  # [Q] those that wait, in order
+    shapes_now: Ints  # [S]
+    sizes: Rows  # [1]
+    by_kind: Floats  # [Q, causes] seconds so far
+    trees: Floats  # [4, W]
+    held: Floats  # [owners, M] of each partition and device type
+    seen: Floats  # [owners, M] of `COMPANY.clock` when held last changed
+    company: Rows  # [M]
+    # what is added up, in seconds of waiting
     split: Floats  # [W, causes]
     of_cap: Floats  # [counters]
     holders: Floats  # [owners]
     kept_for: Floats  # [owners]
 
 
-@by_reference
-class Books(NamedTuple):
-    free: Ints  # [N, K]
-    before: Ints  # [N, K] as of the instant before, of nodes that were touched
-    up: Ints  # [N]
-    reserved: Ints  # [N]
-    touched: Ints  # [1 + N] how many and which nodes changed in this instant
-    mark: Bools  # [N]
-    fit: Any  # [S, N] int32: tasks of a shape that fit on a node, up or not
-    fit_by_type: Any  # the same by the main device type alone
-    room: Ints  # [S, 5]
-    total: Ints  # [S] free of the main type, on nodes that it may use
-    scratch: Ints  # [N, K]
-    used: Ints  # [counters]
+@inner_kernel
+def _count(x: Sweep, s: int, n: int, sign: int) -> None:
+    """Count what node n takes of a shape (sign 1), or no more (−1)."""
+    c, fit, need, node = x.cluster.shapes[s].constraint, x.fits[s, n], x.needs[s], x.nodes[n]
+    tasks = sign * fit.tasks
+    now = tasks * (node.up > 0)
+    if x.cluster.allowed[c, n]:
+        need.if_up += tasks
+        need.now += now
+        need.reserved += now * (node.reserved > 0)
+        if node.up > 0:
+            need.by_type += sign * fit.by_type
+            need.free += sign * fit.free
+    if x.labelled[c, n]:
+        need.anywhere += now
 
 
-@by_reference
-class Lists(NamedTuple):
-    """Kinds that wait, attempts that run, and time that is charged to a part of a kind.
-
-    Of a kind, those that were submitted before some job, and those that ask for less time than
-    some, are charged at once: ``older`` and ``shorter`` are Fenwick trees within each kind, in
-    which seconds are added to all up to a place, and read at one.
-    """
-
-    state: Ints  # [W] 0 not here yet, 1 waits, 2 has started
-    oldest: Ints  # [Q] no job of the kind that waits stands before
-    kinds: Ints  # [Q] with waiting jobs; sizes[0] of them
-    place: Ints  # [Q] there
-    shapes: Ints  # [S] of these; sizes[1] of them
-    shape_place: Ints
-    waiting: Ints  # [Q] how many
-    using: Ints  # [S] kinds
-    cause: Ints  # [Q]
-    by_kind: Floats  # [Q, causes] seconds so far
-    older: Floats  # [W] seconds overtaken
-    shorter: Floats  # [W] seconds unseen
-    stopped: Floats  # [W] seconds in which it would not be kept but for a reservation
-    number: Floats  # [W] jobs that wait, in a tree that is read as a sum up to a place
-    newest: Ints  # [1] attempt that runs, by its row; −1 for none
-    earlier: Ints  # [A] the attempt that runs before it, by row
-    later: Ints  # [A]
-    sizes: Ints  # kinds, shapes
-
-
-@by_reference
-class Holdings(NamedTuple):
-    """Who holds devices, by partition and device type [M], for shares over time."""
-
-    held: Floats  # [owners, M]
-    seen: Floats  # [owners, M] of `clock` when held last changed
-    total: Floats  # [M]
-    clock: Floats  # [M] ∫ waiting jobs / devices held
-    busy: Floats  # [M] waiting jobs that lack devices
-
-
-@by_reference
-class Sweep(NamedTuple):
-    asked: Asked
-    waits: Waits
-    runs: Attempts
-    site: SiteRules
-    books: Books
-    lists: Lists
-    holdings: Holdings
-    sums: Sums
-
-
-@inlined_kernel
-def _fits(site: SiteRules, b: Books, s: int, n: int) -> None:
-    """Tasks of shape s that node n takes, into ``fit`` and ``fit_by_type``."""
-    shape = site.cluster.shapes[s]
-    most = shape.per_node
-    by_type = most
-    for k in range(b.free.shape[1]):
-        if site.per_task[s, k] > 0.0:
+@inner_kernel
+def _refit(x: Sweep, s: int, n: int) -> None:
+    """Bring up to date what node n takes of a shape."""
+    shape, k = x.cluster.shapes[s], x.needs[s].main
+    most = by_type = shape.per_node
+    for i in range(x.free.shape[1]):
+        if x.per_task[s, i] > 0.0:
             # The quotient of whole numbers: half a thousandth is more than rounding takes away.
-            quotient = np.int64((max(b.free[n, k], 0) + 0.5) * site.per_task[s, k])
+            quotient = int64((max(x.free[n, i], 0) + 0.5) * x.per_task[s, i])
             most = min(most, quotient)
-            if k == site.main[s]:
+            if i == k:
                 by_type = min(by_type, quotient)
-    b.fit[s, n], b.fit_by_type[s, n] = most, by_type
-
-
-@inner_kernel
-def _count(site: SiteRules, b: Books, s: int, n: int, sign: int) -> None:
-    """Count what node n takes of a shape in its room (sign 1), or no more (−1)."""
-    c = site.cluster.shapes[s].constraint
-    tasks = sign * b.fit[s, n]
-    if site.cluster.allowed[c, n]:
-        b.room[s, IF_UP] += tasks
-        if b.up[n] > 0:
-            b.room[s, NOW] += tasks
-            b.room[s, ALONE_BY_TYPE] += sign * b.fit_by_type[s, n]
-            b.room[s, ON_RESERVED] += tasks * (b.reserved[n] > 0)
-    if site.labelled[c, n] and b.up[n] > 0:
-        b.room[s, ANYWHERE] += tasks
-
-
-@inlined_kernel
-def _touch(b: Books, n: int) -> None:
-    if not b.mark[n]:
-        b.mark[n] = True
-        b.touched[0] += 1
-        b.touched[b.touched[0]] = n
-        for k in range(b.free.shape[1]):
-            b.before[n, k] = b.free[n, k]
-
-
-@inner_kernel
-def _refresh(site: SiteRules, b: Books, lists: Lists) -> None:
-    """Bring the room of the shapes that wait up to date with the nodes that changed."""
-    for i in range(1, b.touched[0] + 1):
-        n = b.touched[i]
-        b.mark[n] = False
-        changed = False
-        for k in range(b.free.shape[1]):
-            changed |= b.free[n, k] != b.before[n, k]
-        for q in range(lists.sizes[1] if changed else 0):
-            s = lists.shapes[q]
-            shape = site.cluster.shapes[s]
-            k = site.main[s]
-            if site.cluster.allowed[shape.constraint, n] and b.up[n] > 0:
-                b.total[s] += b.free[n, k] - b.before[n, k]
-            _count(site, b, s, n, -1)
-            _fits(site, b, s, n)
-            _count(site, b, s, n, 1)
-    b.touched[0] = 0
-
-
-@inner_kernel
-def _open_shape(site: SiteRules, b: Books, s: int) -> None:
-    """Count the room of a shape of which no job has waited."""
-    for i in range(b.room.shape[1]):
-        b.room[s, i] = 0
-    b.total[s] = 0
-    shape = site.cluster.shapes[s]
-    for n in range(b.free.shape[0]):
-        _fits(site, b, s, n)
-        _count(site, b, s, n, 1)
-        if site.cluster.allowed[shape.constraint, n] and b.up[n] > 0:
-            b.total[s] += b.free[n, site.main[s]]
+    fit = x.fits[s, n]
+    if fit.tasks != most or fit.free != x.free[n, k] or fit.by_type != by_type:
+        _count(x, s, n, -1)
+        fit.tasks, fit.by_type, fit.free = most, by_type, x.free[n, k]
+        _count(x, s, n, 1)
 
 
 @inner_kernel
 def _node_changes(x: Sweep, n: int, what: int) -> None:
-    """A node goes (0), comes (1), is reserved (2) or no more (3)."""
-    b, site, lists = x.books, x.site, x.lists
+    node = x.nodes[n]
     for sign in (-1, 1):
-        for q in range(lists.sizes[1]):
-            s = lists.shapes[q]
-            shape = site.cluster.shapes[s]
-            _count(site, b, s, n, sign)
-            if site.cluster.allowed[shape.constraint, n] and b.up[n] > 0:
-                b.total[s] += sign * b.free[n, site.main[s]]
+        for z in range(x.sizes[0].shapes):
+            _count(x, x.shapes_now[z], n, sign)
         if sign < 0:
-            if what < 2:
-                b.up[n] = what
+            if what <= NODE_COMES:
+                node.up = what
             else:
-                b.reserved[n] += 1 if what == 2 else -1
+                node.reserved += 1 if what == RESERVATION_BEGINS else -1
 
 
 @inner_kernel
-def _groups_fit(site: SiteRules, b: Books, s: int) -> bool:
+def _groups_fit(x: Sweep, s: int) -> bool:
     """All groups of a shape fit, one after another, each on the first nodes that take it."""
-    c = site.cluster
-    for n in range(b.free.shape[0]):
-        for k in range(b.free.shape[1]):
-            b.scratch[n, k] = b.free[n, k]
+    c = x.cluster
+    for n in range(x.free.shape[0]):
+        for k in range(x.free.shape[1]):
+            x.scratch[n, k] = x.free[n, k]
     for g in range(c.shapes[s].groups_from, c.shapes[s].groups_from + c.shapes[s].groups):
         part, tasks = c.groups[g].shape, c.groups[g].tasks
-        for n in range(b.free.shape[0]):
-            if b.up[n] > 0 and c.allowed[c.shapes[part].constraint, n]:
+        for n in range(x.free.shape[0]):
+            if x.nodes[n].up > 0 and c.allowed[c.shapes[part].constraint, n]:
                 most = min(tasks, c.shapes[part].per_node)
-                for k in range(b.free.shape[1]):
+                for k in range(x.free.shape[1]):
                     if c.demand[part, k] > 0:
-                        most = min(most, max(b.scratch[n, k], 0) // c.demand[part, k])
-                for k in range(b.free.shape[1]):
-                    b.scratch[n, k] -= most * c.demand[part, k]
+                        most = min(most, max(x.scratch[n, k], 0) // c.demand[part, k])
+                for k in range(x.free.shape[1]):
+                    x.scratch[n, k] -= most * c.demand[part, k]
                 tasks -= most
         if tasks > 0:
             return False
@@ -291,60 +220,146 @@ def _groups_fit(site: SiteRules, b: Books, s: int) -> bool:
 @inner_kernel
 def _run(x: Sweep, a: int, sign: int) -> None:
     """An attempt takes its devices (sign 1), or gives them back (−1)."""
-    runs, site, b, h = x.runs, x.site, x.books, x.holdings
-    who, K = runs.owner[a], b.free.shape[1]
-    for p in range(runs.first[a], runs.first[a + 1]):
-        n = runs.node[p]
-        if x.lists.sizes[1] > 0:  # else there is no room to bring up to date
-            _touch(b, n)
+    run, sizes, K = x.attempts[a], x.sizes[0], x.free.shape[1]
+    owner = run.owner
+    for p in range(run.first, run.past):
+        n = x.node[p]
+        if (
+            sizes.shapes > 0 and x.nodes[n].touched == 0
+        ):  # else there is no room to bring up to date
+            x.nodes[n].touched = 1
+            x.touched[sizes.touched] = n
+            sizes.touched += 1
         for k in range(K):
-            amount = sign * runs.amount[p, k]
-            b.free[n, k] -= amount
-            for q in range(site.member.shape[0] if amount else 0):
-                if site.member[q, n]:
+            amount = sign * x.amount[p, k]
+            x.free[n, k] -= amount
+            for q in range(x.member.shape[0] if amount else 0):
+                if x.member[q, n]:
                     m = q * K + k
+                    company = x.company[m]
                     # What the owner held until now has its share of the waiting until now.
-                    x.sums.holders[who] += h.held[who, m] * (h.clock[m] - h.seen[who, m])
-                    h.seen[who, m] = h.clock[m]
-                    h.held[who, m] += amount
-                    h.total[m] += amount
-    for i in range(site.caps.starts[runs.claim[a]], site.caps.starts[runs.claim[a] + 1]):
-        b.used[site.caps.counter[i]] += sign * site.caps.amount[i]
-    lists = x.lists
+                    x.holders[owner] += x.held[owner, m] * (company.clock - x.seen[owner, m])
+                    x.seen[owner, m] = company.clock
+                    x.held[owner, m] += amount
+                    company.total += amount
+    for i in range(x.caps.starts[run.claim], x.caps.starts[run.claim + 1]):
+        x.used[x.caps.counter[i]] += sign * x.caps.amount[i]
     if sign > 0:
-        later, earlier = -1, lists.newest[0]
-        while earlier >= 0 and runs.row[earlier] > runs.row[a]:
-            later, earlier = earlier, lists.earlier[earlier]
-        lists.earlier[a], lists.later[a] = earlier, later
-        inserted = a
-    else:
-        later, earlier = lists.later[a], lists.earlier[a]
-        inserted = -1
+        later, earlier = -1, sizes.newest
+        while earlier >= 0 and x.attempts[earlier].row > run.row:
+            later, earlier = earlier, x.attempts[earlier].earlier
+        run.earlier, run.later = earlier, later
+    later, earlier = run.later, run.earlier
     # Its neighbours know it, or one another.
     if later < 0:
-        lists.newest[0] = a if inserted >= 0 else earlier
+        sizes.newest = a if sign > 0 else earlier
     else:
-        lists.earlier[later] = a if inserted >= 0 else earlier
+        x.attempts[later].earlier = a if sign > 0 else earlier
     if earlier >= 0:
-        lists.later[earlier] = a if inserted >= 0 else later
+        x.attempts[earlier].later = a if sign > 0 else later
 
 
 @inner_kernel
-def _add(tree: Floats, first: int, size: int, i: int, value: float) -> None:
+def _add(x: Sweep, tree: int, q: int, i: int, value: float) -> None:
     """Add a value to all places of a kind's tree up to the i-th, counted from 1."""
+    before = x.kinds[q].first - 1
     while i > 0:
-        tree[first + i - 1] += value
+        x.trees[tree, before + i] += value
         i -= i & -i
 
 
 @inner_kernel
-def _value(tree: Floats, first: int, size: int, i: int) -> float:
+def _value(x: Sweep, tree: int, q: int, i: int) -> float:
     """What was added to the i-th place, counted from 1."""
-    value = 0.0
+    before, value, size = x.kinds[q].first - 1, 0.0, x.kinds[q].past - x.kinds[q].first
     while i <= size:
-        value += tree[first + i - 1]
+        value += x.trees[tree, before + i]
         i += i & -i
     return value
+
+
+@inner_kernel
+def _settle(x: Sweep, w: int, sign: int) -> None:
+    """Take what its kind is charged with so far (sign 1), or take it off (−1)."""
+    q, rank = x.waits[w].kind, x.waits[w].rank
+    first, size = x.kinds[q].first, x.kinds[q].past - x.kinds[q].first
+    for cause in range(LATENCY):
+        x.split[w, cause] += sign * x.by_kind[q, cause]
+    overtaken = _value(x, OLDER, q, w - first + 1)
+    unseen = _value(x, SHORTER, q, rank)
+    stopped = _value(x, STOPPED, q, rank)
+    x.split[w, OVERTAKEN] += sign * overtaken
+    x.split[w, BUSY] -= sign * overtaken
+    x.split[w, UNSEEN] += sign * unseen
+    x.split[w, RESERVED] += sign * stopped
+    x.split[w, KEPT] -= sign * (unseen + stopped)
+    while rank <= size:
+        x.trees[NUMBER, first - 1 + rank] -= sign
+        rank += rank & -rank
+
+
+@inner_kernel
+def _enter(items: Ints, size: int, item: int) -> None:
+    """Put an item into a sorted list of so many."""
+    while size > 0 and items[size - 1] > item:
+        items[size] = items[size - 1]
+        size -= 1
+    items[size] = item
+
+
+@inner_kernel
+def _drop(items: Ints, size: int, item: int) -> None:
+    place = 0
+    while items[place] != item:
+        place += 1
+    for i in range(place, size - 1):
+        items[i] = items[i + 1]
+
+
+@inner_kernel
+def _join(x: Sweep, w: int) -> None:
+    q, sizes = x.waits[w].kind, x.sizes[0]
+    _settle(x, w, -1)
+    x.waits[w].state = 1
+    kind = x.kinds[q]
+    kind.oldest = min(kind.oldest, w) if kind.waiting else w
+    kind.waiting += 1
+    sizes.changed = 1
+    if kind.waiting > 1:
+        return
+    _enter(x.kinds_now, sizes.kinds, q)
+    sizes.kinds += 1
+    s, need = kind.shape, x.needs[kind.shape]
+    need.kinds += 1
+    if need.kinds == 1:
+        _enter(x.shapes_now, sizes.shapes, s)
+        sizes.shapes += 1
+        # Nodes may have changed since a job of the shape waited.
+        need.now = need.if_up = need.anywhere = need.by_type = need.reserved = need.free = 0
+        for n in range(x.nodes.size):
+            fit = x.fits[s, n]
+            fit.tasks, fit.by_type, fit.free = 0, 0, 0
+            _refit(x, s, n)
+
+
+@inner_kernel
+def _leave(x: Sweep, w: int) -> None:
+    q, sizes = x.waits[w].kind, x.sizes[0]
+    _settle(x, w, 1)
+    x.waits[w].state = 2
+    sizes.started += 1
+    kind, need = x.kinds[q], x.needs[x.kinds[q].shape]
+    kind.waiting -= 1
+    if kind.waiting > 0:
+        while x.waits[kind.oldest].state != 1:
+            kind.oldest += 1
+        return
+    _drop(x.kinds_now, sizes.kinds, q)
+    sizes.kinds -= 1
+    need.kinds -= 1
+    if need.kinds == 0:
+        _drop(x.shapes_now, sizes.shapes, kind.shape)
+        sizes.shapes -= 1
 
 
 @inlined_kernel
@@ -360,249 +375,175 @@ def _up_to(values: Any, low: int, high: int, value: float) -> int:
     return low - first
 
 
-@inner_kernel
-def _settle(x: Sweep, w: int, sign: int) -> None:
-    """Take what its kind is charged with so far (sign 1), or take it off (−1)."""
-    lists, waits, split, q = x.lists, x.waits, x.sums.split, x.waits.kind[w]
-    for cause in range(LATENCY):
-        split[w, cause] += sign * lists.by_kind[q, cause]
-    first, size, rank = waits.first[q], waits.first[q + 1] - waits.first[q], waits.rank[w] + 1
-    overtaken = _value(lists.older, first, size, w - first + 1)
-    unseen = _value(lists.shorter, first, size, rank)
-    stopped = _value(lists.stopped, first, size, rank) - unseen
-    split[w, OVERTAKEN] += sign * overtaken
-    split[w, BUSY] -= sign * overtaken
-    split[w, UNSEEN] += sign * unseen
-    split[w, RESERVED] += sign * stopped
-    split[w, KEPT] -= sign * (unseen + stopped)
-    i = rank
-    while i <= size:
-        lists.number[first + i - 1] -= sign
-        i += i & -i
-
-
-@inner_kernel
-def _join(x: Sweep, w: int) -> None:
-    lists, q = x.lists, x.waits.kind[w]
-    _settle(x, w, -1)
-    lists.state[w] = 1
-    lists.oldest[q] = min(lists.oldest[q], w) if lists.waiting[q] else w
-    lists.waiting[q] += 1
-    if lists.waiting[q] == 1:
-        lists.place[q] = lists.sizes[0]
-        lists.kinds[lists.sizes[0]] = q
-        lists.sizes[0] += 1
-        s = x.asked.shape[q]
-        lists.using[s] += 1
-        if lists.using[s] == 1:
-            lists.shape_place[s] = lists.sizes[1]
-            lists.shapes[lists.sizes[1]] = s
-            lists.sizes[1] += 1
-            _open_shape(x.site, x.books, s)
-
-
-@inner_kernel
-def _leave(x: Sweep, w: int) -> None:
-    lists, q = x.lists, x.waits.kind[w]
-    _settle(x, w, 1)
-    lists.state[w] = 2
-    lists.waiting[q] -= 1
-    if lists.waiting[q] > 0:
-        while lists.state[lists.oldest[q]] != 1:
-            lists.oldest[q] += 1
-        return
-    # The last kind takes its place, and the last shape that of a shape nobody waits with.
-    lists.sizes[0] -= 1
-    final = lists.kinds[lists.sizes[0]]
-    lists.kinds[lists.place[q]], lists.place[final] = final, lists.place[q]
-    s = x.asked.shape[q]
-    lists.using[s] -= 1
-    if lists.using[s] == 0:
-        lists.sizes[1] -= 1
-        final = lists.shapes[lists.sizes[1]]
-        lists.shapes[lists.shape_place[s]] = final
-        lists.shape_place[final] = lists.shape_place[s]
-
-
 @inlined_kernel
 def _full_cap(x: Sweep, claim: int) -> int:
     """The first counter that keeps a claim from starting, −1 for none."""
-    caps = x.site.caps
-    for i in range(caps.starts[claim], caps.starts[claim + 1]):
-        if x.books.used[caps.counter[i]] + caps.amount[i] > caps.most[i]:
-            return int(caps.counter[i])
+    for i in range(x.caps.starts[claim], x.caps.starts[claim + 1]):
+        if x.used[x.caps.counter[i]] + x.caps.amount[i] > x.caps.most[i]:
+            return int(x.caps.counter[i])
     return -1
 
 
 @inlined_kernel
 def _is_closed(hours: Any, c: int, now: float) -> bool:
-    low, high = hours.starts[c], hours.starts[c + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if hours.since[middle] <= now:
-            low = middle + 1
-        else:
-            high = middle
-    return bool(low > hours.starts[c] and now < hours.to[low - 1])
+    passed = _up_to(hours.since, hours.starts[c], hours.starts[c + 1], now)
+    return bool(passed > 0 and now < hours.to[hours.starts[c] + passed - 1])
 
 
 @inner_kernel
 def _cause(x: Sweep, q: int, now: float) -> int:
     """What keeps jobs of a kind from starting; :data:`FREE` where they fit."""
-    asked, b = x.asked, x.books
-    s, tasks = asked.shape[q], asked.tasks[q]
-    shape = x.site.cluster.shapes[s]
-    if _is_closed(x.site.hours, asked.hours[q], now):
+    kind, need = x.kinds[q], x.needs[x.kinds[q].shape]
+    if _is_closed(x.hours, kind.hours, now):
         return CLOSED
-    if _full_cap(x, asked.claim[q]) >= 0:
+    if _full_cap(x, kind.claim) >= 0:
         return CAP
-    enough = b.total[s] >= tasks * x.site.cluster.demand[s, x.site.main[s]]
-    if shape.groups > 0:
-        if _groups_fit(x.site, b, s):
-            return FREE
-        return PIECES if enough else BUSY
-    if b.room[s, NOW] >= tasks:
-        aside = b.room[s, ON_RESERVED] if asked.exempt[q] == 0 else 0
-        return FREE if b.room[s, NOW] - aside >= tasks else RESERVED
-    if b.room[s, IF_UP] >= tasks:
+    fits = FREE if kind.unsplit == 0 else UNSPLIT
+    if x.cluster.shapes[kind.shape].groups > 0:
+        if _groups_fit(x, kind.shape):
+            return fits
+        return PIECES if need.free >= kind.ask else BUSY
+    if need.now >= kind.tasks:
+        aside = need.reserved if kind.exempt == 0 else 0
+        return fits if need.now - aside >= kind.tasks else RESERVED
+    if need.if_up >= kind.tasks:
         return AWAY
-    if b.room[s, ANYWHERE] >= tasks:
+    if need.anywhere >= kind.tasks:
         return PARTITION
-    if not enough:
+    if need.free < kind.ask:
         return BUSY
-    by_type = b.room[s, ALONE_BY_TYPE] >= tasks and not x.site.alone[s]
-    return BESIDE if by_type else PIECES
+    return BESIDE if need.by_type >= kind.tasks and need.alone == 0 else PIECES
 
 
 @inner_kernel
-def _overtaken(x: Sweep, q: int, lasts: float) -> None:
-    """Charge jobs of a kind that would have enough without those submitted later."""
-    lists, runs, site, waits = x.lists, x.runs, x.site, x.waits
-    s = x.asked.shape[q]
-    k, c = site.main[s], site.cluster.shapes[s].constraint
-    lacks = x.asked.tasks[q] * site.cluster.demand[s, k] - x.books.total[s]
-    oldest = waits.row[lists.oldest[q]]
-    a = lists.newest[0]
-    # From the newest that runs back to the one without which there would be enough.
-    while a >= 0 and runs.row[a] > oldest:
-        for p in range(runs.first[a], runs.first[a + 1]):
-            if site.cluster.allowed[c, runs.node[p]] and x.books.up[runs.node[p]] > 0:
-                lacks -= runs.amount[p, k]
-        if lacks <= 0:
-            first, past = waits.first[q], waits.first[q + 1]
-            older = _up_to(waits.row, first, past, runs.row[a] - 1)
-            _add(lists.older, first, past - first, older, lasts)
-            return
-        a = lists.earlier[a]
+def _next_stuck(x: Sweep) -> int:
+    """The wait of a job that does not fit that ends first; the row behind the last for none."""
+    sizes, final = x.sizes[0], x.waits.size - 1
+    if sizes.changed or sizes.next < sizes.started:
+        sizes.next, sizes.changed = sizes.started, 0
+    while x.by_start[sizes.next] < final:
+        w = x.by_start[sizes.next]
+        cause = x.kinds[x.waits[w].kind].cause
+        if x.waits[w].state == 1 and AWAY <= cause <= BUSY and cause != RESERVED:
+            break
+        sizes.next += 1
+    return int(x.by_start[sizes.next])
 
 
 @inner_kernel
-def _first_to_start(x: Sweep, i: int) -> int:
-    """The attempt that ends the first wait of a job that does not fit, from the i-th on; or −1."""
-    runs, lists = x.runs, x.lists
-    while i < runs.by_begin.size:
-        a = runs.by_begin[i]
-        w = runs.wait[a]
-        if w >= 0 and lists.state[w] == 1:
-            cause = lists.cause[x.waits.kind[w]]
-            if cause >= AWAY and cause <= BUSY and cause != RESERVED:
-                return int(a)
-        i += 1
-    return -1
-
-
-@inner_kernel
-def _charge(x: Sweep, i: int, now: float, lasts: float, reserved_at: float) -> None:
-    """Charge all that wait with the time to the next instant; attempts from the i-th on come."""
-    lists, h, K = x.lists, x.holdings, x.books.free.shape[1]
-    fits = False
-    for m in range(h.busy.size):
-        h.busy[m] = 0
-    for z in range(lists.sizes[0]):
-        q = lists.kinds[z]
-        cause = _cause(x, q, now)
-        lists.cause[q] = cause
-        lists.by_kind[q, cause] += lasts
-        if cause == CAP:
-            x.sums.of_cap[_full_cap(x, x.asked.claim[q])] += lists.waiting[q] * lasts
-        elif cause == BUSY:
-            s = x.asked.shape[q]
-            h.busy[x.site.cluster.shapes[s].pool * K + x.site.main[s]] += lists.waiting[q]
-            _overtaken(x, q, lasts)
-        fits |= cause == FREE
-    for m in range(h.busy.size):
-        if h.busy[m] > 0 and h.total[m] > 0:
-            h.clock[m] += lasts * h.busy[m] / h.total[m]
-    if fits:
-        a = _first_to_start(x, i)
-        for z in range(lists.sizes[0]):
-            if lists.cause[lists.kinds[z]] == FREE:
-                _charge_free(x, lists.kinds[z], a, now, lasts, reserved_at)
-
-
-@inner_kernel
-def _charge_free(x: Sweep, q: int, a: int, now: float, lasts: float, reserved_at: float) -> None:
-    """Charge jobs of a kind that fit: who would have ended before attempt a begins delays none."""
-    lists, waits = x.lists, x.waits
-    first, past = waits.first[q], waits.first[q + 1]
-    start = x.runs.begin[a] if a >= 0 else np.inf
-    until = start if x.asked.exempt[q] else min(start, reserved_at)
-    unseen = _up_to(waits.limits, first, past, until - now)
-    stopped = unseen
+def _charge_free(x: Sweep, q: int, stuck: int, now: float, lasts: float, reserved: float) -> None:
+    """Charge jobs of a kind that fit: what would end before a stuck one starts delays none."""
+    kind, start = x.kinds[q], x.waits[stuck].start
+    until = start if kind.exempt else min(start, reserved)
+    unseen = place = _up_to(x.limits, kind.first, kind.past, until - now)
+    _add(x, SHORTER, q, unseen, lasts)
     if start > until:
-        stopped = _up_to(waits.limits, first, past, start - now)
-    _add(lists.shorter, first, past - first, unseen, lasts)
-    _add(lists.stopped, first, past - first, stopped, lasts)
-    if a >= 0:
-        kept = float(lists.waiting[q])
-        place = stopped
+        place = _up_to(x.limits, kind.first, kind.past, start - now)
+        _add(x, STOPPED, q, place, lasts)
+        _add(x, STOPPED, q, unseen, -lasts)
+    if stuck < x.waits.size - 1:
+        kept = float(kind.waiting)
         while place > 0:
-            kept -= lists.number[first + place - 1]
+            kept -= x.trees[NUMBER, kind.first - 1 + place]
             place -= place & -place
-        x.sums.kept_for[x.runs.owner[a]] += kept * lasts
+        x.kept_for[x.waits[stuck].owner] += kept * lasts
+
+
+@inner_kernel
+def _charge_busy(x: Sweep, q: int, a: int, more: float, lasts: float) -> tuple[int, float]:
+    """Charge jobs of a kind that would have enough without those submitted later.
+
+    From the newest attempt that runs back to the one without which there would be enough. Those
+    from attempt ``a`` on, −1 for none, hold ``more``; gives both for the next kind, which asks for
+    as much or more of the same.
+    """
+    kind, s = x.kinds[q], x.kinds[q].shape
+    k, c = x.needs[s].main, x.cluster.shapes[s].constraint
+    oldest, lacks = x.rows[kind.oldest], kind.ask - x.needs[s].free
+    while more < lacks:
+        before = x.attempts[a].earlier if a >= 0 else x.sizes[0].newest
+        if before < 0 or x.attempts[before].row <= oldest:
+            return a, more
+        a = before
+        for p in range(x.attempts[a].first, x.attempts[a].past):
+            if x.cluster.allowed[c, x.node[p]] and x.nodes[x.node[p]].up > 0:
+                more += x.amount[p, k]
+    older = _up_to(x.rows, kind.first, kind.past, x.attempts[a].row - 1)
+    _add(x, OLDER, q, older, lasts)
+    return a, more
+
+
+@inner_kernel
+def _charge(x: Sweep, now: float, lasts: float, reserved: float) -> None:
+    """Charge all that wait with the time to the next instant."""
+    K, sizes, fits = x.free.shape[1], x.sizes[0], False
+    a, more, constraint, main = -1, 0.0, -1, -1
+    for m in range(x.company.size):
+        x.company[m].busy = 0
+    for z in range(sizes.kinds):
+        q = x.kinds_now[z]
+        kind, shape, k = (
+            x.kinds[q],
+            x.cluster.shapes[x.kinds[q].shape],
+            x.needs[x.kinds[q].shape].main,
+        )
+        cause = _cause(x, q, now)
+        if cause != kind.cause:
+            kind.cause, sizes.changed = cause, 1
+        x.by_kind[q, cause] += lasts
+        if cause == CAP:
+            x.of_cap[_full_cap(x, kind.claim)] += kind.waiting * lasts
+        elif cause == BUSY:
+            x.company[shape.pool * K + k].busy += kind.waiting
+            if shape.constraint != constraint or k != main:
+                a, more, constraint, main = -1, 0.0, shape.constraint, k
+            a, more = _charge_busy(x, q, a, more, lasts)
+        fits |= cause == FREE
+    for m in range(x.company.size):
+        company = x.company[m]
+        if company.busy > 0 and company.total > 0:
+            company.clock += lasts * company.busy / company.total
+    if fits:
+        stuck = _next_stuck(x)
+        for z in range(sizes.kinds):
+            if x.kinds[x.kinds_now[z]].cause == FREE:
+                _charge_free(x, x.kinds_now[z], stuck, now, lasts, reserved)
 
 
 @lean_kernel
 def sweep_waits(x: Sweep) -> None:
-    runs, waits, site = x.runs, x.waits, x.site
-    i, e, w, v, r = 0, 0, 0, 0, 0
-    while i < runs.by_begin.size:
-        begins = runs.begin[runs.by_begin[i]]
-        ends = runs.end[runs.by_end[e]] if e < runs.by_end.size else np.inf
-        comes = waits.since[waits.by_since[w]] if w < waits.since.size else np.inf
-        changes = site.at[v] if v < site.at.size else np.inf
-        now = min(min(begins, ends), min(comes, changes))
+    sizes = x.sizes[0]
+    i, e, w, v, now = 0, 0, 0, 0, -np.inf
+    while now < np.inf:
         # Of an instant, what ends comes before what begins.
-        while e < runs.by_end.size and runs.end[runs.by_end[e]] == now:
-            _run(x, runs.by_end[e], -1)
-            e += 1
-        _refresh(site, x.books, x.lists)
-        while v < site.at.size and site.at[v] == now:
-            if site.what[v] < 4:
-                _node_changes(x, site.node[v], site.what[v])
+        while x.changes[v].at == now:
+            if x.changes[v].what != HOURS_CHANGE:
+                _node_changes(x, x.changes[v].node, x.changes[v].what)
             v += 1
-        while w < waits.since.size and waits.since[waits.by_since[w]] == now:
-            _join(x, waits.by_since[w])
-            w += 1
-        while i < runs.by_begin.size and runs.begin[runs.by_begin[i]] == now:
-            a = runs.by_begin[i]
-            if runs.wait[a] >= 0:
-                _leave(x, runs.wait[a])
-            if runs.end[a] > now:
-                _run(x, a, 1)
+        while x.attempts[x.by_end[e]].end == now:
+            if x.attempts[x.by_end[e]].begin < now:
+                _run(x, x.by_end[e], -1)
+            e += 1
+        while x.attempts[x.by_begin[i]].begin == now:
+            run = x.attempts[x.by_begin[i]]
+            if run.wait >= 0:
+                _leave(x, run.wait)
+            if run.end > now:
+                _run(x, x.by_begin[i], 1)
             i += 1
-        _refresh(site, x.books, x.lists)
-        if x.lists.sizes[0] > 0:
-            begins = runs.begin[runs.by_begin[i]]
-            ends = runs.end[runs.by_end[e]] if e < runs.by_end.size else np.inf
-            comes = waits.since[waits.by_since[w]] if w < waits.since.size else np.inf
-            changes = site.at[v] if v < site.at.size else np.inf
-            after = min(min(begins, ends), min(comes, changes))
-            while r < site.reserved.size and site.reserved[r] <= now:
-                r += 1
-            reserved_at = site.reserved[r] if r < site.reserved.size else np.inf
-            _charge(x, i, now, after - now, reserved_at)
-    h = x.holdings
-    for who in range(h.held.shape[0]):
-        for m in range(h.total.size):
-            x.sums.holders[who] += h.held[who, m] * (h.clock[m] - h.seen[who, m])
+        for z in range(sizes.touched):
+            x.nodes[x.touched[z]].touched = 0
+            for y in range(sizes.shapes):
+                _refit(x, x.shapes_now[y], x.touched[z])
+        sizes.touched = 0
+        while x.waits[x.by_since[w]].since == now:
+            _join(x, x.by_since[w])
+            w += 1
+        after = min(x.attempts[x.by_begin[i]].begin, x.attempts[x.by_end[e]].end)
+        after = min(after, min(x.waits[x.by_since[w]].since, x.changes[v].at))
+        if sizes.kinds > 0:
+            _charge(x, now, after - now, x.changes[v].reserves)
+        now = after
+    for owner in range(x.held.shape[0]):
+        for m in range(x.company.size):
+            x.holders[owner] += x.held[owner, m] * (x.company[m].clock - x.seen[owner, m])
