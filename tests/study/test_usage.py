@@ -13,7 +13,14 @@ from gangwise.cli import app
 from gangwise.jobs import Jobs, Nodes
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.tenancy import AccountRule
-from gangwise.study.usage import audit_log, shares_of, shorter_limits, use_of
+from gangwise.study.usage import (
+    account_shares,
+    audit_log,
+    queue_shares,
+    shares_of,
+    shorter_limits,
+    use_of,
+)
 
 DAY, WEEK = 86400.0, 7 * 86400.0
 SITE = """
@@ -68,15 +75,114 @@ def _found(folder: Path, seed: int, plant: str = "") -> set[tuple[str, str]]:
     return {(finding.kind, finding.name) for finding in audit.findings}
 
 
-@pytest.mark.parametrize("seed", range(7))
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 20))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_planted_is_named(tmp_path: Path, seed: int) -> None:
-    """21 drawn logs."""
+    """Drawn logs, 20 of each kind."""
     assert ("long", "u1") in _found(tmp_path, seed, "long")
     assert ("cut", "u2") in _found(tmp_path, seed, "cut")
     assert {("starved", "blue"), ("over", "red")} <= _found(tmp_path, seed, "short")
 
 
-@pytest.mark.parametrize("seed", range(7))
+def _sacct(folder: Path, seed: int, plant: str = "") -> Path:
+    """A listing of jobs of one GPU with their steps, which use half or more of what they hold.
+
+    Planted: ``mem``, ``cpu`` or ``gpu``, user u1 uses a tenth of it.
+    """
+    rng = np.random.default_rng([45, seed])
+    columns = "JobID|User|State|Submit|Start|End|ElapsedRaw|ReqTRES|AllocTRES|NNodes|NodeList|"
+    rows, J = [columns + "TotalCPU|MaxRSS|TRESUsageInTot"], 240
+    submit = np.sort(rng.integers(0, int(2 * WEEK), J)) + 1_700_000_000
+    for j in range(J):
+        user, wait, run = rng.integers(0, 6), rng.integers(60, 600), rng.integers(3600, 20000)
+        cores, gib, start = int(rng.choice([4, 8, 16])), 32, submit[j] + wait
+        share = {of: rng.uniform(0.5, 0.95) for of in ("cpu", "mem", "gpu")}
+        if user == 1 and plant:
+            share[plant] = 0.1
+        seconds = int(share["cpu"] * cores * run)
+        hours, minutes = divmod(seconds // 60, 60)
+        clock = f"{hours // 24}-{hours % 24:02}:{minutes:02}:{seconds % 60:02}"
+        tres = f"billing=1,cpu={cores},gres/gpu=1,mem={gib}G,node=1"
+        times = f"{submit[j]}|{start}|{start + run}|{run}"
+        rows.append(f"{j}|u{user}|COMPLETED|{times}|{tres}|{tres}|1|n{j % 8}|{clock}||")
+        used = f"cpu={clock},gres/gpumem=1G,gres/gpuutil={100 * share['gpu']:.0f},mem={{}}K"
+        kib = int(share["mem"] * gib * 2**20)
+        for step, part in (("batch", 1.0), ("0", 0.3)):  # the larger one counts
+            rows.append(
+                f"{j}.{step}||COMPLETED|{times}||{tres}|1|n{j % 8}|{clock}|{int(part * kib)}K|"
+                + used.format(int(part * kib))
+            )
+    log = folder / f"{plant}{seed}.txt"
+    log.write_text("\n".join(rows) + "\n")
+    return log
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("plant", ["mem", "cpu", "gpu"])
+def test_who_holds_what_it_does_not_use_is_named(tmp_path: Path, plant: str, seed: int) -> None:
+    audit = audit_log(str(_sacct(tmp_path, seed, plant)), prices={plant: 2.0})
+    [idle] = audit.findings
+    assert (idle.kind, idle.name, idle.device) == ("idle", "u1", plant)
+    assert idle.cost == 2 * idle.hours
+    total, users, _ = audit.held[plant]
+    [mine] = [use for use in users if use.name == "u1"]
+    assert mine.used == pytest.approx(0.1 * mine.asked, rel=0.06)  # gpuutil is in whole per cent
+    assert sum(use.asked for use in users) == pytest.approx(total.asked)
+    assert audit_log(str(_sacct(tmp_path, seed))).findings == []
+
+
+def test_used_memory_and_time_of_swf_are_of_all_processors(tmp_path: Path) -> None:
+    log = tmp_path / "a.swf"
+    rows = ["; MaxProcs: 8"]
+    # 4 processors for 100 s: 50 s of processor time and 1 GiB of each are used, of 2 GiB.
+    rows += [
+        f"{i} {60 * i} 5 100 4 50 1048576 4 120 2097152 1 3 1 2 -1 -1 -1 -1" for i in range(1, 30)
+    ]
+    rows.append("30 4000 5 100 4 -1 -1 4 120 2097152 1 3 1 2 -1 -1 -1 -1")  # not known
+    log.write_text("\n".join(rows) + "\n")
+    held = audit_log(str(log)).held
+    for device, of_job in (("cpu", 4 * 100 / 3600), ("mem", 4 * 2 * 100 / 3600)):
+        total = held[device][0]
+        assert total.jobs == 29
+        assert (total.asked, total.used) == pytest.approx((29 * of_job, 29 * of_job / 2))
+
+
+QUEUES = """
+items:
+- {metadata: {name: lab}, spec: {resources: {gpu: {quota: 40, overQuotaWeight: 1, limit: -1}}}}
+- {metadata: {name: rest}, spec: {resources: {gpu: {quota: 10, overQuotaWeight: 3, limit: 70}}}}
+- {metadata: {name: x}, spec: {parentQueue: lab, resources: {gpu: {quota: 20, overQuotaWeight: 2}}}}
+- {metadata: {name: y}, spec: {parentQueue: lab, resources: {gpu: {quota: 0, overQuotaWeight: 1}}}}
+"""
+
+
+def test_shares_of_queues_are_quotas_and_what_is_beyond_them_by_weight(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text(QUEUES)
+    # Of 100 GPUs 50 are beyond quotas: 12.5 for lab, 37.5 for rest. Of lab's 52.5, x has 20 and two
+    # thirds of 32.5.
+    shares = queue_shares(file, "gpu", 100.0)
+    assert shares == pytest.approx(
+        {"lab": 0.525, "rest": 0.475, "x": 0.2 + 0.65 / 3, "y": 0.325 / 3}
+    )
+    # Quotas beyond what there is shrink alike.
+    assert queue_shares(file, "gpu", 25.0)["lab"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_queue_that_is_short_is_named(tmp_path: Path, seed: int) -> None:
+    log, _ = _log(tmp_path, seed, "short")
+    file = tmp_path / "queues.yaml"
+    about = "{{metadata: {{name: {}}}, spec: {{resources: {{cpu: {}}}}}}}"
+    blue, red = "{quota: 3000, overQuotaWeight: 3}", "{quota: 1000, overQuotaWeight: 1}"
+    file.write_text("items: [" + about.format("blue", blue) + ", " + about.format("red", red) + "]")
+    findings = audit_log(str(log), queues=file).findings
+    assert {("starved", "blue"), ("over", "red")} <= {(f.kind, f.name) for f in findings}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_log_without_imbalance_is_clean(tmp_path: Path, seed: int) -> None:
     log, site = _log(tmp_path, 100 + seed)
     audit = audit_log(str(log), settings={"site": str(site)})
@@ -117,7 +223,8 @@ def test_shares_are_products_down_the_tree() -> None:
     )
     outcome = Outcome.recorded(jobs, Nodes.pool(4))
     assert outcome is not None
-    shares = {row.account: row.share for row in shares_of(outcome, 0, tree)}
+    rows = shares_of(outcome, 0, account_shares(tree), jobs.charged, jobs.accounts)
+    shares = {row.account: row.share for row in rows}
     assert shares == pytest.approx({"x": 0.5, "y": 0.25, "rest": 0.25})
 
 

@@ -313,6 +313,7 @@ def audit_command(
     source: str,
     site: str | None = None,
     rules: str = "",
+    queues: Path | None = None,
     price: list[str] | None = None,
     out: Path | None = None,
     settings: list[str] | None = None,
@@ -326,7 +327,7 @@ def audit_command(
 
     values = settings_of(settings) | ({"site": site} if site else {})
     with progress("nothing is kept") as advance:
-        audit = audit_log(source, rules or BASE, values, _prices(price), advance)
+        audit = audit_log(source, rules or BASE, values, _prices(price), advance, queues)
     plain = json_text(audit.as_dict()) if as_json or out else ""
     if as_json:
         echo(plain)

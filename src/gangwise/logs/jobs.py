@@ -260,6 +260,9 @@ class JobLog:
     scale: Mapping[str, float]
     played: Played
     clock: Clock | None = None  # where time 0 lies; None where the log does not say
+    # Device type → how much of it each job used and asked for [J], NaN where the log does not say:
+    # of memory at most, of others on average. It may be of a type that no node is known to have.
+    used: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
 
     def total(self, device: str) -> float:
         capacity = self.nodes.capacity[:, self.nodes.devices.index(device)]
@@ -358,14 +361,14 @@ class _LogBuilder:
             self._column("tasks") if "tasks" in self.rows.columns else np.ones(len(self.rows))
         )
         # Devices that no job asks for are not modelled.
-        requested = {q: self._column(q) * self.scale[q] for q in self.quantities}
-        self.demand = {q: a for q, a in requested.items() if np.nan_to_num(a).any()}
+        self.requested = {q: self._column(q) * self.scale[q] for q in self.quantities}
+        self.demand = {q: a for q, a in self.requested.items() if np.nan_to_num(a).any()}
         if not self.demand:
             raise TraceError(f"no job of {tables.trace} says what it asks for")
         self.device, self.unit = counted_device(self.rows, tables.units)
         if self.device != "gpu":
             for extended in self.quantities[len(QUANTITIES) :]:
-                if 2 * (np.nan_to_num(requested[extended]) > 0).sum() >= len(self.rows):
+                if 2 * (np.nan_to_num(self.requested[extended]) > 0).sum() >= len(self.rows):
                     self.device = self.unit = extended
         with np.errstate(invalid="ignore"):
             # Device-hours as the log has them, by which coverage is measured.
@@ -731,7 +734,18 @@ class _LogBuilder:
             {q: self.scale.get(q, 1.0) for q in nodes.devices},
             played,
             Clock.of(self.tables.clock, float(jobs.submit.min())),
+            self._used(jobs, place),
         )
+
+    def _used(self, jobs: Jobs, place: Ints) -> dict[str, tuple[Floats, Floats]]:
+        used = {}
+        for q, asked in self.requested.items():
+            amount = self.scale[q] * np.where(
+                jobs.grouped, np.nan, self._column(f"used_{q}")[place]
+            )
+            if np.isfinite(amount).any():
+                used[q] = amount, asked[place] * self.tasks[place]
+        return used
 
     def _ran_before(self) -> Bools:
         """Jobs that ran already when the log begins, which are submitted when they started [J].

@@ -17,62 +17,78 @@ SHOWN = 20
 """At most so many users or accounts are listed: those that used most."""
 
 
+Columns = list[tuple[str, list[Cell]]]
+
+
 def usage_sheets(audit: UsageAudit) -> list[Sheet]:
-    """Findings, use by user and account, and shares."""
+    """Findings, use by user and account of time and of what is held, and shares."""
     sheets = []
     if findings := audit.findings[:SHOWN]:
-        columns: list[tuple[str, list[Cell]]] = [
-            (f"{audit.device}-hours", [value_cell(round(f.hours)) for f in findings]),
+        columns: Columns = [
+            ("hours", [value_cell(round(f.hours)) for f in findings]),
+            ("of", [Cell(f.device, words=True) for f in findings]),
             ("finding", [Cell(f"{f.text}.", words=True) for f in findings]),
         ]
+        if audit.prices:
+            columns.insert(2, ("cost", [value_cell(round(f.cost, 0)) for f in findings]))
         rest = len(audit.findings) - len(findings)
         caption = f"The {SHOWN} with the most hours; {rest:,} more are in audit.json." * (rest > 0)
-        names = [f.name for f in findings]
-        captions = (caption,) * bool(caption)
-        sheets.append(columns_sheet("What stands out", names, columns, captions, "name"))
+        sheets.append(
+            _sheet("What stands out", [f.name for f in findings], columns, caption, "name")
+        )
     for kind, uses in (("user", audit.users), ("account", audit.accounts)):
         if uses:
-            sheets.append(_use_sheet(audit, uses[:SHOWN], kind, len(uses)))
-    if audit.shares:
+            sheets.append(_use_sheet(audit, audit.device, audit.total, uses, kind))
+        for device, (total, *groups) in audit.held.items():
+            if of_device := groups[kind == "account"]:
+                sheets.append(_use_sheet(audit, device, total, of_device, kind, held=True))
+    if rows := audit.shares:
+        device = audit.device
         columns = [
-            ("share, %", [value_cell(100 * row.share, 1) for row in audit.shares]),
-            ("of the\nuse, %", [value_cell(100 * row.use, 1) for row in audit.shares]),
-            ("hours in which\nit was short", [value_cell(row.short_hours) for row in audit.shares]),
-            (f"{audit.device}-hours\nshort", [value_cell(round(r.short)) for r in audit.shares]),
+            ("share, %", [value_cell(100 * row.share, 1) for row in rows]),
+            ("of the\nuse, %", [value_cell(100 * row.use, 1) for row in rows]),
+            ("hours in which\nit was short", [value_cell(row.short_hours) for row in rows]),
+            (f"{device}-hours\nshort", [value_cell(round(row.short)) for row in rows]),
             (
-                f"{audit.device}-hours above, while\nanother was short",
-                [value_cell(round(r.over)) for r in audit.shares],
+                f"{device}-hours above, while\nanother was short",
+                [value_cell(round(row.over)) for row in rows],
             ),
         ]
-        names = [row.account for row in audit.shares]
-        sheets.append(
-            columns_sheet("Share and use", names, columns, (web.phrase("shares"),), "account")
-        )
+        names = [row.account for row in rows]
+        sheets.append(_sheet("Share and use", names, columns, web.phrase("shares"), "account"))
     return sheets
 
 
-def _use_sheet(audit: UsageAudit, uses: Sequence[Use], kind: str, of: int) -> Sheet:
-    device, total = audit.device, audit.total
-    columns: list[tuple[str, list[Cell]]] = [
-        ("jobs", [value_cell(use.jobs) for use in uses]),
-        (f"{device}-hours\nused", [value_cell(round(use.used)) for use in uses]),
-        ("share, %", [value_cell(100 * use.used / max(total.used, 1e-9), 1) for use in uses]),
+def _sheet(title: str, names: list[str], columns: Columns, caption: str, kind: str) -> Sheet:
+    return columns_sheet(title, names, columns, (caption,) * bool(caption), kind)
+
+
+def _use_sheet(
+    audit: UsageAudit, device: str, total: Use, uses: Sequence[Use], kind: str, held: bool = False
+) -> Sheet:
+    """Use by user or account, beside the time that was asked for, or what was held."""
+    shown, price = uses[:SHOWN], audit.prices.get(device, math.nan)
+    columns: Columns = [
+        ("jobs", [value_cell(use.jobs) for use in shown]),
+        (f"{device}-hours\nused", [value_cell(round(use.used)) for use in shown]),
+        ("share, %", [value_cell(100 * use.used / max(total.used, 1e-9), 1) for use in shown]),
     ]
     if math.isfinite(total.asked):
+        verb = "held" if held else "asked for"
         columns += [
-            (f"{device}-hours\nasked for", [value_cell(use.asked, 0) for use in uses]),
-            ("times\nwhat is used", [value_cell(use.times, 1) for use in uses]),
-            (
-                f"{device}-hours of jobs\nthat reached their limit",
-                [value_cell(round(use.cut)) for use in uses],
-            ),
+            (f"{device}-hours\n{verb}", [value_cell(use.asked, 0) for use in shown]),
+            ("times\nwhat is used", [value_cell(use.times, 1) for use in shown]),
         ]
-    if math.isfinite(audit.price):
-        columns.insert(2, ("cost", [value_cell(round(use.used * audit.price)) for use in uses]))
-    caption = f"The {SHOWN} that used most of {of:,}." * (of > len(uses))
-    return columns_sheet(
-        f"Use by {kind}", [use.name for use in uses], columns, (caption,) * bool(caption), kind
-    )
+    if math.isfinite(total.asked) and not held:
+        cut = [value_cell(round(use.cut)) for use in shown]
+        columns.append((f"{device}-hours of jobs\nthat reached their limit", cut))
+    if math.isfinite(price):
+        paid = [price * (use.asked - use.used if held else use.used) for use in shown]
+        name = "cost of what\nis not used" if held else "cost"
+        columns.append((name, [value_cell(cost, 0) for cost in paid]))
+    caption = f"The {SHOWN} that used most of {len(uses):,}." * (len(uses) > SHOWN)
+    title = f"{device} held and used, by {kind}" if held else f"Use by {kind}"
+    return _sheet(title, [use.name for use in shown], columns, caption, kind)
 
 
 def shorter_text(shorter: Shorter) -> str:

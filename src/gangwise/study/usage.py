@@ -1,29 +1,33 @@
 """An audit of a log: what is asked for and not used, what shorter limits would save, who starves.
 
-Asked for is the requested limit, used is the run time, both times the devices of the job. Of the
-accounts of a site with shares, use is compared with the share hour by hour. A finding is what
-passes the thresholds below; a log without any is called clean. What jobs used of their memory and
-GPUs is not in the tables of logs, so that requests of these are not judged.
+Asked for is the requested limit, used is the run time, both times the devices of the job. Where the
+log says what jobs used of the devices that they held, cores and GPUs on average and memory at most,
+that is compared as well. Of accounts or queues with shares, use is compared with the share hour by
+hour. A finding is what passes the thresholds below; a log without any is called clean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import finite
 from gangwise.core.wording import phrases
 from gangwise.jobs.metrics import Outcome, over_bins
-from gangwise.jobs.model import Jobs
+from gangwise.jobs.model import ALONE, Jobs
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.tenancy import AccountRule
+from gangwise.logs.jobs import JobLog
+from gangwise.sites.kueue import documents
 from gangwise.sites.retelling import HOUR, WEEK
+from gangwise.sites.site import PRINTED, together
 from gangwise.study.answer import Compared
 from gangwise.study.replay import BASE, replay_source
 from gangwise.study.replay_scenario import ReplayInstance
@@ -44,7 +48,10 @@ QUANTILE = 0.95  # of run over limit, of a user's earlier jobs: the shorter limi
 
 
 class Use(NamedTuple):
-    """Device-hours of a user or an account; ``asked`` is NaN where no limit was requested."""
+    """Device-hours of a user or an account; ``asked`` is NaN where no limit was requested.
+
+    Of what was held, ``asked`` are the hours that were held, of jobs whose use the log says.
+    """
 
     name: str
     jobs: int
@@ -80,10 +87,12 @@ class Shorter(NamedTuple):
 
 
 class Finding(NamedTuple):
-    kind: str  # asks too long, ends at its limit, starved, or over its share
+    kind: str  # asks too long, ends at its limit, holds idle, starved, or over its share
     name: str
     hours: float  # device-hours
     text: str
+    device: str = ""
+    cost: float = float("nan")  # NaN without a price
 
 
 @dataclass(frozen=True)
@@ -99,6 +108,8 @@ class UsageAudit:
     shares: Sequence[ShareUse]
     shorter: Shorter | None
     findings: Sequence[Finding]
+    # Device type → held and used by the whole log, users and accounts, where the log says it.
+    held: Mapping[str, tuple[Use, Sequence[Use], Sequence[Use]]] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -133,6 +144,10 @@ class UsageAudit:
                 "shares": [row._asdict() for row in self.shares],
                 "shorter_limits": shorter
                 and {**shorter._asdict(), "waiting": numbers(shorter.waiting)},
+                "held": {
+                    device: {"total": rows([total])[0], "users": rows(users), "accounts": rows(own)}
+                    for device, (total, users, own) in self.held.items()
+                },
                 "prices": dict(self.prices),
             }
         )
@@ -145,22 +160,30 @@ def audit_log(
     settings: Mapping[str, Any] | None = None,
     prices: Mapping[str, float] | None = None,
     advance: Progress = silent,
+    queues: Path | None = None,
 ) -> UsageAudit:
     """Audit a log, see the module; ``settings`` are those of a replay.
 
-    ``scheduler`` is the one under which shorter limits are played. ScenarioError for a price of a
-    device type that the nodes do not have.
+    ``scheduler`` is the one under which shorter limits are played, or ``slurm:FOLDER`` as in a
+    replay; ``queues`` are KAI's, whose shares then count. ScenarioError for a price of a device
+    type that the nodes do not have.
 
     >>> found = audit_log("twin:alibaba-gpu-v2023", settings={"first": 300, "nodes": 8})
     >>> found.device, found.shares
     ('gpu', [])
     """
     advance("reading the log", 0, 1)
-    scenario: Any = replay_source(source, dict(settings or {})).scenario()
+    options = dict(settings or {})
+    if site := together(scheduler, options.get("site")):
+        options["site"] = site
+    scenario: Any = replay_source(source, options).scenario()
+    if scheduler.startswith(PRINTED):
+        scheduler = scenario.site.scheduler or BASE
     played: ReplayInstance = scenario.draw(0)
     jobs, nodes, _ = played
+    of_log = _used(scenario.log, jobs)
     for device in prices or {}:
-        if device not in nodes.devices:
+        if device not in {*nodes.devices, *of_log}:
             raise ScenarioError(f"price {device}: the nodes have {', '.join(nodes.devices)}")
     outcome = Outcome.recorded(jobs, nodes)
     recorded = outcome is not None and bool((outcome.waiting[outcome.queued] > 0).any())
@@ -172,19 +195,41 @@ def audit_log(
     k = int(np.argmax(device_seconds / np.maximum(outcome.capacity, 1e-9)))
     advance("playing", 1, 2)
     shorter = _shorter(played, scheduler, scenario.options, base)
-    users = use_of(outcome, k, jobs.user, jobs.users)
-    accounts = use_of(outcome, k, jobs.charged, jobs.accounts)
-    total = use_of(outcome, k, np.zeros(len(jobs), dtype=np.int64), ("all",))[0]
-    site = scenario.site
-    shares = shares_of(outcome, k, site.rules.account if site is not None else ())
+    by_kind = {"user": (jobs.user, jobs.users), "account": (jobs.charged, jobs.accounts)}
+    everything = np.zeros(len(jobs), dtype=np.int64), ("all",)
+    [total], users, accounts = (use_of(outcome, k, *of) for of in (everything, *by_kind.values()))
+    held = {}
+    for device, (used, asked) in of_log.items():
+        rows = [held_of(outcome, used, asked, *of) for of in (everything, *by_kind.values())]
+        if rows[0]:
+            held[device] = (rows[0][0], rows[1], rows[2] if len(accounts) > 1 else [])
+    tree = scenario.site.rules.account if scenario.site is not None else ()
+    parts = account_shares(tree)
+    if queues is not None:
+        parts = queue_shares(queues, nodes.devices[k], float(outcome.capacity[k]))
+    columns = by_kind["account"], (jobs.pool, jobs.pools)
+    named = next((of for of in columns if parts.keys() & {*of[1]}), columns[0])
+    shares = shares_of(outcome, k, parts, *named)
     findings = [*_of_use(users, "user", total), *_of_shares(shares, total)]
     if len(accounts) > 1:
         findings += _of_use(accounts, "account", total)
+    of_device = [(nodes.devices[k], row) for row in findings]
+    for device, (all_held, *groups) in held.items():
+        for kind, uses in zip(by_kind, groups):
+            of_device += [(device, row) for row in _idle(uses, kind, all_held, device)]
+    findings = [
+        row._replace(device=device, cost=row.hours * (prices or {}).get(device, float("nan")))
+        for device, row in of_device
+    ]
     lines = [*scenario.fidelity(), *scenario.assumed()]
-    if not recorded:
-        lines.append(phrase("audit played", scheduler=scheduler))
-    if not shares:
-        lines.append(phrase("audit no shares"))
+    silent_about = [name for name in nodes.devices if name not in held and name != ALONE]
+    conditions = {
+        "audit played": not recorded,
+        "audit no shares": not shares,
+        "audit unused": bool(silent_about),
+    }
+    about = {"scheduler": scheduler, "devices": ", ".join(silent_about)}
+    lines += [phrase(text, **about) for text, holds in conditions.items() if holds]
     findings.sort(key=lambda finding: -finding.hours)
     return UsageAudit(
         source,
@@ -196,8 +241,19 @@ def audit_log(
         shares,
         shorter,
         findings,
+        held,
         dict(prices or {}),
     )
+
+
+def _used(log: JobLog, jobs: Jobs) -> dict[str, tuple[Floats, Floats]]:
+    """What the log says that each job used and asked for of a device type [J]."""
+    place = {name: i for i, name in enumerate(log.jobs.id)}
+    rows = np.array([place.get(name, -1) for name in jobs.id])
+    return {
+        device: (np.append(used, np.nan)[rows], np.append(asked, np.nan)[rows])
+        for device, (used, asked) in log.used.items()
+    }
 
 
 def _played(played: ReplayInstance, scheduler: str, options: Options) -> Outcome:
@@ -207,59 +263,114 @@ def _played(played: ReplayInstance, scheduler: str, options: Options) -> Outcome
 
 def use_of(outcome: Outcome, k: int, codes: Ints, names: Sequence[str]) -> list[Use]:
     """Device-hours by user or account, the most used first."""
-    jobs, ended = outcome.jobs, outcome.ended
-    group = np.broadcast_to(codes, ended.shape)[ended]
-    run = (outcome.end - outcome.last_start)[ended]
-    devices, limit = outcome.demand[ended, k], jobs.limit[ended]
-    asked = np.where(jobs.requested[ended], np.maximum(limit, run), np.nan)
-    cut = jobs.requested[ended] & (run >= REACHED * limit)
-    size = len(names)
-    count = np.bincount(group, minlength=size)
+    jobs, run = outcome.jobs, outcome.end - outcome.last_start
+    devices, known = outcome.demand[:, k] / 3600, jobs.requested & np.isfinite(run)
+    asked = np.where(known, np.maximum(jobs.limit, run) * devices, np.nan)
+    cut = np.where(known & (run >= REACHED * jobs.limit), run * devices, 0.0)
+    return _by_name(outcome, (run * devices, asked, cut), codes, names) or [
+        Use("all", 0, 0.0, float("nan"), 0.0)
+    ]
+
+
+def held_of(
+    outcome: Outcome, used: Floats, asked: Floats, codes: Ints, names: Sequence[str]
+) -> list[Use]:
+    """Device-hours that were held and used by user or account, of jobs of which both are known.
+
+    ``used`` [J] is on average over the run of a job, or at most; ``asked`` [J] is what it held.
+    """
+    known = (asked > 0) & np.isfinite(used)
+    hours = np.where(known, outcome.end - outcome.last_start, np.nan) / 3600
+    amounts = hours * np.minimum(used, asked), hours * asked, np.zeros(hours.size)
+    return _by_name(outcome, amounts, codes, names, known)
+
+
+def _by_name(
+    outcome: Outcome,
+    amounts: tuple[Floats, Floats, Floats],
+    codes: Ints,
+    names: Sequence[str],
+    chosen: Bools | bool = True,
+) -> list[Use]:
+    """Sums of device-hours used, asked for and cut [J] by name, the most used first."""
+    on, size = outcome.ended & chosen, len(names)
+    group = np.broadcast_to(codes, on.shape)[on]
+    every, asked, cut = (column[on] for column in amounts)
     # Where some requested a limit, use is compared with what these asked for.
     known = np.isfinite(asked)
-    used, of_cut = (
-        np.bincount(group[on], (run * devices)[on], size) / 3600 for on in (known, known & cut)
+    used, wanted, of_cut = (
+        np.bincount(group[known], column[known], size) for column in (every, asked, cut)
     )
-    every = np.bincount(group, run * devices, size) / 3600
-    wanted = np.bincount(group[known], (asked * devices)[known], size) / 3600
+    count, total = np.bincount(group, minlength=size), np.bincount(group, every, size)
     share = np.divide(wanted, used, out=np.full(size, np.nan), where=used > 0)
-    rows = [
+    return [
         Use(
             names[g] or "(not named)",
             int(count[g]),
-            *map(float, (every[g], share[g] * every[g], of_cut[g])),
+            *map(float, (total[g], share[g] * total[g], of_cut[g])),
         )
-        for g in np.argsort(-every, kind="stable").tolist()
+        for g in np.argsort(-total, kind="stable").tolist()
         if count[g]
     ]
-    return rows or [Use("all", 0, 0.0, float("nan"), 0.0)]
 
 
-def shares_of(outcome: Outcome, k: int, tree: Sequence[AccountRule]) -> list[ShareUse]:
-    """Use of every account of a tree that has jobs, against its share, hour by hour.
-
-    The share of an account is the product, down the tree, of its part of the shares of its
-    siblings.
-    """
-    jobs = outcome.jobs
-    if not tree:
-        return []
+def account_shares(tree: Sequence[AccountRule]) -> dict[str, float]:
+    """The share of each account: the product, down the tree, of its part among its siblings."""
     rules = {rule.name: rule for rule in tree}
-    part = {
-        rule.name: rule.shares
-        / max(sum(other.shares for other in tree if other.parent == rule.parent), 1e-12)
-        for rule in tree
-    }
+    siblings: dict[str, float] = {}
+    for rule in tree:
+        siblings[rule.parent] = siblings.get(rule.parent, 0.0) + rule.shares
 
     def share(name: str) -> float:
-        parent = rules[name].parent
-        return part[name] * (share(parent) if parent else 1.0)
+        rule = rules[name]
+        part = rule.shares / max(siblings[rule.parent], 1e-12)
+        return part * (share(rule.parent) if rule.parent else 1.0)
 
-    shown = [i for i, name in enumerate(jobs.accounts) if name in rules]
+    return {name: share(name) for name in rules}
+
+
+def queue_shares(file: Path, device: str, capacity: float) -> dict[str, float]:
+    """The share of each of KAI's queues, as ``kubectl get queues -o yaml`` prints them.
+
+    That is its quota, and of what its siblings have no quota for, a part by ``overQuotaWeight``, up
+    to its limit; all in the share of its parent. Priorities of queues are not looked at.
+    """
+    kind, unit = {"mem": ("memory", 1e6 / 2**30), "cpu": ("cpu", 1e-3)}.get(device, (device, 1.0))
+    below: dict[str, list[tuple[str, float, float, float]]] = {}
+    for item in (item for text in documents(file) for item in (text or {}).get("items", [text])):
+        spec = item.get("spec", {})
+        about = spec.get("resources", {}).get(kind, {})
+        quota, limit = (float(about.get(name, -1)) * unit for name in ("quota", "limit"))
+        row = item["metadata"]["name"], quota, float(about.get("overQuotaWeight", 1))
+        below.setdefault(spec.get("parentQueue") or "", []).append((*row, limit))
+    shares: dict[str, float] = {}
+
+    def share_out(parent: str, there: float) -> None:
+        rows = below.get(parent, [])
+        # A negative quota or limit is none; quotas beyond what there is shrink alike.
+        quotas = [there if quota < 0 else quota for _, quota, _, _ in rows]
+        scale = min(1.0, there / max(sum(quotas), 1e-12))
+        rest, weights = there - scale * sum(quotas), sum(weight for *_, weight, _ in rows)
+        for (name, _, weight, limit), quota in zip(rows, quotas):
+            entitled = scale * quota + rest * weight / max(weights, 1e-12)
+            entitled = min(entitled, limit) if limit >= 0 else entitled
+            shares[name] = entitled / capacity
+            share_out(name, entitled)
+
+    share_out("", capacity)
+    return shares
+
+
+def shares_of(
+    outcome: Outcome, k: int, parts: Mapping[str, float], codes: Ints, names: Sequence[str]
+) -> list[ShareUse]:
+    """Use of every account or queue that has jobs, against its share, hour by hour."""
+    jobs = outcome.jobs
+    shown = [i for i, name in enumerate(names) if name in parts]
     ended, queued = outcome.ended, outcome.queued
     begin, end = float(jobs.submit.min()), outcome.span[1]
     edges = begin + HOUR * np.arange((end - begin) // HOUR + 2.0)
-    charged = np.broadcast_to(jobs.charged, ended.shape)
+    charged = np.broadcast_to(codes, ended.shape)
     use, wanted = [], []
     for i in shown:
         on, waits = ended & (charged == i), queued & (charged == i)
@@ -269,7 +380,7 @@ def shares_of(outcome: Outcome, k: int, tree: Sequence[AccountRule]) -> list[Sha
     if not shown:
         return []
     held, asked = np.maximum(np.array(use), 0.0), np.array(wanted)
-    shares = np.array([share(jobs.accounts[i]) for i in shown])
+    shares = np.array([parts[names[i]] for i in shown])
     entitled = shares * outcome.capacity[k]
     # An account lacks what its waiting jobs ask for, up to its share.
     lacks = np.clip(np.minimum(entitled[:, None], held + asked) - held, 0.0, None)
@@ -282,8 +393,8 @@ def shares_of(outcome: Outcome, k: int, tree: Sequence[AccountRule]) -> list[Sha
     mean = held.mean(axis=1) / max(float(held.mean(axis=1).sum()), 1e-12)
     columns = (shares, mean, (lacks > 0.05 * entitled[:, None]).sum(axis=1), lacks.sum(axis=1))
     rows = zip(*(column.tolist() for column in (*columns, over.sum(axis=1))))
-    found = [ShareUse(jobs.accounts[i], *map(float, row)) for i, row in zip(shown, rows)]
-    return sorted(found, key=lambda row: -row.share)
+    use_rows = [ShareUse(names[i], *map(float, row)) for i, row in zip(shown, rows)]
+    return sorted(use_rows, key=lambda row: -row.share)
 
 
 def _of_use(uses: Sequence[Use], kind: str, total: Use) -> list[Finding]:
@@ -299,6 +410,22 @@ def _of_use(uses: Sequence[Use], kind: str, total: Use) -> list[Finding]:
             about = {"kind": kind, "name": use.name, "share": 100 * use.cut / use.used}
             text = phrase("audit cuts", hours=use.cut, **about)
             findings.append(Finding("cut", use.name, use.cut, text))
+    return findings
+
+
+def _idle(uses: Sequence[Use], kind: str, total: Use, device: str) -> list[Finding]:
+    """Who holds much more of a device type than it uses."""
+    findings = []
+    for use in uses:
+        idle = use.asked - use.used
+        if (
+            use.jobs >= LEAST_JOBS
+            and use.asked > TIMES * use.used
+            and idle > LEAST_SHARE * total.asked
+        ):
+            about = {"kind": kind, "name": use.name, "device": device, "idle": idle}
+            text = phrase("audit holds", hours=use.asked, share=100 * use.used / use.asked, **about)
+            findings.append(Finding("idle", use.name, idle, text))
     return findings
 
 

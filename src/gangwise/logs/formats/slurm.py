@@ -157,6 +157,8 @@ def read_listing(
     frame = frame.with_columns(blank)
     if not {"ReqTRES", "AllocTRES"} & columns_here:
         frame = frame.with_columns(ReqTRES=_in_words("Req"), AllocTRES=_in_words("Alloc"))
+    if {"TotalCPU", "MaxRSS", "TRESUsageInTot"} & columns_here:
+        frame = frame.with_columns(**_used())
     # Steps are parts of jobs: 123.batch, 123.0.
     step = pl.col("JobID").str.contains(".", literal=True)
     frame, steps = reading.leave_out("allocations", frame, [(reading.STEP, step)])
@@ -191,9 +193,22 @@ def read_listing(
         eligible="Eligible",
         features="Constraints",
         line="SubmitLine",
+        **{name: name for name in frame.columns if name.startswith("used_")},
         **{name: pl.col(column) for column, name in LISTING["types"].items()},
     )
     return frame, (table.stage, steps), {file.name: table.digest}, notes
+
+
+def _used() -> dict[str, pl.Expr]:
+    """Cores, GiB and GPUs that jobs used, of their own rows or the steps that used most."""
+    job, in_all = pl.col("JobID").str.split(".").list.first(), pl.col("TRESUsageInTot")
+    ran = pl.coalesce(units.clock(pl.col("Elapsed")), "ElapsedRaw")
+    texts = in_all.str.extract(r"\bmem=([^,]+)"), pl.col("MaxRSS")
+    sizes = [units.quantity(text.str.replace(r"([KMGTP])$", "${1}i")) / 2**30 for text in texts]
+    percent = in_all.str.extract(r"\bgres/gpuutil=(\d+(?:\.\d+)?)").cast(pl.Float64)
+    cores = units.clock(pl.col("TotalCPU")) / pl.when(ran > 0).then(ran)
+    used = {"used_cpu": cores, "used_mem": pl.coalesce(sizes), "used_gpu": percent / 100}
+    return {name: amount.max().over(job) for name, amount in used.items()}
 
 
 def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
