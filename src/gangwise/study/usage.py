@@ -210,16 +210,10 @@ def audit_log(
     columns = by_kind["account"], (jobs.pool, jobs.pools)
     named = next((of for of in columns if parts.keys() & {*of[1]}), columns[0])
     shares = shares_of(outcome, k, parts, *named)
-    findings = [*_of_use(users, "user", total), *_of_shares(shares, total)]
-    if len(accounts) > 1:
-        findings += _of_use(accounts, "account", total)
-    of_device = [(nodes.devices[k], row) for row in findings]
-    for device, (all_held, *groups) in held.items():
-        for kind, uses in zip(by_kind, groups):
-            of_device += [(device, row) for row in _idle(uses, kind, all_held, device)]
+    findings = _findings(nodes.devices[k], total, (users, accounts), shares, held)
     findings = [
-        row._replace(device=device, cost=row.hours * (prices or {}).get(device, float("nan")))
-        for device, row in of_device
+        row._replace(cost=row.hours * (prices or {}).get(row.device, float("nan")))
+        for row in findings
     ]
     lines = [*scenario.fidelity(), *scenario.assumed()]
     silent_about = [name for name in nodes.devices if name not in held and name != ALONE]
@@ -230,7 +224,6 @@ def audit_log(
     }
     about = {"scheduler": scheduler, "devices": ", ".join(silent_about)}
     lines += [phrase(text, **about) for text, holds in conditions.items() if holds]
-    findings.sort(key=lambda finding: -finding.hours)
     return UsageAudit(
         source,
         lines,
@@ -244,6 +237,24 @@ def audit_log(
         held,
         dict(prices or {}),
     )
+
+
+def _findings(
+    device: str,
+    total: Use,
+    uses: tuple[Sequence[Use], Sequence[Use]],
+    shares: Sequence[ShareUse],
+    held: Mapping[str, tuple[Use, Sequence[Use], Sequence[Use]]],
+) -> list[Finding]:
+    """All findings, those of the most hours first; an only account is that of all users."""
+    findings = _of_shares(shares, total)
+    for kind, rows in zip(("user", "account"), uses):
+        findings += _of_use(rows, kind, total) if kind == "user" or len(rows) > 1 else []
+    findings = [row._replace(device=device) for row in findings]
+    for name, (all_held, *groups) in held.items():
+        for kind, rows in zip(("user", "account"), groups):
+            findings += [row._replace(device=name) for row in _idle(rows, kind, all_held, name)]
+    return sorted(findings, key=lambda row: -row.hours)
 
 
 def _used(log: JobLog, jobs: Jobs) -> dict[str, tuple[Floats, Floats]]:
