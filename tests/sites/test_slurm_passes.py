@@ -218,7 +218,7 @@ def compare(seed: int, gangs: bool = False) -> int:
 
 @pytest.mark.parametrize("gangs", [False, True])
 def test_schedules_are_those_of_the_plain_passes(gangs):
-    seeds = set(range(12)) - {0, 3}  # these compile plays of their own
+    seeds = {*range(12), 16, 17} - {0, 3}  # these compile plays of their own
     assert sum(compare(seed, gangs) for seed in seeds) > 5
 
 
