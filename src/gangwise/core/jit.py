@@ -20,18 +20,24 @@ import functools
 import hashlib
 import inspect
 import io
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
+# numba words and colours an error for each template of an operator that does not match, and catches
+# it: a twentieth of a compilation.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
 import numba
 import numpy as np
-from numba.core import types
+from numba.core import typed_passes, types, untyped_passes
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager
 from numba.core.datamodel.models import PrimitiveModel
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import intrinsic
@@ -266,10 +272,35 @@ class _NoMachineCode:
         pass
 
 
+_UNUSED = (  # what lean kernels have none of: closures, contexts, literal loops, array expressions
+    untyped_passes.WithLifting,
+    untyped_passes.InlineClosureLikes,
+    untyped_passes.RewriteDynamicRaises,
+    untyped_passes.MakeFunctionToJitFunction,
+    untyped_passes.InlineInlinables,
+    untyped_passes.FindLiterallyCalls,
+    untyped_passes.LiteralUnroll,
+    untyped_passes.LiteralPropagationSubPipelinePass,
+    typed_passes.NopythonRewrites,
+    typed_passes.DumpParforDiagnostics,
+)
+
+
 class _WholeCompiler(Compiler):
-    """numba's compiler with another way to optimise."""
+    """numba's compiler with another way to optimise, without passes that lean kernels never use.
+
+    After each pass numba looks up again where every variable lives.
+    """
 
     code: Any = _Whole
+
+    def define_pipelines(self) -> list[Any]:
+        numbas: Any = DefaultPassBuilder
+        lean: Any = PassManager("lean")
+        passes = numbas.define_nopython_pipeline(self.state).passes
+        lean.passes = [of for of in passes if of[0] not in _UNUSED]
+        lean.finalize()
+        return [lean]
 
     def compile_extra(self, func: Any) -> Any:
         state: Any = self.state
