@@ -9,6 +9,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.sites.distances import read_topology
 from gangwise.sites.node_effects import DistanceEffects, Runs, distance_effects
 from gangwise.study.findings import find_slow_nodes
+from gangwise.study.replay_scenario import ReplayScenario
 
 
 def planted(seed: int, costs: tuple[float, float]) -> DistanceEffects:
@@ -84,12 +85,15 @@ def test_other_files_are_refused_by_their_line(tmp_path, text, fault):
         read_topology(tmp_path / "none")
 
 
-def test_a_log_and_its_racks_say_which_jobs_pay(tmp_path):
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """1,500 runs on pairs of 16 nodes in 4 racks; of one type those apart take e^.3 as long."""
+    tmp_path = tmp_path_factory.mktemp("log")
     rng = np.random.default_rng(52)
     names = [f"n{i}" for i in range(16)]
     rows, clock = [], 0.0
     for j in range(1_500):
-        kind, clock = ("train", "render")[j % 2], clock + float(rng.exponential(60))
+        kind, clock = ("train", "render")[j % 5 < 3], clock + float(rng.exponential(60))
         if rng.random() < 0.5:
             first = int(rng.integers(8)) * 2
             on = names[first : first + 2]
@@ -97,16 +101,23 @@ def test_a_log_and_its_racks_say_which_jobs_pay(tmp_path):
             on = sorted(rng.choice(names, 2, replace=False).tolist())
         apart = len({4 if n == "n15" else int(n[1:]) // 4 for n in on}) > 1
         run = 300 * np.exp(0.3 * apart * (kind == "train") + rng.normal(0, 0.1))
-        rows.append(f"{j},u{j % 3},{kind},{clock},{clock + 5},{clock + 5 + run},8,{'|'.join(on)}")
-    (tmp_path / "log.csv").write_text("id,user,app,submit,start,end,cpus,hosts\n" + "\n".join(rows))
+        rows.append(f"{j},u{j % 3},{kind},{clock},{clock + 5},{clock + 5 + run},4,2,{'|'.join(on)}")
+    (tmp_path / "log.csv").write_text(
+        "id,user,app,submit,start,end,cpus,ranks,hosts\n" + "\n".join(rows)
+    )
     (tmp_path / "map.toml").write_text(
         'trace = "csv"\n[jobs]\nfile = "log.csv"\n[jobs.columns]\nname = "id"\n'
-        'created = "submit"\nstarted = "start"\ndeleted = "end"\ncpu = "cpus"\nuser = "user"\n'
+        'created = "submit"\nstarted = "start"\ndeleted = "end"\ncpu = "cpus"\n'
+        'tasks = "ranks"\nuser = "user"\n'
         'type = "app"\nhosts = "hosts"\n'
     )
     racks = "\n".join(f"{n},r{i // 4}" for i, n in enumerate(names[:-1]))
     (tmp_path / "racks.csv").write_text(f"node,rack\n{racks}\n")
-    found = find_slow_nodes(tmp_path / "map.toml", topology=tmp_path / "racks.csv").distance
+    return tmp_path
+
+
+def test_a_log_and_its_racks_say_which_jobs_pay(log):
+    found = find_slow_nodes(log / "map.toml", topology=log / "racks.csv").distance
     assert found is not None
     assert found.kinds == ("render", "train")
     # Two nodes each: all left one node, so that only racks are told apart.
@@ -116,3 +127,36 @@ def test_a_log_and_its_racks_say_which_jobs_pay(tmp_path):
     assert "1 of 2 job types" in found.answer
     assert "1 node not in it" in found.answer
     assert {row["named"] for row in found.as_dict()["effects"]} == {True, False}
+
+
+def test_the_estimated_world_plays_what_distance_costs_and_gives_back_the_log(log):
+    world = f"estimated:{log / 'racks.csv'}"
+    scenario = ReplayScenario(source=str(log / "map.toml"), world=world, job_type="type")
+    recorded, costs = scenario.log, []
+    for seed in range(8):
+        jobs, nodes, hidden = scenario.draw(seed)
+        assert [nodes.labels[nodes.names.index(n)].get("rack") for n in ("n5", "n15")] == [
+            "r1",
+            None,
+        ]
+        costs.append(np.log1p(hidden.distance.overhead[:, 2]))
+        for j in range(0, len(jobs), 37):
+            on = recorded.host[recorded.host_from[j] : recorded.host_from[j + 1]].tolist()
+            in_one = {nodes.labels[n].get("rack", nodes.names[n]) for n in on}
+            level = 0 if len(on) == 1 else 1 if len(in_one) == 1 else 2
+            slower = 1.0 + hidden.distance.overhead[jobs.type[j], level]
+            took = jobs.run[j] * slower / hidden.rates[jobs.type[j], on].min()
+            assert took == pytest.approx(recorded.jobs.run[j])
+    by_type = dict(zip(scenario.jobs.types, np.mean(costs, axis=0).tolist()))
+    assert by_type["train"] == pytest.approx(0.3, abs=0.04)
+    assert by_type["render"] == pytest.approx(0.0, abs=0.04)
+    assert "out of one rack" in scenario.assumed()[0]
+    described = scenario.describe()
+    assert described["world"] == "estimated:racks.csv"
+    assert list(described["world_files"]) == ["racks.csv"]
+
+
+def test_an_estimated_world_without_its_topology_is_refused(log):
+    scenario = ReplayScenario(source=str(log / "map.toml"), world="estimated:nowhere.csv")
+    with pytest.raises(ScenarioError, match=r"nowhere.csv cannot be read"):
+        scenario.draw(0)

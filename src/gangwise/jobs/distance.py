@@ -301,10 +301,23 @@ def nearest(
 
 def level_on(domain: Ints, nodes: Sequence[int]) -> int:
     """The level of a gang on these nodes."""
-    on = sorted(set(nodes))
-    if len(on) == 1:
-        return 0
-    return next(h + 1 for h, row in enumerate(domain) if len(set(row[on].tolist())) == 1)
+    return int(levels_on(domain, np.array(nodes), np.array([0, len(nodes)]))[0])
+
+
+def levels_on(domain: Ints, host: Ints, host_from: Ints) -> Ints:
+    """The level of each of several gangs, gang i on the nodes host[host_from[i]:host_from[i + 1]].
+
+    >>> levels_on(
+    ...     np.array([[0, 0, 1], [0, 0, 0]]), np.array([0, 0, 1, 0, 2]), np.array([0, 1, 3, 5])
+    ... )
+    array([0, 1, 2])
+    """
+    rows, begin = (
+        np.concatenate([np.arange(domain.shape[1])[None], domain])[:, host],
+        host_from[:-1],
+    )
+    low, high = (ends.reduceat(rows, begin, axis=1) for ends in (np.minimum, np.maximum))
+    return np.asarray((low < high).sum(axis=0))
 
 
 def slowdowns(near: NearBeliefs, l: int, tasks: int) -> list[float]:

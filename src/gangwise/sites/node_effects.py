@@ -298,7 +298,7 @@ def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear
     # Clipped scores make those too small that are beyond the noise.
     large = (clear & informative & (fit.effect > CLIP * np.median(sigma)))[scorable]
     scored[large], error[large] = mean[scorable][large], sd[scorable][large]
-    tau = _spread(scored, error, u.y.size - u.size.size)
+    tau = spread_of(scored, error, u.y.size - u.size.size)
     keep = np.zeros(nodes)
     if tau[0] > 0:
         keep[informative] = tau[0] ** 2 / (tau[0] ** 2 + sd[informative] ** 2)
@@ -449,7 +449,7 @@ def false_discoveries(p: Floats, rate: float) -> Bools:
     return np.asarray(p <= (ordered[low[-1]] if low.size else -1.0))
 
 
-def _spread(mean: Floats, sd: Floats, most: int) -> tuple[float, float, float]:
+def spread_of(mean: Floats, sd: Floats, most: int) -> tuple[float, float, float]:
     """Standard deviation of effects, and its 95 % interval.
 
     Paule and Mandel (1982), with the Q profile of Viechtbauer (2007): Q(τ) = Σ (mean - m)² / (τ² +

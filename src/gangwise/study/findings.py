@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from textwrap import wrap
@@ -23,6 +23,7 @@ import polars as pl
 
 import gangwise
 from gangwise.core.errors import ScenarioError, TraceError
+from gangwise.core.files import digest_of
 from gangwise.core.settings import Clock, json_text
 from gangwise.core.wording import phrases
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
@@ -35,11 +36,15 @@ from gangwise.notation.units import duration
 from gangwise.study.statistics import count
 
 if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
+    from gangwise.jobs.distance import Distance
     from gangwise.sites.calibration import Calibration, FoundRule
     from gangwise.sites.node_effects import DistanceEffects, Effects, Runs
     from gangwise.sites.retelling import Record
 
 phrase = phrases("gangwise.study")
+
+Places = Mapping[str, Mapping[str, str]]
+"""Labels of nodes that say where they are, by node."""
 
 NAMES = ("application", "type", "group", "workload")
 REQUEST = ("partition", "tasks", "cpu", "mem", "gpu", "models", "limit")
@@ -126,10 +131,15 @@ class NodeFindings:
 class DistanceFindings:
     """What being apart costs the programs of each job type: the levels, and the effects."""
 
-    levels: tuple[str, ...]  # [H] what is crossed: a node, a rack, …
+    labels: tuple[str, ...]  # of nodes, which are levels: rack, …
     kinds: tuple[str, ...]  # [C]
     effects: DistanceEffects
     unplaced: int  # nodes of the log that the topology does not name
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """What is crossed: a node, a rack, … [H]."""
+        return ("node", *(label.replace(".", " ") for label in self.labels))
 
     @property
     def answer(self) -> str:
@@ -164,7 +174,8 @@ def find_slow_nodes(
     *,
     trace: str = "",
     by: float = 0.01,
-    topology: Path | None = None,
+    topology: Path | Places | None = None,
+    kinds: Mapping[int, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     **knobs: Any,
 ) -> NodeFindings:
@@ -172,23 +183,25 @@ def find_slow_nodes(
 
     ``path``, ``trace`` and ``knobs`` are those of
     :func:`~gangwise.logs.open_tables`. Nodes are named on which runs take longer
-    ``by`` more than this share. With a ``topology``, as
-    :func:`~gangwise.sites.distances.read_topology` reads it, what distance costs gangs is estimated
-    as well. TraceError when the log has no node lists, or no program ran twice on several nodes.
+    ``by`` more than this share. With a ``topology``, a file of
+    :func:`~gangwise.sites.distances.read_topology` or what it gives, what distance costs gangs is
+    estimated as well, of each kind of jobs: by the log's names, or ``kinds`` by place. TraceError
+    when the log has no node lists, or no program ran twice on several nodes.
     """
     advance = progress or (lambda what, done, of: None)
     advance("reading", 0, 1)
-    return slow_nodes_of(open_tables(path, trace=trace, **knobs), by, advance, topology)
+    return slow_nodes_of(open_tables(path, trace=trace, **knobs), by, advance, topology, kinds)
 
 
 def slow_nodes_of(
     tables: Tables,
     by: float = 0.01,
     advance: Callable[[str, int, int], None] = lambda *_: None,
-    topology: Path | None = None,
+    topology: Path | Places | None = None,
+    kinds: Mapping[int, str] | None = None,
 ) -> NodeFindings:
     rows, left_out = _comparable(tables)
-    rows, unnamed = _programs(rows)
+    rows, unnamed = _programs(rows, kinds)
     alone = len(rows)
     rows = rows.filter(pl.len().over("program") > 1)
     left_out["ran once"] = alone - len(rows)
@@ -221,34 +234,35 @@ def slow_nodes_of(
 
 
 def _distance_of(
-    runs: Runs, kinds: Sequence[str], names: tuple[str, ...], effects: Effects, topology: Path
+    runs: Runs,
+    kinds: Sequence[str],
+    names: tuple[str, ...],
+    effects: Effects,
+    topology: Path | Places,
 ) -> DistanceFindings:
     """What distance costs, with the effects of slow nodes taken off."""
-    from gangwise.jobs.distance import domains, level_on, levels_of
+    from gangwise.jobs.distance import domains, levels_of, levels_on
     from gangwise.sites.distances import read_topology
     from gangwise.sites.node_effects import distance_effects
 
-    places = read_topology(topology)
+    places = read_topology(topology) if isinstance(topology, Path) else topology
     nodes = Nodes.of(Node(name, {"cpu": 1}, places.get(name, {})) for name in names)
     levels = levels_of(nodes)
     if levels and not levels[0].startswith("switch."):  # as the columns of a table name them
         levels = ()
     levels = levels or tuple(next(iter(places.values()), {}))
     domain = domains(nodes, levels)
-    bounds = zip(runs.place_from[:-1].tolist(), runs.place_from[1:].tolist())
-    level = np.array([level_on(domain, runs.node[a:b].tolist()) for a, b in bounds])
     slow = np.maximum.reduceat(np.nan_to_num(effects.shrunk)[runs.node], runs.place_from[:-1])
     several = sorted(set(kinds))
     number = {kind: c for c, kind in enumerate(several)}
     found = distance_effects(
         runs._replace(log_run=runs.log_run - slow[runs.place]),
-        level,
+        levels_on(domain, runs.node, runs.place_from),
         np.array([number[kind] for kind in kinds]),
         len(domain),
     )
-    crossed = ("node", *(level.replace(".", " ") for level in levels))
     missing = sum(name not in places for name in names)
-    return DistanceFindings(crossed, tuple(several), found, missing)
+    return DistanceFindings(levels, tuple(several), found, missing)
 
 
 def _comparable(tables: Tables) -> tuple[pl.DataFrame, dict[str, int]]:
@@ -258,6 +272,7 @@ def _comparable(tables: Tables) -> tuple[pl.DataFrame, dict[str, int]]:
         raise TraceError(f"{tables.trace} does not say where jobs ran; node lists have {LISTED}")
     begun = "started" if "started" in jobs.columns else "created"
     rows = jobs.with_columns(work(jobs)["run"], pl.col(begun).alias("start"))
+    rows = rows.with_row_index("place")
     rules = {"name no nodes": pl.col("hosts").fill_null("") != ""}
     large = pl.col("hosts").str.count_matches("|", literal=True) >= MOST_NODES
     rules[f"ran on more than {MOST_NODES} nodes"] = ~large.fill_null(False)
@@ -276,7 +291,7 @@ def _comparable(tables: Tables) -> tuple[pl.DataFrame, dict[str, int]]:
     return rows, left_out
 
 
-def _programs(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+def _programs(rows: pl.DataFrame, kinds: Mapping[int, str] | None) -> tuple[pl.DataFrame, int]:
     """A number ``program`` for each row, and how many rows have one that is of no name."""
     request = ["user", *(c for c in REQUEST if c in rows.columns)]
     request = [c for c in request if c in rows.columns]
@@ -292,6 +307,8 @@ def _programs(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     once = pl.len().over("program") == 1
     by_request = -pl.struct(request).rank("dense").cast(pl.Int64)
     rows = rows.with_columns(program=pl.when(once).then(by_request).otherwise("program"))
+    if kinds is not None:
+        rows = rows.with_columns(kind=pl.col("place").replace_strict(kinds, default=""))
     repeated = rows.filter((pl.col("program") < 0) & (pl.len().over("program") > 1))
     kept = "run", "start", "hosts", "program", "kind"
     return rows.select(kept), len(repeated) if called else 0
@@ -306,17 +323,38 @@ class EstimatedWorld:
 
     Effects are drawn, seed by seed, from what is believed of them: estimates shrunk by how unlike
     nodes are at all (empirical Bayes), and what is left open. So nodes of which little is known
-    differ as nodes of the log do. On the nodes where it ran, a job takes as long as logged.
+    differ as nodes of the log do. What distance costs job types is drawn so as well, level by
+    level. On the nodes where it ran, a job takes as long as logged.
     """
 
     findings: NodeFindings
+    places: Places  # labels of nodes that say where they are; none: distance costs nothing
+    digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of a file of them
+
+    @classmethod
+    def of_log(cls, log: JobLog, topology: str, path: str, **knobs: Any) -> EstimatedWorld:
+        """What run times of a log say, with the labels of a topology or of the log's nodes."""
+        from gangwise.jobs.distance import levels_of
+        from gangwise.sites.distances import read_topology
+
+        file, nodes, jobs = Path(topology), log.nodes, log.jobs
+        places: Places = dict(zip(nodes.names, nodes.labels)) if levels_of(nodes) else {}
+        places = read_topology(file) if topology else places
+        digests = {file.name: digest_of(file.read_bytes())} if topology else {}
+        kinds = dict(zip(jobs.row.tolist(), np.array(jobs.types)[jobs.type].tolist()))
+        return cls(
+            find_slow_nodes(path, topology=places or None, kinds=kinds, **knobs), places, digests
+        )
 
     def describe(self) -> str:
         sd, low, high = (100 * np.expm1(v) for v in self.findings.effects.spread)
-        return phrase("estimated", sd=sd, low=low, high=high, line=self.findings.line)
+        line = phrase("estimated", sd=sd, low=low, high=high, line=self.findings.line)
+        return f"{line}. {self.findings.distance.answer}" if self.findings.distance else line
 
-    def draw(self, log: JobLog, jobs: Jobs, seed: int) -> tuple[Jobs, Conditions]:
-        """Jobs with the work that they did, and the hidden rates of the nodes of the log."""
+    def draw(self, log: JobLog, jobs: Jobs, seed: int) -> tuple[Jobs, Nodes, Conditions]:
+        """Jobs with the work that they did, the nodes of the log, and their hidden rates."""
+        from gangwise.jobs.distance import domains, levels_on
+
         e, rng = self.findings.effects, np.random.default_rng([seed, 29])
         drawn = dict(zip(self.findings.names, e.shrunk + e.left * rng.normal(size=e.left.size)))
         sd = float(np.nan_to_num(e.spread[0]))
@@ -326,7 +364,44 @@ class EstimatedWorld:
         placed = np.flatnonzero(np.diff(log.host_from))
         slowest[log.jobs.row[placed]] = np.maximum.reduceat(effect[log.host], log.host_from[placed])
         rates = np.tile(np.exp(-effect), (len(jobs.types), 1))
-        return replace(jobs, run=jobs.run * np.exp(-slowest[jobs.row])), Conditions(rates=rates)
+        run, nodes, distance = jobs.run * np.exp(-slowest[jobs.row]), log.nodes, None
+        if self.findings.distance is not None:
+            distance = self._distance(jobs.types, rng)
+            labels = zip(nodes.names, nodes.labels)
+            nodes = replace(
+                nodes, labels=tuple({**own, **self.places.get(name, {})} for name, own in labels)
+            )
+            level = np.zeros(slowest.size, dtype=np.int64)
+            level[log.jobs.row[placed]] = levels_on(
+                domains(nodes, distance.levels),
+                log.host,
+                np.append(log.host_from[placed], log.host.size),
+            )
+            shares = distance.factor(jobs.type, jobs.sizes)
+            run = run * shares[np.arange(len(jobs)), level[jobs.row]]
+        return replace(jobs, run=run), nodes, Conditions(rates=rates, distance=distance)
+
+    def _distance(self, types: Sequence[str], rng: np.random.Generator) -> Distance:
+        """What distance costs job types, drawn from estimates shrunk to that of all."""
+        from gangwise.jobs.distance import Distance
+        from gangwise.sites.node_effects import spread_of
+
+        found = self.findings.distance
+        assert found is not None
+        row = {kind: c for c, kind in enumerate(found.kinds, 1)}
+        at = np.array([row.get(kind, 0) for kind in types])
+        effects, sds = found.effects.mean, (found.effects.high - found.effects.mean) / 1.96
+        cost = np.zeros((len(types), len(found.levels) + 1))
+        for h in np.flatnonzero(np.isfinite(effects[0])).tolist():
+            # N(that of all, τ²) and what the runs of the type say; nothing where they say nothing.
+            tau = float(np.nan_to_num(spread_of(effects[1:, h], sds[1:, h], len(row))[0]))
+            precision = np.where(at > 0, np.nan_to_num(sds[at, h] ** -2.0), 0.0)
+            weight = tau**2 * precision / (1 + tau**2 * precision)
+            sd = np.sqrt(tau**2 * (1 - weight) + ((1 - weight) * sds[0, h]) ** 2)
+            mean = weight * np.nan_to_num(effects[at, h]) + (1 - weight) * effects[0, h]
+            cost[:, h + 1] = mean + sd * rng.normal(size=len(types))
+        overhead = np.expm1(np.maximum(np.cumsum(cost, axis=1), 0.0))
+        return Distance(found.labels, overhead, np.zeros_like(overhead))
 
 
 FILE = "site.toml"

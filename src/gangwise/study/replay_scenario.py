@@ -39,7 +39,7 @@ from gangwise.logs.jobs import JobLog, Lost, open_jobs
 from gangwise.sites.site import SLURM, Rules, Site
 from gangwise.sites.slurm_files import in_own_words
 from gangwise.study.changes import SettingChange, changed, changes_of
-from gangwise.study.findings import ESTIMATED, EstimatedWorld, find_slow_nodes
+from gangwise.study.findings import ESTIMATED, EstimatedWorld
 from gangwise.study.job_classes import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.study.runs import Rows
 
@@ -89,8 +89,8 @@ class ReplaySettings(BaseModel):
     devices: int = Field(8, ge=1, le=1_000_000)
     """GPUs of each of these, or cores if fewer than half of the jobs ask for GPUs"""
     world: str = ""
-    """hidden rates: unlike, like, drifting, apart, drawn; measured:FILE; estimated, from node
-    lists; arguments after a colon or comma"""
+    """hidden rates: unlike, like, drifting, apart, drawn; measured:FILE; estimated or
+    estimated:TOPOLOGY, from node lists; arguments after a colon or comma"""
     load: float = Field(0.0, ge=0)
     """arrivals stretched to so much work per capacity, 0.8 for 80 %; 0: as logged"""
     limits: Literal["wall-clock", "work"] = "wall-clock"
@@ -169,7 +169,7 @@ class ReplayScenario:
         self.settings = checked(ReplaySettings, self.name, own)
         self._instances: dict[int, ReplayInstance] = {}
         s = self.settings
-        self.estimated = s.world == ESTIMATED
+        self.estimated = s.world.partition(":")[0] == ESTIMATED
         if self.estimated and (s.nodes or log is not None):
             raise ScenarioError("world estimated plays the nodes of a log's files: drop nodes")
         if s.world and not s.nodes and not self.estimated:
@@ -250,7 +250,8 @@ class ReplayScenario:
     @cached_property
     def estimate(self) -> EstimatedWorld:
         s = self.settings
-        return EstimatedWorld(find_slow_nodes(s.source, trace=s.trace, **self._reader))
+        topology = s.world.partition(":")[2]
+        return EstimatedWorld.of_log(self.log, topology, s.source, trace=s.trace, **self._reader)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -373,7 +374,7 @@ class ReplayScenario:
         if self.cluster is not None:
             conditions = self.cluster.hide(jobs, nodes, seed)
         elif self.estimated:
-            jobs, conditions = self.estimate.draw(self.log, jobs, seed)
+            jobs, nodes, conditions = self.estimate.draw(self.log, jobs, seed)
         return ReplayInstance(jobs, _with_gpus_apart(nodes, jobs), conditions)
 
     def _part(self, jobs: Jobs, seed: int) -> Jobs:
@@ -408,7 +409,7 @@ class ReplayScenario:
             }
         s, files = self.settings, dict(self.log.played.digests)
         rates, world = self.estimate if self.estimated else self.world, s.world
-        if self.world is not None and self.world.digests:  # without the folder of its files
+        if rates is not None and rates.digests:  # without the folder of its files
             word, _, rest = world.partition(":")
             path, *arguments = rest.split(",", 1)
             world = f"{word}:{','.join([Path(path).name, *filter(None, arguments)])}"
@@ -420,7 +421,7 @@ class ReplayScenario:
             "files": files,
             "digest": _digest(self.jobs, self.site),
             "world": world,
-            "world_files": {} if self.world is None else dict(self.world.digests),
+            "world_files": {} if rates is None else dict(rates.digests),
             "drawn": "" if rates is None else rates.describe(),
         }
 
