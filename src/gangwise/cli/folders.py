@@ -72,6 +72,7 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
         rows_of("scheduler", groups["scheduler"])
         rows_of("trace", groups["trace"])
         rows_of("engine", groups["engine"])
+        rows_of("route", groups["route"])
 
 
 def show_command(equation: str, as_json: bool = False) -> None:

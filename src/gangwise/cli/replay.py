@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -51,7 +51,9 @@ DEMO_SEEDS, DEMO_STEPS = 10, 50
 
 def replay_command(
     source: str = "",
+    more: list[str] | None = None,
     policies: str | None = None,
+    route: str | None = None,
     rules: str = "",
     seeds: str | None = None,
     world: str | None = None,
@@ -86,6 +88,11 @@ def replay_command(
     site = together(rules, site)
     named = {"world": world, "load": load, "site": site}
     values |= {key: value for key, value in named.items() if value is not None}
+    if more or route is not None:
+        if rules or seeds or out is not None or bound is not None:
+            raise ScenarioError("--route prints a table: drop --as, --seeds, --bound and --out")
+        _replay_routes([source, *(more or ())], route, names, values, as_json)
+        return
     chosen: Sequence[int] = seed_list(seeds) if seeds else ()
     steps = STEPS if bound else None
     if not source and values:
@@ -110,6 +117,32 @@ def replay_command(
             advance("page", 0, 1)
             files = write_replay(played, out, bounds, command_line())
         say(f"wrote report.html and {len(files) - 1} other files to {out}")
+
+
+def _replay_routes(
+    sources: Sequence[str],
+    route: str | None,
+    schedulers: Sequence[str],
+    values: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from gangwise.study.route import play_routes
+
+    if len(sources) < 2 or route is None:
+        text = "gangwise replay a.swf b.swf --route forecast,home"
+        raise ScenarioError(f"give two logs or more and the routes between their clusters: {text}")
+    if len(schedulers) > 1:
+        raise ScenarioError("--route takes one scheduler, which all clusters have")
+    with progress("nothing is kept") as advance:
+        routed = play_routes(sources, names_of(route), *schedulers, progress=advance, **values)
+    if as_json:
+        echo(json_text(routed.as_dict()))
+        return
+    console = screen()
+    console.print("\n".join(routed.lines), markup=False)
+    heads = ["route", "completion, h", "waiting, h", "over hindsight, h", "moved"]
+    heads += [f"jobs of {Path(path).name}, h" for path in sources]
+    console.print(table(heads, routed.rows(), (0,)))
 
 
 def demo_command(out: Path = Path("gangwise-demo")) -> None:

@@ -1,4 +1,4 @@
-"""Names of policies, scenarios, traces, families, schedulers, comparators and engines.
+"""Names of policies, scenarios, traces, families, schedulers, comparators, engines and routes.
 
 An entry names its target as ``module:attribute``, so that listing imports nothing heavy. Other
 packages add theirs through the entry point groups of :data:`GROUPS`. Code without a name is called
@@ -27,7 +27,9 @@ from typing import Any, Literal, cast
 
 from gangwise.core.errors import GangwiseError, ScenarioError, UnknownName, papers_wing
 
-Kind = Literal["policy", "scenario", "trace", "family", "scheduler", "comparator", "engine"]
+Kind = Literal[
+    "policy", "scenario", "trace", "family", "scheduler", "comparator", "engine", "route"
+]
 
 GROUPS: Mapping[Kind, str] = {
     "policy": "gangwise.policies",
@@ -37,6 +39,7 @@ GROUPS: Mapping[Kind, str] = {
     "scheduler": "gangwise.schedulers",
     "comparator": "gangwise.comparators",
     "engine": "gangwise.engines",
+    "route": "gangwise.routes",
 }
 
 

@@ -1,0 +1,372 @@
+"""Two clusters, one queue: where each job goes at its submission, and what that was worth.
+
+Jobs of several logs come to the clusters of all. A route chooses one for each job, and the clusters
+play on side by side. See ``docs/how-to/route.md``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.core.jit import Pinned, entry
+from gangwise.core.registry import create, entries
+from gangwise.jobs import route_kernels as kernels
+from gangwise.jobs.compiled import built_in, initial_state, inputs, nothing_believed, only_used
+from gangwise.jobs.kernels import BY_RATE, NEVER
+from gangwise.jobs.model import Conditions, Jobs, Nodes
+from gangwise.jobs.run_times import state_of
+from gangwise.jobs.schedule import Options, Tables
+from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.stacks import arrays_of, copies, joined, never_cut, stacked
+from gangwise.study.replay_scenario import ReplayScenario
+from gangwise.study.statistics import Estimate, count, estimate_text, mean_and_interval
+
+
+@dataclass(frozen=True)
+class View:
+    """What a route sees of the clusters when a job is submitted.
+
+    Attributes
+    ----------
+    home : int
+        The cluster whose log has the job.
+    able : ndarray of bool [C]
+        Clusters on which the job can run.
+    used : ndarray [C]
+        Devices that running and waiting jobs ask for, as a share of the cluster's.
+    foresee : callable
+        ``foresee(level)`` gives when the job would start [C], inf where it cannot, and how many
+        seconds it would run [C]. ``level`` is the quantile of run times, "requested" or "true".
+    """
+
+    home: int
+    able: Bools
+    used: Floats
+    foresee: Callable[[float | str], tuple[Floats, Floats]]
+
+    def least(self, values: Floats) -> int:
+        """The cluster that can run the job and has the least value; home where it ties."""
+        values = np.where(self.able, values, np.inf)
+        return self.home if values[self.home] == values.min() < np.inf else int(values.argmin())
+
+
+class Route:
+    """Chooses a cluster for each job. One of your own: ``--route mine.py:Mine``."""
+
+    def choose(self, job: int, view: View) -> int:
+        """The number of a cluster on which the job can run."""
+        raise NotImplementedError
+
+
+class Home(Route):
+    """Every job stays with the cluster of its log, or goes to the first that can run it."""
+
+    def choose(self, job: int, view: View) -> int:
+        return view.least(np.zeros(view.able.size))
+
+
+class Emptiest(Route):
+    """The cluster of which running and waiting jobs ask the least share."""
+
+    def choose(self, job: int, view: View) -> int:
+        return view.least(view.used)
+
+
+@dataclass
+class Forecast(Route):
+    """The cluster where the job ends first by forecast: its start there and its run time there.
+
+    Parameters
+    ----------
+    level : float or {"requested", "true"}
+        Quantile of the learned run times of all jobs; or as requested; ``true`` is an oracle, which
+        knows the run times and not who comes.
+    end : bool
+        Whether the run time counts: without it, the earliest start is chosen, as ``sbatch
+        --clusters`` does by requested times.
+    """
+
+    level: float | str = 0.5
+    end: bool = True
+
+    def __post_init__(self) -> None:
+        if self.level not in ("requested", "true", True) and not (
+            isinstance(self.level, float) and 0.0 < self.level < 1.0
+        ):
+            raise ScenarioError(f"level={self.level}: a number between 0 and 1, requested or true")
+
+    def choose(self, job: int, view: View) -> int:
+        start, length = view.foresee("true" if self.level is True else self.level)
+        return view.least(start + length * self.end)
+
+
+class FirstToStart(Route):
+    """Waits in all clusters and starts in the first that can; the others withdraw it.
+
+    So a Slurm federation and MultiKueue (``AllAtOnce``) do: nothing is chosen at submission.
+    """
+
+    everywhere: ClassVar[bool] = True
+
+
+# ---------------------------------------------------------------------------------------- clusters
+
+
+def merged(logs: Sequence[tuple[Jobs, Nodes]]) -> tuple[Jobs, Ints]:
+    """Jobs of several logs as those of one, from one beginning on, and the log of each [J]."""
+    columns, demand = defaultdict[str, list[Any]](list), defaultdict[str, list[Floats]](list)
+    devices = list(dict.fromkeys(d for jobs, _ in logs for d in jobs.devices))
+    for c, (jobs, _) in enumerate(logs):
+        if jobs.after.size or any(shape.groups or shape.constraint for shape in jobs.shapes):
+            raise ScenarioError(
+                "--route plays no dependencies, groups of unlike tasks and constraints, and log "
+                f"{c + 1} has some: play it with --set nodes=N, which drops constraints, or leave "
+                "these jobs out"
+            )
+        asked_for = np.array([shape.demand for shape in jobs.shapes])[jobs.shape] / 1000.0
+        for device in devices:
+            k = jobs.devices.index(device) if device in jobs.devices else -1
+            demand[device].append(asked_for[:, k] if k >= 0 else np.zeros(len(jobs)))
+        for name, values in {
+            "submit": jobs.submit - jobs.submit[0],
+            "run": jobs.run,
+            "tasks": jobs.tasks,
+            "limit": np.where(jobs.requested, jobs.limit, np.nan),
+            "per_node": np.array([shape.per_node for shape in jobs.shapes])[jobs.shape],
+            "user": [f"{c}:{jobs.users[u]}" for u in jobs.user],
+            "type": [f"{c}:{jobs.types[k]}" for k in jobs.type],
+            "id": [f"{c}:{name}" for name in jobs.id],
+        }.items():
+            columns[name].extend(values)
+    together = {device: np.concatenate(values) for device, values in demand.items()}
+    jobs = Jobs.of(demand=together, **columns)
+    return jobs, np.array([int(name.partition(":")[0]) for name in jobs.id.tolist()])
+
+
+class Clusters:
+    """Clusters in compiled code that play the jobs of all, each under the same scheduler.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    home : ndarray of int [J]
+    nodes : sequence of Nodes [C]
+    scheduler : str
+        Decided in compiled code, without learned rates.
+    speeds : sequence of float [C]
+        Run times and requests are those of a job's log over the speed of the cluster.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        home: Ints,
+        nodes: Sequence[Nodes],
+        scheduler: str = "fcfs+easy",
+        speeds: Sequence[float] = (),
+        options: Options | None = None,
+    ):
+        self.jobs, self.home = jobs, home
+        self.speeds = np.array(speeds or [1.0] * len(nodes))
+        staying = replace(jobs, withdrawn=np.full(len(jobs), np.inf))
+        scaled = [replace(staying, run=jobs.run / s, limit=jobs.limit / s) for s in self.speeds]
+        options = options or Options()
+        self.tables = [Tables.of(j, n, Conditions(), options) for j, n in zip(scaled, nodes)]
+        decider, parts = create_scheduler(scheduler), []
+        for t in self.tables:
+            rules = built_in(decider, t.nodes, t.options)
+            if rules is None or rules.choice == BY_RATE or decider.expects[0] != "requested":
+                raise ScenarioError(
+                    f"--route cannot play {scheduler!r}, for its forecasts play ahead in compiled "
+                    "code, without learned rates: take fcfs+easy or sjf+easy"
+                )
+            fixed, pieces = inputs(t, rules)
+            parts.append((fixed, never_cut(initial_state(t, rules, pieces), len(jobs), pieces)))
+        fixed, begun = (joined(stacked, part) for part in zip(*parts))
+        fixed, begun, _ = only_used(fixed, begun, nothing_believed())
+        self.able = ~np.array([t.aside for t in self.tables])
+        self._fresh = begun, state_of(jobs, "learned")
+        self.states, learner, ahead = map(_copy, (*self._fresh, begun))
+        self._changing = arrays_of((self.states, learner))
+        self.level = np.zeros(1)
+        self.start, self.length, self.used = (np.zeros(len(nodes)) for _ in range(3))
+        numbers = self.speeds, self.level, self.start, self.length, self.used
+        links = copies(self.states, ahead)
+        self._pinned = Pinned(kernels.Clusters(fixed, self.states, ahead, links, learner, *numbers))
+        self._step = entry(kernels.step, self._pinned, 0, 0, 0, 0.0)
+
+    def play(self, route: Route | Ints) -> Ints:
+        """Play all jobs by a route, or as given [J]; the cluster of each [J], −1 for none."""
+        for fresh, array in zip(arrays_of(self._fresh), self._changing):
+            array[...] = fresh
+        if getattr(route, "everywhere", False):
+            self._step(self._pinned, kernels.SHARE, 0, 0, 0.0)
+            started = np.isfinite(self.states.start[:, : len(self.jobs)])
+            return np.where(started.any(axis=0), started.argmax(axis=0), -1)
+        chosen, submit = np.full(len(self.jobs), -1), self.jobs.submit.tolist()
+        for j in np.flatnonzero(self.able.any(axis=0)).tolist():
+            self._step(self._pinned, kernels.UNTIL, j, 0, submit[j])
+            by_route = not isinstance(route, np.ndarray)
+            chosen[j] = self._chosen(route, j, submit[j]) if by_route else route[j]
+            self._step(self._pinned, kernels.SEND, j, int(chosen[j]), 0.0)
+        self._step(self._pinned, kernels.UNTIL, 0, 0, NEVER)
+        return chosen
+
+    def _chosen(self, route: Any, j: int, time: float) -> int:
+        def foresee(level: float | str) -> tuple[Floats, Floats]:
+            levels = {"requested": kernels.REQUESTED, "true": kernels.TRUE}
+            self.level[0] = levels[level] if isinstance(level, str) else level
+            self._step(self._pinned, kernels.FORECAST, j, 0, time)
+            return self.start, self.length
+
+        able = self.able[:, j]
+        choice = route.choose(j, View(int(self.home[j]), able, self.used, foresee))
+        if choice not in range(len(able)) or not able[choice]:
+            raise ScenarioError(f"a route sent {self.jobs.id[j]} to {choice}, where it cannot run")
+        return int(choice)
+
+    def times(self, chosen: Ints) -> tuple[Floats, Floats]:
+        """Seconds from submission to start and to end [J], NaN for jobs that run nowhere."""
+        at = chosen, np.arange(len(self.jobs))
+        start, end = self.states.start[at], self.states.end[at]
+        away = (chosen < 0) | ~np.isfinite(start)
+        start, end = (np.where(away, np.nan, time - self.jobs.submit) for time in (start, end))
+        return start, end
+
+
+def _copy(arrays: Any) -> Any:
+    return joined(lambda each: each[0].copy(), [arrays])
+
+
+# ----------------------------------------------------------------------------------------- results
+
+HINDSIGHT = "hindsight"
+
+
+@dataclass(frozen=True)
+class Routed:
+    """What routes were worth on the parts of logs.
+
+    Attributes
+    ----------
+    lines : sequence of str
+        What was played and assumed.
+    numbers : mapping of ndarray [parts, 3 + C]
+        By route: mean hours of completion and waiting, share of jobs that run elsewhere than at
+        home, mean hours of completion of each log's jobs.
+    """
+
+    lines: Sequence[str]
+    numbers: Mapping[str, Floats]
+
+    def regret(self, route: str) -> Estimate:
+        """Hours by which mean completion is above the best that was found in hindsight."""
+        return mean_and_interval((self.numbers[route] - self.numbers[HINDSIGHT])[:, 0])
+
+    def rows(self) -> list[list[str]]:
+        """A row for each route, the best first."""
+        rows = []
+        for name in sorted(self.numbers, key=lambda name: float(self.numbers[name][:, 0].mean())):
+            hours = [mean_and_interval(column) for column in self.numbers[name].T]
+            completion, waiting, _, *by_home = (estimate_text(hour, 2) for hour in hours)
+            regret = "0" if name == HINDSIGHT else estimate_text(self.regret(name), 2, True)
+            moved = f"{100 * hours[2].mean:.0f} %"
+            rows.append([name, completion, waiting, regret, moved, *by_home])
+        return rows
+
+    def as_dict(self) -> dict[str, Any]:
+        columns = ("completion", "waiting", "moved")
+        routes: dict[str, Any] = {}
+        for name, table in self.numbers.items():
+            routes[name] = dict(zip(columns, table.T.tolist())) | {"by_log": table[:, 3:].tolist()}
+            routes[name]["regret"] = self.regret(name)._asdict()
+        return {"basis": list(self.lines), "routes": routes}
+
+
+def play_routes(
+    sources: Sequence[str],
+    routes: Sequence[str],
+    scheduler: str = "fcfs+easy",
+    speeds: Sequence[float] = (),
+    tries: int = 30,
+    progress: Callable[[str, int, int], None] | None = None,
+    **settings: Any,
+) -> Routed:
+    """Play the jobs of several logs on the clusters of all, by each route.
+
+    ``settings`` are those of a replay, for every log; intervals are over its ``parts``. The best
+    choice in hindsight is not known: ``hindsight`` is the best of all routes, of an oracle, and of
+    ``tries`` changes of its choices, each played whole and kept where mean completion falls.
+    """
+    if not_played := {"world", "site", "change"} & settings.keys():
+        raise ScenarioError(f"--route plays like nodes, and no rules: drop {', '.join(not_played)}")
+    scenarios = [ReplayScenario(**{**settings, "source": source}) for source in sources]
+    names = list(dict.fromkeys(routes or entries("route")))
+    parts = max(1, scenarios[0].settings.parts)
+    chosen = {name: create("route", name) for name in dict.fromkeys([*names, "oracle"])}
+    if speeds and (len(speeds) != len(sources) or min(speeds) <= 0):
+        raise ScenarioError(f"speeds {list(speeds)}: give a positive one for each of the logs")
+    tables, lost = defaultdict[str, list[Floats]](list), 0
+    for part in range(parts):
+        drawn = [scenario.draw(part) for scenario in scenarios]
+        jobs, home = merged([(played.jobs, played.nodes) for played in drawn])
+        nodes, options = [played.nodes for played in drawn], scenarios[0].options
+        clusters = Clusters(jobs, home, nodes, scheduler, speeds, options)
+        lost += int((~clusters.able.any(axis=0)).sum())
+        best, places = np.array([np.inf]), home
+        for i, (name, route) in enumerate(chosen.items()):
+            if progress is not None:
+                progress("routes", part * len(chosen) + i, parts * len(chosen))
+            trial = clusters.play(route)
+            numbers = _numbers(clusters, trial)
+            if name in names:
+                tables[name].append(numbers)
+            best, places = min((best, places), (numbers, trial), key=lambda pair: pair[0][0])
+        tables[HINDSIGHT].append(_improved(clusters, best, places, tries, part))
+    lines = [
+        f"The jobs of {count(len(sources), 'log')} come from one instant on to "
+        f"{count(len(sources), 'cluster')} under {scheduler}; a cluster is as large as its log's "
+        f"and runs jobs {_speeds(speeds)}; data are everywhere; {count(lost, 'job')} that fit on "
+        f"no cluster left out; hindsight is the best of all routes, an oracle and {tries} changes",
+        *(scenario.fidelity()[0] for scenario in scenarios),
+    ]
+    return Routed(lines, {name: np.array(table) for name, table in tables.items()})
+
+
+def _speeds(speeds: Sequence[float]) -> str:
+    words = f"{', '.join(f'{speed:g}' for speed in speeds)} times as fast as their log says"
+    return words if speeds else "as fast as their log says, wherever it ran"
+
+
+def _numbers(clusters: Clusters, places: Ints) -> Floats:
+    """The numbers of one part, see :class:`Routed`."""
+    waited, completed = clusters.times(places)
+    ran, home = np.isfinite(completed), clusters.home
+    hours = [completed[ran].mean(), waited[ran].mean(), 3600 * (places != home)[ran].mean()]
+    hours += [completed[ran & (home == c)].mean() for c in range(len(clusters.tables))]
+    return np.array(hours) / 3600
+
+
+def _improved(clusters: Clusters, best: Floats, places: Ints, tries: int, seed: int) -> Floats:
+    """The numbers after changes of single choices, of the jobs that waited most first of all."""
+    rng = np.random.default_rng([seed, 5])
+    movable = np.flatnonzero(clusters.able.sum(axis=0) > 1)
+    clusters.play(places)
+    weight = np.nan_to_num(clusters.times(places)[0])[movable] + 1.0
+    for _ in range(tries if movable.size else 0):
+        j = int(rng.choice(movable, p=weight / weight.sum()))
+        others = np.flatnonzero(clusters.able[:, j] & (np.arange(len(clusters.able)) != places[j]))
+        trial = places.copy()
+        trial[j] = rng.choice(others)
+        clusters.play(trial)
+        best, places = min(
+            (best, places), (_numbers(clusters, trial), trial), key=lambda pair: pair[0][0]
+        )
+    return best
