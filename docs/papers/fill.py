@@ -16,8 +16,8 @@ from pathlib import Path
 
 from gangwise.papers.reproduce import OWN, PAPERS, artefacts, expected
 from gangwise.papers.reproduce.expected import artefact_markdown
-from gangwise.papers.reproduce.papers import AT, ON_ROWS, Artefact, Claim
-from gangwise.report.pages import VERDICTS, ClaimResult, called, claims_by_word
+from gangwise.papers.reproduce.papers import ON_ROWS, Artefact, Claim
+from gangwise.report.pages import AT, VERDICTS, ClaimResult, called, claims_by_word
 from gangwise.study.statistics import estimate_text
 
 PAGES = [

@@ -609,8 +609,14 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
 def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
     from rich.text import Text
 
-    from gangwise.papers.reproduce.expected import over_readings
-    from gangwise.report.pages import VERDICTS, by_claim, called, counts, verdict_text
+    from gangwise.report.pages import (
+        VERDICTS,
+        by_claim,
+        called,
+        counts,
+        over_readings,
+        verdict_text,
+    )
 
     rows, shown, places = over_readings(rows), list[tuple[Any, ...]](), set[str]()
     for verdict, mine in by_claim(rows):

@@ -134,7 +134,8 @@ def _replay_routes(
     if len(schedulers) > 1:
         raise ScenarioError("--route takes one scheduler, which all clusters have")
     with progress("nothing is kept") as advance:
-        routed = play_routes(sources, names_of(route), *schedulers, progress=advance, **values)
+        values |= dict(zip(("scheduler",), schedulers))
+        routed = play_routes(sources, names_of(route), progress=advance, **values)
     if as_json:
         echo(json_text(routed.as_dict()))
         return

@@ -295,9 +295,9 @@ class _WholeCompiler(Compiler):
     code: Any = _Whole
 
     def define_pipelines(self) -> list[Any]:
-        numbas: Any = DefaultPassBuilder
-        lean: Any = PassManager("lean")
-        passes = numbas.define_nopython_pipeline(self.state).passes
+        untyped: Any = DefaultPassBuilder, PassManager
+        builder, manager = untyped
+        lean, passes = manager("lean"), builder.define_nopython_pipeline(self.state).passes
         lean.passes = [of for of in passes if of[0] not in _UNUSED]
         lean.finalize()
         return [lean]

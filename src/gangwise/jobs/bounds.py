@@ -295,8 +295,9 @@ def _priced(jobs: BoundedJobs, prices: Floats, origin: float, period: float) -> 
     c, (N, T) = jobs, prices.shape
     order = np.argsort(-np.where(c.room > 0, c.rate, -1.0), axis=1, kind="stable")
     of_jobs = c.release, c.work, c.tasks, c.devices, c.kind, c.rate, c.room, order
+    price, summed = np.zeros((2, T + 1, N))
     space = np.empty((N, T)), np.empty(N), np.empty(N, np.int64)
-    return _Priced(*of_jobs, prices, *np.zeros((2, T + 1, N)), origin, period, *space)
+    return _Priced(*of_jobs, prices, price, summed, origin, period, *space)
 
 
 def _search(

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -203,6 +204,7 @@ def _opened(
     about = {"since": since[rows], "start": start[rows], "owner": owner[rows]}
     waits = _table(sweep_rows.WAIT, kind=kind, rank=rank, **about)
     attempts, pieces = _attempts(outcome, rows, waits, (claim, owner))
+    held, made = cast(Pieces, outcome.pieces), cast(Any, Sweep)  # one field a line below
     places = dict.fromkeys((shape.constraint, shape.pool) for shape in every)
     labelled = [allowed_on(nodes, Shape((), 0, labels)) for labels, _ in places]
     member = [nodes.of_pool(name) for name in dict.fromkeys(shape.pool for shape in every)]
@@ -210,7 +212,7 @@ def _opened(
     M, owners = len(member) * K, int(owner.max(initial=-1)) + 1
     sizes = np.zeros(1, dtype=sweep_rows.SIZES)
     sizes["newest"] = -1
-    sweep = Sweep(
+    sweep = made(
         cluster,
         limits.caps,
         Hours(hours.starts, hours.since, hours.to),
@@ -226,8 +228,8 @@ def _opened(
         attempts,
         np.argsort(attempts["begin"], kind="stable"),
         np.argsort(attempts["end"], kind="stable"),
-        outcome.pieces.node[pieces],
-        np.rint(1000 * outcome.per_piece[pieces] * outcome.pieces.tasks[pieces, None]).astype(int),
+        held.node[pieces],
+        np.rint(1000 * outcome.per_piece[pieces] * held.tasks[pieces, None]).astype(int),
         _changes(nodes, hidden, options, hours, float(waits["start"][:-1].max(initial=0.0))),
         needs,
         _table(sweep_rows.NODE, up=np.ones(N))[:-1],
@@ -274,14 +276,20 @@ def _unsplit(outcome: Outcome, options: Options, shapes: Sequence[Shape]) -> Boo
 
 
 def _kinds(
-    jobs: Jobs, rows: Ints, of_jobs: tuple[Ints, ...], asked: tuple[ClusterArrays, Ints]
+    jobs: Jobs, rows: Ints, of_jobs: tuple[Ints, Ints, Bools], asked: tuple[ClusterArrays, Ints]
 ) -> tuple[Rows, Ints, Ints]:
     """Kinds of the jobs that wait; the kind and the row of each job, in the order of both."""
     (cluster, main), shape, tasks = asked, jobs.shape[rows], jobs.tasks[rows]
     named = np.array(["reservation" in terms_of(text) for text in jobs.terms])[jobs.term]
     ask = tasks * cluster.demand[shape, main[shape]]
     claim, hours, unsplit, exempt = (column[rows] for column in (*of_jobs, named))
-    columns = {"ask": ask, "shape": shape, "tasks": tasks, "claim": claim, "hours": hours}
+    columns: dict[str, Any] = {
+        "ask": ask,
+        "shape": shape,
+        "tasks": tasks,
+        "claim": claim,
+        "hours": hours,
+    }
     columns |= {"unsplit": unsplit.astype(np.int64), "exempt": exempt.astype(np.int64)}
     kind = np.zeros(rows.size, dtype=np.int64)
     # Kinds that use the same nodes and type stand together, those that ask for less before others.

@@ -287,6 +287,10 @@ in other readings only; or nothing is compared.
 """
 
 
+AT = " @ "
+"""Between a version and the reading of which rows of the traces the authors took."""
+
+
 @dataclass(frozen=True)
 class ClaimResult:
     paper: str
@@ -476,10 +480,37 @@ def overview_sheet(found: Reproduced) -> Sheet:
     return Sheet("Artefacts", headings, tuple(rows), says, "artefact", links=stems)
 
 
+def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
+    """Rows of one version in several readings of the traces made one: mean, least and most.
+
+    Examples
+    --------
+    >>> one = ClaimResult(
+    ...     "p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "reproduced", ""
+    ... )
+    >>> two = replace(one, version="v @ second", ours=Estimate(9.0, 8.0, 10.0))
+    >>> [merged] = over_readings([replace(one, agrees=True), replace(two, agrees=False)])
+    >>> merged.version, merged.text
+    ('v', '1.0 to 9.0 over 2 readings, agrees in 1')
+    """
+    by_claim: dict[str, list[ClaimResult]] = {}
+    for row in rows:
+        version, at, _ = row.version.partition(AT)
+        by_claim.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
+    merged = []
+    for main, *alternatives in by_claim.values():
+        version, at, _ = main.version.partition(AT)
+        if at:
+            agreeing = sum(row.agrees is True for row in (main, *alternatives))
+            means = [row.ours.mean for row in (main, *alternatives)]
+            ours = Estimate(sum(means) / len(means), min(means), max(means))
+            main = replace(main, version=version, ours=ours, readings=len(means), agreeing=agreeing)
+        merged.append(main)
+    return merged
+
+
 def claims_sheet(found: Reproduced) -> Sheet:
     """Each claim once, with the versions that it is about, or all where none is tested."""
-    from gangwise.papers.reproduce.expected import over_readings
-
     rows, data, links = [], [], []
     for verdict, mine in by_claim(over_readings(found.rows)):
         tested = [row for row in mine if row.agrees is not None] or mine

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def merged(logs: Sequence[tuple[Jobs, Nodes]]) -> tuple[Jobs, Ints]:
         }.items():
             columns[name].extend(values)
     together = {device: np.concatenate(values) for device, values in demand.items()}
-    jobs = Jobs.of(demand=together, **columns)
+    jobs = Jobs.of(demand=together, **cast(dict[str, Any], columns))
     return jobs, np.array([int(name.partition(":")[0]) for name in jobs.id.tolist()])
 
 
@@ -213,8 +213,10 @@ class Clusters:
         chosen, submit = np.full(len(self.jobs), -1), self.jobs.submit.tolist()
         for j in np.flatnonzero(self.able.any(axis=0)).tolist():
             self._step(self._pinned, kernels.UNTIL, j, 0, submit[j])
-            by_route = not isinstance(route, np.ndarray)
-            chosen[j] = self._chosen(route, j, submit[j]) if by_route else route[j]
+            if isinstance(route, np.ndarray):
+                chosen[j] = route[j]
+            else:
+                chosen[j] = self._chosen(route, j, submit[j])
             self._step(self._pinned, kernels.SEND, j, int(chosen[j]), 0.0)
         self._step(self._pinned, kernels.UNTIL, 0, 0, NEVER)
         return chosen

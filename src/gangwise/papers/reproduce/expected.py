@@ -21,8 +21,9 @@ import polars as pl
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Content, Folder, write_whole
-from gangwise.papers.reproduce.papers import AT, Artefact, Claim, Found, RunScale
+from gangwise.papers.reproduce.papers import Artefact, Claim, Found, RunScale
 from gangwise.report import pages
+from gangwise.report.pages import AT, over_readings
 from gangwise.report.plotting import COLUMNS, draw, image
 from gangwise.study.results import Results
 from gangwise.study.statistics import Estimate
@@ -123,35 +124,6 @@ def with_verdicts(
     words = {says: entry.word(best or ("", "", "")) for says, entry in every.items()}
     judged = [row if row.agrees is None else replace(row, verdict=words[row.says]) for row in rows]
     return judged, best if best and fit(best)[0] else None
-
-
-def over_readings(rows: Iterable[pages.ClaimResult]) -> list[pages.ClaimResult]:
-    """Rows of one version in several readings of the traces made one: mean, least and most.
-
-    Examples
-    --------
-    >>> one = pages.ClaimResult(
-    ...     "p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "reproduced", ""
-    ... )
-    >>> two = replace(one, version="v @ second", ours=Estimate(9.0, 8.0, 10.0))
-    >>> [merged] = over_readings([replace(one, agrees=True), replace(two, agrees=False)])
-    >>> merged.version, merged.text
-    ('v', '1.0 to 9.0 over 2 readings, agrees in 1')
-    """
-    by_claim: dict[str, list[pages.ClaimResult]] = {}
-    for row in rows:
-        version, at, _ = row.version.partition(AT)
-        by_claim.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
-    merged = []
-    for main, *alternatives in by_claim.values():
-        version, at, _ = main.version.partition(AT)
-        if at:
-            agreeing = sum(row.agrees is True for row in (main, *alternatives))
-            means = [row.ours.mean for row in (main, *alternatives)]
-            ours = Estimate(sum(means) / len(means), min(means), max(means))
-            main = replace(main, version=version, ours=ours, readings=len(means), agreeing=agreeing)
-        merged.append(main)
-    return merged
 
 
 FOLDER = Path(__file__).with_name("expected")

@@ -54,6 +54,7 @@ import polars as pl
 
 from gangwise.core.errors import UnknownName
 from gangwise.papers.reproduce import measures
+from gangwise.report.pages import AT
 from gangwise.report.plotting import Panel, points
 from gangwise.study.results import Results
 from gangwise.study.statistics import Estimate, mean_and_interval
@@ -64,9 +65,6 @@ Found = Mapping[str, Results]
 
 ON_ROWS = "-traces"
 """The end of the name of an artefact that is played on rows of the traces."""
-
-AT = " @ "
-"""Between a version and the reading of which rows of the traces the authors took."""
 
 
 @dataclass(frozen=True)
