@@ -6,12 +6,13 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from gangwise.cli import app
-from gangwise.core.errors import Rejected
+from gangwise.core.errors import EngineError, Rejected
 from gangwise.engines.engine import Placed
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.service.loop import Service
@@ -156,4 +157,26 @@ def test_watching(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert second["first"] - second["submitted"] > 2.0
     assert not math.isnan(first["ended"])
     assert service.store.rows("SELECT * FROM intents") == []
+    service.close()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_release_that_gets_no_answer_is_made_again(lab, tmp_path: Path, times: int):
+    """The mark and the nodes are written by then, so that the job looks held by hand meanwhile."""
+    engine = lab.engine()
+    plain, failed = engine._run, list[tuple[str, ...]]()
+
+    def run(*command: str, **more: Any) -> str:
+        if "release" in command and len(failed) < times:
+            failed.append(command)
+            raise EngineError("no answer")
+        return str(plain(*command, **more))
+
+    engine._run = run
+    service = Service(engine, tmp_path / "state", act=True)
+    job = lab.submit(1.0, tasks=1)
+    until(service, lambda: job in service.ledger.outcomes)
+    assert len(failed) == times
+    assert service.ledger.outcomes[job] == "finished"
+    assert len(lab.ran(job)) == 1
     service.close()

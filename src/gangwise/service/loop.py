@@ -554,7 +554,9 @@ class Service:
         elif event.kind == "measured":
             self._apply("measured", now, name, attempt, _plain(event.ranks))
         elif event.kind == "preempted":
-            if active.phase != "waiting" and attempt >= active.attempt:
+            # Of a placement that got no answer, a part may show: it is made again, not taken off.
+            unanswered = ("place", name, attempt) in self._todo
+            if active.phase != "waiting" and attempt >= active.attempt and not unanswered:
                 self._taken_off(active, attempt, event.detail, event.cause, now)
         elif event.kind in ENDED:
             self._apply("ended", now, name, event.kind, attempt, _plain(event.ranks))
