@@ -39,17 +39,9 @@ def test_cases_of_hundreds_of_jobs_are_played_as_the_witness_says(part):
 @pytest.mark.parametrize("part", range(3))
 def test_cases_of_sites_are_played_as_the_witness_says(part):
     """Under pools, caps, windows and latency, decided in compiled code and in Python."""
-    for seed in range(1 + part, 151, 3):
+    for seed in range(part, 151, 3):
         case = SiteCase(seed)
         for engine in ("auto", "plain") if seed % 5 == 0 else ("auto",):
-            said = case.differences(case.played(engine=engine))
-            assert not said, (seed, case.names, engine, case.rules, said)
-
-
-def test_some_cases_of_sites_are_played_as_the_witness_says():
-    for seed in range(0, 252, 84):
-        case = SiteCase(seed)
-        for engine in ("auto", "plain") if case.size < 60 else ("auto",):
             said = case.differences(case.played(engine=engine))
             assert not said, (seed, case.names, engine, case.rules, said)
 

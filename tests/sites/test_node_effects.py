@@ -166,13 +166,13 @@ def test_scales_are_standard_deviations_of_normal_noise():
 def test_paule_mandel_and_q_profile():
     """Against the defining equations, and zero where scatter is that of noise."""
     mean, sd = np.array([0.1, 0.5, -0.3, 0.2, 0.9, -0.4]), np.array([0.1, 0.2, 0.1, 0.3, 0.2, 0.1])
-    tau, low, high = ne._spread(mean, sd, 99)
+    tau, low, high = ne.spread_of(mean, sd, 99)
     for value, level in ((tau, 5.0), (low, 12.8325), (high, 0.8312)):  # χ² of 5: 97.5 %, 2.5 %
         w = 1 / (value**2 + sd**2)
         assert (w * (mean - (w * mean).sum() / w.sum()) ** 2).sum() == pytest.approx(level, 1e-3)
-    assert ne._spread(np.zeros(5), np.ones(5), 99)[0] == 0.0
+    assert ne.spread_of(np.zeros(5), np.ones(5), 99)[0] == 0.0
     twice = np.tile(mean, 2), np.tile(sd, 2)  # the same runs, counted for two nodes each
-    assert ne._spread(*twice, 5) == pytest.approx(ne._spread(mean, sd, 99), rel=0.2)
+    assert ne.spread_of(*twice, 5) == pytest.approx(ne.spread_of(mean, sd, 99), rel=0.2)
 
 
 def test_benjamini_hochberg_of_their_paper():
