@@ -185,7 +185,7 @@ def test_gangs_run_as_a_plain_simulation_says(seed, engine):
     ],
 )
 def test_both_engines_play_the_same_and_the_auditor_finds_nothing(name, limits, groups):
-    for seed in range(3):
+    for seed in range(1 if "conservative" in name else 3):  # which takes a minute in Python
         jobs, nodes, c = drawn(seed, groups=groups)
         o = Options(limits=limits)
         a = simulate_jobs(jobs, nodes, name, c, o)
