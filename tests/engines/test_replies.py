@@ -242,6 +242,7 @@ def test_a_version_that_was_spoilt_is_given_up(
         return False
 
     until(followed, "it is followed")
+    assert follower._version.isdigit()
     engine.close()
 
 

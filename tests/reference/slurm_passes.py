@@ -135,9 +135,11 @@ def _so_many(job: Job, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
         while runs and left > 0 and len(chosen) != (most or -1):
             need = max(fewest - len(chosen), 1)
             enough = [run for run in runs if len(run) >= need and int(fits[run].sum()) >= left]
-            if "contiguous" in terms_of(job.terms) and not enough:
-                return None
             best = min(enough, key=lambda run: int(free[run].sum())) if enough else None
+            if "contiguous" in terms_of(job.terms):  # on one run, which is to hold it all
+                if best is None:
+                    return None
+                wanted = min(wanted, len(best))
             best = best or max(runs, key=lambda run: int(free[run].sum()))
             runs.remove(best)
             able = [n for n in best if fits[n] >= left and wanted - len(chosen) <= 1]

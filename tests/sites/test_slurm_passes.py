@@ -217,6 +217,10 @@ def compare(seed: int, gangs: bool = False) -> int:
         assert all(found.placed(j) == plain.placed(j) for j in range(len(found.jobs)))
         assert found.counts["instants"] == plain.counts["instants"]
         assert np.allclose(found.lost, plain.lost)
+    for j in range(len(jobs)):
+        if "contiguous=yes" in jobs.terms[jobs.term[j]]:
+            on = [n for n, _ in plain.placed(j)]
+            assert not on or max(on) - min(on) + 1 == len(on), f"case {seed}: job {j} on {on}"
     return int(plain.counts["preemptions"])
 
 
@@ -229,15 +233,9 @@ def test_schedules_are_those_of_the_plain_passes(gangs):
 @pytest.mark.full
 @pytest.mark.parametrize("gangs", [False, True])
 def test_many_schedules_are_those_of_the_plain_passes(gangs):
-    """Another seventy; GANGWISE_EXHAUSTIVE=1 draws three hundred."""
-    most = 312 if "GANGWISE_EXHAUSTIVE" in os.environ else 80
-    assert sum(compare(seed, gangs) for seed in {0, 3, *range(12, most)}) > 25
-
-
-@pytest.mark.full
-@pytest.mark.xfail(reason="compiled and plain passes start a job at another instant: not mended")
-def test_a_drawn_site_on_which_compiled_and_plain_passes_differ():
-    compare(89)
+    """Another hundred; GANGWISE_EXHAUSTIVE=1 draws three hundred."""
+    most = 312 if "GANGWISE_EXHAUSTIVE" in os.environ else 112
+    assert sum(compare(seed, gangs) for seed in {0, 3, *range(12, most)}) > 40
 
 
 @pytest.mark.parametrize(("other", "planned"), [(1_050, 1_050), (1_051, 1_000)])

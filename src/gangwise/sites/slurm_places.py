@@ -484,8 +484,10 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
                 break
             first, last = places.runs[best].first, places.runs[best].last
             holds = places.runs[best].fits >= tasks and last - first >= fewest
-            if places.wanted[s, 3] > 0 and not holds:  # no nodes side by side hold all
-                return 0
+            if places.wanted[s, 3] > 0:  # nodes side by side: these alone, or none hold all
+                if not holds:
+                    return 0
+                wanted = min(wanted, last - first)
             places.runs[best].fits = 0
             one = int64(-1)
             if wanted - count <= 1:

@@ -197,12 +197,9 @@ def audit_log(
     shorter = _shorter(played, scheduler, scenario.options, base)
     by_kind = {"user": (jobs.user, jobs.users), "account": (jobs.charged, jobs.accounts)}
     everything = np.zeros(len(jobs), dtype=np.int64), ("all",)
-    [total], users, accounts = (use_of(outcome, k, *of) for of in (everything, *by_kind.values()))
-    held = {}
-    for device, (used, asked) in of_log.items():
-        rows = [held_of(outcome, used, asked, *of) for of in (everything, *by_kind.values())]
-        if rows[0]:
-            held[device] = (rows[0][0], rows[1], rows[2] if len(accounts) > 1 else [])
+    groups = everything, *by_kind.values()
+    [total], users, accounts = (use_of(outcome, k, *group) for group in groups)
+    held = _held(outcome, of_log, groups if len(accounts) > 1 else groups[:2])
     tree = scenario.site.rules.account if scenario.site is not None else ()
     parts = account_shares(tree)
     if queues is not None:
@@ -265,6 +262,20 @@ def _used(log: JobLog, jobs: Jobs) -> dict[str, tuple[Floats, Floats]]:
         device: (np.append(used, np.nan)[rows], np.append(asked, np.nan)[rows])
         for device, (used, asked) in log.used.items()
     }
+
+
+def _held(
+    outcome: Outcome,
+    of_log: Mapping[str, tuple[Floats, Floats]],
+    groups: Sequence[tuple[Ints, Sequence[str]]],
+) -> dict[str, tuple[Use, Sequence[Use], Sequence[Use]]]:
+    """Held against used of each device type that the log knows: all, by user, by account."""
+    held: dict[str, tuple[Use, Sequence[Use], Sequence[Use]]] = {}
+    for device, (used, asked) in of_log.items():
+        every, users, *accounts = (held_of(outcome, used, asked, *group) for group in groups)
+        if every:
+            held[device] = every[0], users, accounts[0] if accounts else []
+    return held
 
 
 def _played(played: ReplayInstance, scheduler: str, options: Options) -> Outcome:
