@@ -365,7 +365,11 @@ class PlainPasses(Composed):
         # While anyone waits backfilling comes again; and when who was preempted may start.
         asks = [(self._passed + self.interval, job.id) for job in left[: bool(self.tested)]]
         asks += [(at, name) for name, (_, at, _) in self._gave_way.items() if now < at < np.inf]
-        actions += [Ask(asks[0][1], min(asks)[0])] if asks else []
+        idle = not self._changed and not any(
+            now < at < np.inf for _, at, _ in self._gave_way.values()
+        )
+        idle = idle and all(r.end < now for r in self._of_site(books))
+        actions += [Ask(asks[0][1], min(asks)[0], idle)] if asks else []
         self._due = True
         return actions
 

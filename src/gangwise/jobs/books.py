@@ -386,10 +386,15 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Call ``place`` again at that time at the latest, should the job still wait."""
+    """Call ``place`` again at that time at the latest, should the job still wait.
+
+    ``idle``: only an event can change what is decided by then. Where none is to come, a simulation
+    ends.
+    """
 
     job: str
     at: float
+    idle: bool = False
 
 
 @dataclass(frozen=True)

@@ -283,8 +283,14 @@ class JobSimulation:
             self._start(j, action)
         elif isinstance(action, Preempt):
             self._preempt(j, action.how)
-        elif phase == WAITING:
+        elif phase == WAITING and not (action.idle and self._nothing_to_come()):
             self._call(kernels.ASK, j, value=float(action.at))
+
+    def _nothing_to_come(self) -> bool:
+        """Whether no job runs, none is submitted later, and no other event is due."""
+        at, given = self.state.at, self.given
+        over = at.next_event == given.events.size and at.next_job == given.jobs.size
+        return bool(over and at.running == 0)
 
     def _preempt(self, j: int, how: str) -> None:
         at = self.state.at

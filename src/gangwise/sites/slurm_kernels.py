@@ -1008,13 +1008,14 @@ def ask(inputs: Inputs, state: State, passes: PassState, first: int) -> None:
         if now < until < kernels.NEVER:
             j = j if j >= 0 else passes.gave[i]
             time = min(time, until)
+    steady = clock.changed == 0 and j < 0
+    for r in range(clock.site):
+        steady = steady and passes.reserved[r].end < now
+    clock.steady = steady
     over = (
         at.running == 0 and at.next_event == inputs.events.size and at.next_job == inputs.jobs.size
     )
-    over = over and clock.changed == 0 and passes.acts.size == 0 and j < 0
-    for r in range(clock.site):
-        over = over and passes.reserved[r].end < now
-    if first >= 0 and not over:
+    if first >= 0 and not (over and steady and passes.acts.size == 0):
         j, time = first, min(time, clock.passed + passes.settings.interval)
     clock.asked, clock.at = j, time
     if j >= 0 and state.jobs[j].phase == kernels.WAITING and passes.acts.size == 0:

@@ -147,7 +147,8 @@ class SlurmPasses(Composed):
         if p.clock.passed == now:
             self._line = order
         if p.clock.asked >= 0:
-            actions.append(Ask(jobs[p.clock.asked].id, float(p.clock.at)))
+            idle = bool(p.clock.steady)
+            actions.append(Ask(jobs[p.clock.asked].id, float(p.clock.at), idle))
         return actions
 
     def _age(self, books: Books) -> None:

@@ -52,6 +52,7 @@ CLOCK = record(
     tried=np.int64,  # of them, those taken away until it fits
     at=np.float64,  # when another round is asked for
     asked=np.int64,  # for which job
+    steady=np.int64,  # only an event can change what it decides
     hidden=np.int64,  # jobs that hold cores and that the last one looked at does not see
     # of one pass of backfilling
     rank=np.float64,  # windows are as a job of this rank sees them
