@@ -6,6 +6,7 @@ Results go to standard output, progress and messages to standard error. A comman
 
 from __future__ import annotations
 
+import gc
 import platform
 import re
 import sys
@@ -98,6 +99,7 @@ app.add_typer(trace.trace_app, name="trace", rich_help_panel="Jobs of a cluster"
 def main() -> None:
     """Entry point: known errors end in one line and exit code 2, being stopped in 130 or 143."""
     stop_at_once()
+    gc.set_threshold(100_000)  # of objects, few are garbage: the default spends a tenth on looking
     try:
         with papers_wing():
             app()

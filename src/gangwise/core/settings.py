@@ -106,7 +106,7 @@ def require_seeds(seeds: object) -> tuple[int, ...]:
 class StrictSettings(BaseModel):
     """Settings, of which none is unknown and none is changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Group(StrictSettings):

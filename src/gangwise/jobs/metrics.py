@@ -555,13 +555,12 @@ def spread(name: str, values: Floats) -> dict[str, float]:
     return {f"{name}.{statistic}": x for statistic, x in zip(("mean", "median", "p95"), found)}
 
 
-def by_group(outcome: Outcome, group: Ints, of: Floats) -> Mapping[int, dict[str, float]]:
-    """Mean, median and p95 of a value [J] over the jobs that queued, by their ``group`` [J]."""
+def by_group(outcome: Outcome, group: Ints, of: Floats) -> Mapping[int, float]:
+    """Mean of a value [J] over the jobs that queued, by their ``group`` [J]."""
     on = outcome.queued
-    return {
-        int(g): spread("of", of[on & (group == g)]) | {"jobs": float((on & (group == g)).sum())}
-        for g in np.unique(group[on])
-    }
+    jobs = np.bincount(group[on])
+    mean = np.bincount(group[on], of[on]) / np.maximum(jobs, 1)
+    return {g: float(mean[g]) for g in np.flatnonzero(jobs).tolist()}
 
 
 def size_groups(sizes: Floats) -> tuple[Ints, list[str]]:

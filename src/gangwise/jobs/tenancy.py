@@ -456,7 +456,7 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 Way = Literal["", "off", "requeue", "cancel", "suspend"]

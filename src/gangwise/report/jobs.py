@@ -414,8 +414,8 @@ def _group_means(
     for row, runs in n.outcomes.items():
         waits[row] = defaultdict(list)
         for outcome, codes in zip(runs, group):
-            for g, values in by_group(outcome, codes, outcome.waiting).items():
-                waits[row][g].append(values["of.mean"])
+            for g, mean in by_group(outcome, codes, outcome.waiting).items():
+                waits[row][g].append(mean)
     size, unit = time_unit(
         [float(np.mean(values)) for codes in waits.values() for values in codes.values()]
     )

@@ -233,7 +233,8 @@ class Replayed(PrintedTable):
                 advance("lower bound", len(bounds), count)
         return bounds
 
-    def compared(self, bounds: Certified = NO_BOUNDS) -> Compared:
+    @cache  # noqa: B019 - lives as long as one replay
+    def _compared(self, *bounds: Any) -> Compared:
         scenario = self.scenario
         return Compared(
             str(scenario.describe()["source"]),
@@ -241,11 +242,15 @@ class Replayed(PrintedTable):
             self.results.experiment.get("rules", ""),
             scenario.drawn,
             scenario.as_logged,
-            bounds,
+            Certified(*bounds),
             self.learned(),
             scenario.not_modelled,
             scenario.partition,
         )
+
+    def compared(self, bounds: Certified = NO_BOUNDS) -> Compared:
+        values, preemptive, priced = bounds
+        return self._compared(tuple(values), tuple(preemptive), priced)
 
     def as_dict(self, bounds: Certified = NO_BOUNDS) -> dict[str, Any]:
         """What ``--json`` prints: see docs/results.schema.json.
