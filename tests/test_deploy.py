@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -120,6 +122,18 @@ def test_the_manifests_name_what_there_is(overlay: str):
 
 
 DIGEST = "docker.io/library/python@sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(("age", "lives"), [(5, True), (200, False), (-200, False)])
+def test_a_pod_whose_service_is_frozen_is_started_again_whatever_the_clock(age, lives, tmp_path):
+    (service,) = (item for item in rendered("watch") if item["kind"] == "StatefulSet")
+    (container,) = service["spec"]["template"]["spec"]["containers"]
+    (tmp_path / "heartbeat").touch()
+    os.utime(tmp_path / "heartbeat", (time.time() - age,) * 2)
+    for name in ("startupProbe", "livenessProbe"):
+        *shell, line = container[name]["exec"]["command"]
+        line = line.replace("/var/lib/gangwise/state", str(tmp_path))
+        assert (subprocess.run([*shell, line], check=False).returncode == 0) == lives
 
 
 @pytest.mark.parametrize("printed", [DIGEST, "docker.io/library/python:3.12-slim", ""])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError, Rejected, StandingBy
-from gangwise.engines import launch
+from gangwise.engines import intake, launch
 from gangwise.engines.background import BackgroundLoop, Backoff, clock
 
 DURATION = 10.0  # seconds after which others may take the lead; at most 15 with the time of a look
@@ -181,8 +181,8 @@ class FolderLeader(Leader):
         if (number := self._newest()) == 0:
             return None
         beat: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            beat = dict(json.loads((self._folder(number) / "beat").read_bytes()))
+        with contextlib.suppress(OSError, ValueError, TypeError, intake.Malformed):
+            beat = dict(intake.read_json(self._folder(number) / "beat", 1 << 16))
         mine, holder = number == self.number, str(beat.get("holder", "whoever took it"))
         if holder == self.identity and not mine:  # an earlier life of ours, or one that lost it
             holder = "" if not self.number else "another by our name"
