@@ -60,6 +60,7 @@ class GarblingServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each reply waits 40 ms between its head and its body
     owner: GarblingServer
 
     def log_message(self, *_: Any) -> None:
@@ -234,6 +235,11 @@ class InMemory:
     def _leases(self, method: str, body: bytes) -> tuple[int, Iterator[bytes]]:
         with self.lock:
             if method != "GET":
+                new, now = (
+                    ((i or {}).get("metadata") or {}) for i in (json.loads(body), self.lease)
+                )
+                if new.get("resourceVersion") != now.get("resourceVersion"):
+                    return 409, iter([b'{"kind": "Status", "message": "of another version"}'])
                 self.lease = json.loads(body)
                 self.lease["metadata"]["resourceVersion"] = str(time.monotonic_ns())
             if self.lease is None:

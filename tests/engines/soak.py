@@ -379,7 +379,8 @@ class OnKubernetes(Soak):
         return lambda begins: setattr(self.proxy, "mode", mode if begins else "")
 
     def command(self) -> list[str]:
-        return ["--engine", "kubernetes", "--set", f"kubeconfig={self.kubeconfig}"]
+        about = [f"kubeconfig={self.kubeconfig}", "lease=gangwise/leader"]
+        return ["--engine", "kubernetes", *(word for one in about for word in ("--set", one))]
 
     def submit(self) -> str:
         return self.lab.submit(self.rng.uniform(1.0, 8.0), self.rng.choice((1, 1, 2)))

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from gangwise.service.api import _health
 from gangwise.service.loop import ACTS, Service
 from gangwise.service.state import STALE, ServiceState
 from tests.engines.garbled import DRIPS, FAULTS, LOST, GarblingServer, InMemory
-from tests.engines.hostile import node, pod
+from tests.engines.hostile import NASTY, node, places, pod
 from tests.engines.test_slurm_dialects import NODES_OLD, Listed, old
 from tests.waiting import Stalls, until
 
@@ -243,6 +244,36 @@ def test_a_version_that_was_spoilt_is_given_up(
 
     until(followed, "it is followed")
     assert follower._version.isdigit()
+    engine.close()
+
+
+def test_a_renewal_whose_answer_was_spoilt_is_made_again(
+    server: GarblingServer, tmp_path: Path
+) -> None:
+    """The next renewal is made of the last one's answer: whatever that was, the lease is kept."""
+    engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), lease="a/b", threads=2)
+    leader, plain = engine._api.lease, server.upstream
+    until(lambda: leader.held, "the lease is held")
+    leader.loop.join()
+    whole = leader.read().state
+    for place, value in product(filter(None, places(whole)), (*NASTY, "x", 10**9)):
+
+        def upstream(method: str, *given: Any, place: Any = place, value: Any = value) -> Any:
+            status, lines = plain(method, *given)
+            if method == "GET":
+                return status, lines
+            reply = where = json.loads(b"".join(lines))
+            for key in place[:-1]:
+                where = where[key]
+            where[place[-1]] = value
+            return status, iter([json.dumps(reply).encode()])
+
+        server.upstream = upstream
+        leader.loop.once()
+        server.upstream, leader._until = plain, -float("inf")
+        leader.loop.once()
+        leader.loop.once()
+        assert (leader.loop.trouble, leader.held) == ("", True), (place, value)
     engine.close()
 
 

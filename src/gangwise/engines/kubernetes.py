@@ -466,6 +466,8 @@ class KubernetesLeader(Leader):
         name(holder, f"the holder of {self.what}", empty=True)
         duration = spec.get("leaseDurationSeconds") or self.duration
         number(duration, f"the duration of {self.what}", 1.0, 86_400.0)
+        number(spec.get("leaseTransitions") or 0, f"the transitions of {self.what}", 0.0)
+        name(lease["metadata"].get("resourceVersion"), f"the version of {self.what}")
         renewal = holder, spec.get("renewTime")
         return Lease(holder, holder == self.identity, renewal, float(duration), lease)
 
@@ -480,12 +482,13 @@ class KubernetesLeader(Leader):
                 "leaseDurationSeconds": self.duration,
                 "renewTime": date,
                 "acquireTime": spec.get("acquireTime", date) if mine else date,
-                "leaseTransitions": spec.get("leaseTransitions", 0) + (not mine),
+                "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (not mine),
             },
         )
 
     def _put(self, found: Lease | None, spec: dict[str, Any]) -> None:
-        api, known = self._api, self._written
+        # Kept only where this succeeds: what was written may have been spoilt on its way here.
+        api, known, self._written = self._api, self._written, None
         try:
             if found is None:
                 body = {"metadata": {"name": self.name}, "spec": spec}
@@ -500,8 +503,6 @@ class KubernetesLeader(Leader):
                 lease = api.call(replace, *key, body, **PROBE)
             self._written = self._lease(lease)
         except ApiException as error:
-            if error.status < 500:
-                self._written = None
             if error.status == 409:
                 # Of an earlier renewal the answer may be lost: the other version may be our own.
                 if known is not None and (current := self.read()) is not None and current.mine:
