@@ -57,7 +57,8 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.PlayRule
     weight, slack = float(getattr(scheduler.queue, "weight", 0.0)), float(scheduler.slack)
     slack = slack if backfilling == kernels.EASY and ends != "requested" else math.inf
     anew = scheduler.backfilling == "kamelot"
-    order = queue, weight, keyed, shortest, slack, backfilling, anew
+    security = float(scheduler.security) * anew
+    order = queue, weight, keyed, shortest, slack, backfilling, anew, security
     return kernels.PlayRules(
         *order, choice, rates, waits, depth, half_life, look, **_of_options(options)
     )
@@ -66,7 +67,7 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.PlayRule
 def outside(options: Options, learns: bool, look: float) -> kernels.PlayRules:
     """Rules of a simulation whose scheduler decides in Python."""
     rates = kernels.LEARNED if learns else kernels.LABELS
-    order = kernels.FCFS, 0.0, False, False, math.inf, kernels.NO_BACKFILLING, False
+    order = kernels.FCFS, 0.0, False, False, math.inf, kernels.NO_BACKFILLING, False, 0.0
     parts = *order, kernels.BY_RATE, rates
     return kernels.PlayRules(*parts, True, 1, math.inf, look, **_of_options(options))
 

@@ -108,7 +108,7 @@ def earliest(
     free.
     """
     job = inputs.jobs[j]
-    limit = job.limit
+    limit = job.limit + inputs.rules.security
     planned = referenced(kernels.room_of(state.shadow, 1))
     own = state.plans[j].start
     walked = -1  # changes that are in `state.then`
@@ -202,7 +202,7 @@ def kamelot_ends(inputs: Inputs, state: State) -> None:
     moved = False
     for i in range(state.at.running):
         j = state.changes[i].item
-        end = state.jobs[j].expect
+        end = state.jobs[j].expect + inputs.rules.security
         if end > state.at.now:
             if soonest <= state.at.now:
                 soonest = latest = end
@@ -239,15 +239,11 @@ def lay_out(inputs: Inputs, state: State, count: int) -> int:
             size += 1
     for i in range(count):
         j = state.sequence[i].item
-        slot = state.plans[j].start
-        if (
-            slot == kernels.NEVER
-            or inputs.jobs[j].limit <= 0.0
-            or slot + inputs.jobs[j].limit <= at.now
-        ):
+        slot, limit = state.plans[j].start, inputs.jobs[j].limit + inputs.rules.security
+        if slot == kernels.NEVER or limit <= 0.0 or slot + limit <= at.now:
             continue
         kernels.put(state.changes, size, max(slot, at.now), kernels.PLAN_TAKES + j)
-        kernels.put(state.changes, size + 1, slot + inputs.jobs[j].limit, j)
+        kernels.put(state.changes, size + 1, slot + limit, j)
         size += 2
     kernels.merge_sort(state.changes, state.spare_rows, 0, size)
     add_up(inputs, state, size)
@@ -314,7 +310,8 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
         state.plans[j].start = kernels.NEVER
         if at.planned <= now and truly_free(inputs, state, j, pieces):
             start(inputs, state, j, pieces)
-            if state.jobs[j].expect > now:  # else a limit of nothing
+            end = state.jobs[j].expect + inputs.rules.security
+            if end > now:  # else a limit of nothing
                 shift(
                     inputs,
                     state,
@@ -322,7 +319,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
                     kernels.PLAN_TAKES + j,
                 )
                 shift_profile(inputs, state, j, -int64(inputs.jobs[j].tasks))
-                kernels.enter_row(state.changes, int64(0), size, state.jobs[j].expect, j)
+                kernels.enter_row(state.changes, int64(0), size, end, j)
                 size += 1
         else:
             size = plan(inputs, state, j, pieces, size)
@@ -342,9 +339,10 @@ def plan(inputs: Inputs, state: State, j: int, pieces: int, size: int) -> int:
     for i in range(pieces):
         n, tasks = int64(state.tried[i].node), int64(state.tried[i].tasks)
         kernels.put_piece(state.out, p + i, n, tasks, state.tried[i].mask)
-    if job.limit > 0.0:
+    limit = job.limit + inputs.rules.security
+    if limit > 0.0:
         kernels.enter_row(state.changes, int64(0), size, time, kernels.PLAN_TAKES + j)
-        kernels.enter_row(state.changes, int64(0), size + 1, time + job.limit, j)
+        kernels.enter_row(state.changes, int64(0), size + 1, time + limit, j)
         size += 2
     return size
 

@@ -231,6 +231,7 @@ class PlayRules(NamedTuple):
     slack: float  # seconds by which who is first in line may be delayed; inf: any
     backfilling: int
     anew: bool  # conservative: planned anew in every round, as Kamelot does
+    security: float  # seconds that a plan adds to each limit
     choice: int
     rates: int
     waits: bool

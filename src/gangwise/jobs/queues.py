@@ -274,6 +274,7 @@ class Reservations:
     """
 
     slots: dict[str, tuple[float, tuple[Piece, ...]]] = field(default_factory=dict)
+    security: float = 0.0  # seconds that a plan adds to each limit
 
     def move(self, place: dict[int, int]) -> None:
         """Nodes have other places now; a reservation on one that has none is given up."""
@@ -290,8 +291,9 @@ class Reservations:
         changes = [(max(ends[r.job.id], now), 0, r.job, r.pieces) for r in books.running.values()]
         for job in jobs:
             slot, pieces = self.slots.get(job.id, (math.inf, ()))
-            if slot < math.inf and job.limit > 0.0 and slot + job.limit > now:
-                changes += [(max(slot, now), 1, job, pieces), (slot + job.limit, 0, job, pieces)]
+            limit = job.limit + self.security
+            if slot < math.inf and limit > 0.0 and slot + limit > now:
+                changes += [(max(slot, now), 1, job, pieces), (slot + limit, 0, job, pieces)]
         return changes
 
     def earliest(
@@ -317,7 +319,7 @@ class Reservations:
                 # until then.
                 least, later = later_books.copy(), later_books.copy()
                 for at, takes, changed, pieces in changes[place:]:
-                    if at >= time + job.limit:
+                    if at >= time + job.limit + self.security:
                         break
                     later.take(changed.shape, pieces, -1 if takes else 1)
                     np.minimum(least.free, later.free, out=least.free)

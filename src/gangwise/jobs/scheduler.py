@@ -154,6 +154,9 @@ class Composed:
         have if all others take what they asked for, and so much more, but no more than as long
         again as it will have waited then. Those who pass may not move it back further. inf:
         nothing is kept.
+    security : float
+        Seconds that ``kamelot`` adds to each limit, of running and of waiting jobs: OAR's
+        SCHEDULER_JOB_SECURITY_TIME.
     """
 
     queue: Any = field(default_factory=queues.FirstCome)
@@ -167,6 +170,7 @@ class Composed:
     times: str = "ratio"
     correction: str = "request"
     slack: float = 21_600.0
+    security: float = 60.0
     groups: ClassVar[bool] = True  # of unlike tasks are placed
     # Whether jobs are killed at their limits: the simulation says so.
     enforced: bool = field(default=False, init=False, repr=False)
@@ -194,6 +198,9 @@ class Composed:
         self.slack = float(self.slack)
         if not self.slack >= 0.0:
             raise ScenarioError(f"slack is {self.slack}; it must be zero or more, or inf")
+        self.security = float(self.security)
+        if not 0.0 <= self.security < np.inf:
+            raise ScenarioError(f"security is {self.security}; it must be zero or more seconds")
         if self.backfilling == "kamelot" and not isinstance(self.queue, queues.FirstCome):
             raise ScenarioError("kamelot plans in the order of submission: take fcfs with it")
         if self.ends in ("learned", "true") and self.plans_all:
@@ -504,7 +511,9 @@ class Composed:
         planned_ends = ends
         if self.backfilling == "kamelot":
             self._plan.slots.clear()
-            planned_ends = queues.kamelot_ends(books, ends, now)
+            self._plan.security = self.security
+            later = {name: end + self.security for name, end in ends.items()}
+            planned_ends = queues.kamelot_ends(books, later, now)
         changes = self._plan.ahead(order, books, planned_ends, now)
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
         # Each job looks for the earliest time among all changes but its own, so no reservation
@@ -533,16 +542,17 @@ class Composed:
             # Due jobs may stand in each other's way: only what is free in the books of now can
             # start.
             able = bool((books.free[on] >= 0).all() and (books.device[on] >= 0).all())
-            end = time + job.limit
+            limit = job.limit + self._plan.security
+            end = time + limit
             if time <= now and able:
-                ends[job.id] = end
+                ends[job.id] = time + job.limit
                 tally.take(job)
                 actions.append(self._started(job, chosen, pieces, books, now))
                 changes += [(now, 1, job, pieces), (max(end, now), 0, job, pieces)]
                 continue
             books.take(job.shape, pieces, sign=1)
             self._plan.slots[job.id] = time, pieces
-            if job.limit > 0.0:
+            if limit > 0.0:
                 changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
         # No end would open another round, so the plan is made anew from nothing.
         if stuck and not books.running:
@@ -653,9 +663,10 @@ def name_of(scheduler: Any) -> str:
     return f"{queue}+{scheduler.backfilling}+{choice}"
 
 
-def oar(depth: int = 10_000) -> Composed:
+def oar(depth: int = 10_000, security: float = 60.0) -> Composed:
     """OAR with Kamelot as on Grid'5000: first come, first served, on the first nodes that fit."""
-    return Composed(queues.FirstCome(), "kamelot", choices.FirstFit(), depth)
+    first_fit = choices.FirstFit()
+    return Composed(queues.FirstCome(), "kamelot", first_fit, depth, security=security)
 
 
 def fresh(value: Any) -> Any:
