@@ -53,7 +53,7 @@ def test_the_page_of_forecasts_has_the_soonest_job_first():
     )
     assert text.index("soon") < text.rindex("late")
     # The median of 600 s and 7,200 s is 65 min.
-    assert "2 jobs wait; for half of them the chance to have started is even within 65 min" in text
+    assert "2 jobs wait; half of them probably start within 65 min" in text
 
 
 @pytest.mark.parametrize("gaps", [(0.5, 0.2), (0.2, 0.5)])

@@ -39,7 +39,7 @@ def test_says_what_a_reader_needs(report: Path, real: Comparison) -> None:
     assert ["steps", "10"] in [row for table in page.tables for row in table]
     figures = (
         *("Average reward per slot so far", "Cumulative reward", "Cumulative regret against"),
-        "Regret against best_fixed and its bound",
+        "Regret against the best fixed decision and its bound",
     )
     for title in figures:
         assert title in page.text

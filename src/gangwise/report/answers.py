@@ -134,9 +134,9 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
     p50, p90 = (np.array([row[name] for row in rows], dtype=float) for name in ("p50", "p90"))
     jobs = count(len(rows), "job waits", "jobs wait")
     middle = _time(float(np.median(p50)))
-    verdict = f"{jobs}; for half of them the chance to have started is even within {middle}"
+    verdict = f"{jobs}; half of them probably start within {middle}"
     if len(rows) == 1:
-        verdict = f"1 job waits; the chance that it has started within {middle} is even"
+        verdict = f"1 job waits and probably starts within {middle}"
     waited = np.array([row["waited"] for row in rows])
     tiles = [
         _tile(
@@ -182,7 +182,7 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
     return web.answer(
         f"Starts of waiting jobs of {source}",
         f"{verdict}.",
-        [f"at {forecast.now:,.0f} s of its clock"],
+        [f"at second {forecast.now:,.0f} of its clock"],
         [web.Tiles(tiles), *chart, *web.notes(lines), web.Section("Every waiting job", [table])],
         made_by(command, "forecasts"),
         web.jobs_terms("p50", "p90", "by requests", "limit"),
@@ -197,7 +197,7 @@ def calibration_page(result: Calibrated, command: str) -> web.Page:
     share = 1 - fit.left / fit.contradicted if fit.contradicted else 0.0
     rules = count(len(findings), "rule")
     verdict = f"{rules} found, which explain {number(100 * share)} % of the hours in which jobs "
-    verdict += "waited beside free devices"
+    verdict += "waited though devices were free"
     if not findings:
         verdict = "no rule is confirmed: no cap, closing hours or missing capacity"
     tiles = [
@@ -214,9 +214,7 @@ def calibration_page(result: Calibrated, command: str) -> web.Page:
             "good" * (share >= 0.5),
         ),
         _tile(
-            "Jobs not started at once",
-            f"{fit.refused:,}",
-            f"{fit.refused - fit.unexplained:,} of them explained",
+            "Jobs not started at once", f"{fit.refused:,}", f"{fit.unexplained:,} with these rules"
         ),
     ]
     columns = [

@@ -278,7 +278,7 @@ def curves(results: Results) -> dict[str, Plot]:
             bounds += f" The theoretical bound ({name}) at the last slot is {least}{beyond}."
         plots[f"regret{'' if i == 0 else f'-{versus}'}"] = _drawn(
             results,
-            f"{'Cumulative regret' if single else 'Regret so far'} against {versus}",
+            f"{'Cumulative regret' if single else 'Regret so far'} against the {plain(versus)}",
             f"Reward of the {plain(versus)} so far minus the policy's; below 0 is better. "
             f"{OF_LINES}{bounds}",
             "regret, summed over slots",
@@ -314,7 +314,7 @@ def bounded(results: Results) -> list[Plot]:
         }
         if above and limits:
             lines = {cell: above | limits | _root(above)}.__getitem__
-            title, caption = f"Regret against {versus} and its bound", phrase("bound")
+            title, caption = f"Regret against the {plain(versus)} and its bound", phrase("bound")
             unit = "regret, summed over slots"
             plots.append(_drawn(results, title, caption, unit, lines, log=True))
     return [plot for plot in plots if plot is not None]

@@ -301,7 +301,7 @@ def _line(
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
     marks = ""
     if kind in ("points", "dots"):
-        radius = look.width / 2 if kind == "dots" else 1.9
+        radius = max(look.width / 2, 1.9)
         marks = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>' for x, y in places)
         parts.append(_ends(sure, across, vertical, tag, colour))
     elif sure and all(p.low is not None and math.isfinite(p.low) for p in sure):

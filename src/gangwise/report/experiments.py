@@ -86,7 +86,7 @@ def metrics_sheet(results: Results) -> Sheet | None:
     captions = [f"Means per slot. {page.sentence_case(means)}." if means else "Means per slot."]
     if results.family != "approximation_jobs":
         captions.append(page.phrase("slots"))
-    return _policies_sheet("Beside the reward", results, at, columns, captions)
+    return _policies_sheet("Where the reward comes from", results, at, columns, captions)
 
 
 def result_sheet(results: Results) -> Sheet:
@@ -142,7 +142,7 @@ def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
     columns = [(f"share of\n{page.plain(names[-1])}, %", cells)]
     scale, unit = scale_for([regret[spot].mean for regret in regrets.values() for spot in at])
     for name, regret in regrets.items():
-        heading = f"regret vs\n{name}" + (f"\nin {unit}" if unit else "")
+        heading = f"regret vs\n{page.plain(name)}" + (f"\nin {unit}" if unit else "")
         columns.append((heading, estimate_cells([regret[a] for a in at], factor=1 / scale)))
     return columns
 
@@ -196,7 +196,7 @@ def regret_sheet(results: Results, comparator: str) -> Sheet:
     captions = [f"{below} {over_seeds(len(results.seeds))}"]
     if bounds:
         captions.append(page.phrase("bounds", bounds=", ".join(bounds)))
-    title = f"Regret against {comparator}"
+    title = f"Regret against the {page.plain(comparator)}"
     return _policies_sheet(title, results, at, columns, captions)
 
 

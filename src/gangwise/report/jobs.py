@@ -645,8 +645,10 @@ def tiles(n: Compared) -> list[web.Tile]:
     if able := _without_victims(n):
         best = able[0]
         change = n.change(best)
-        tone = "good" if n.verdict(best) == "better" else ""
-        name = web.sentence_case(shown_name(n, best))
+        verdict, name = n.verdict(best), shown_name(n, best)
+        tone = "good" if verdict == "better" else ""
+        name = f"not significant: {name}" if verdict == "cannot be told apart" else name
+        name = web.sentence_case(name)
         row.append(
             web.Tile("Best change of completion", _percent(change), _ends(change, name), tone)
         )

@@ -553,12 +553,12 @@ def short_name(name: str) -> str:
 
 
 def human(name: str) -> str:
-    """What stands beside a scheduler's code name; empty where that would repeat it.
+    """What stands below a code name of a scheduler or comparator; empty where that would repeat it.
 
-    >>> human("fcfs+easy"), human("seed")
-    ('EASY', '')
+    >>> human("fcfs+easy"), human("best_fixed"), human("seed")
+    ('EASY', 'best fixed decision', '')
     """
-    short = short_name(name)
+    short = plain(name) if name in words("comparators") else short_name(name)
     return "" if short == name else short
 
 

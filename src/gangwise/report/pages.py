@@ -580,7 +580,7 @@ def reproduction_page(folder: Path) -> page.Page:
     files = [f"{a.stem}.{ending}" for a in content.artefacts for ending in ("parquet", "svg")]
     files += ["reproduction.json", "side-by-side.json"]
     parts.append(page.how_made(folder, "reproduction", files))
-    title = "The papers' numbers beside ours"
+    title = "The papers' numbers and ours"
     byline = "; ".join([named, scale, f"gangwise {gangwise.__version__}"])
     return page.Page(title, [page.Chapter(title, byline, parts)])
 

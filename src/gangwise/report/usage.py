@@ -115,7 +115,7 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
     )
     tiles = [
         web.Tile("Findings", f"{len(audit.findings)}", "", "bad" if audit.findings else "good"),
-        web.Tile(f"{device}-hours used", f"{total.used:,.0f}", cost),
+        web.Tile(f"{web.in_words(device)}-hours used", f"{total.used:,.0f}", cost),
         web.Tile(
             "Asked for",
             f"{number(total.times, 1)} times" if known else "not known",
@@ -134,7 +134,7 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
             for use in shown
             for line, hours in (("asked for", use.asked), ("used", use.used))
         ]
-        panel = Panel("use", "user", f"{device}-hours", "bars")
+        panel = Panel("use", "user", f"{web.in_words(device)}-hours", "bars")
         parts.append(web.pictured("Asked for and used", rows, [panel], ""))
     if shorter is not None:
         parts.append(web.Text(shorter_text(shorter)))

@@ -437,8 +437,8 @@ class Calibrated:
         if not self.found.findings:
             lines += ["Nothing that was looked for is confirmed: no cap, closing hours or window"]
         elif fit.contradicted:
-            explained, open_share = fit.refused - fit.unexplained, 100 * (1 - share)
-            lines.append(phrase("rules explain", jobs=explained, left=fit.left, open=open_share))
+            left = {"jobs": fit.unexplained, "left": fit.left, "open": 100 * (1 - share)}
+            lines.append(phrase("rules explain", **left))
         return lines
 
     def __str__(self) -> str:
