@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
+from numba.core import event
 
 gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed")
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402 - after the check that it is there
 
-import gangwise.gym  # noqa: E402, F401 - registers the ids
+import gangwise.gym  # noqa: E402 - registers the ids
 from gangwise import create_scenario, simulate  # noqa: E402
 from gangwise.core.contracts import PolicyBase  # noqa: E402
 from gangwise.jobs import (  # noqa: E402
@@ -324,3 +325,11 @@ def test_the_order_that_ppo_learned_scores_as_its_layers_do() -> None:
     found = queues.Agent().keys(waiting, books, 60.0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert len(set(found)) == 3
+
+
+def test_a_compilation_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
+    gangwise.gym._Announced.said = False
+    with event.install_listener("numba:compile", gangwise.gym._Announced()):
+        for add in (1, 2):
+            numba.njit(lambda x, add=add: x + add)(1.5)
+    assert [record.getMessage()[:24] for record in caplog.records] == ["compiling the simulation"]

@@ -27,6 +27,7 @@ registers the ids; ``gymnasium.make("gangwise.gym:gangwise/Jobs-v1")`` does both
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from numba.core import event
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
@@ -382,6 +384,21 @@ class _DecidedInPython:
         return self.play.schedule()
 
 
+class _Announced(event.Listener):
+    """A line in the log, once, where a kernel is compiled rather than loaded."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        if not _Announced.said:
+            _Announced.said = True
+            text = "compiling the simulation, once per installation: up to a minute …"
+            logging.getLogger("gangwise").warning(text)
+
+    def on_end(self, event: Any) -> None:
+        return
+
+
 def _compiles(tables: Tables, scheduler: Composed) -> bool:
     """Whether compiled code can play an episode with this choice of nodes."""
     fails = bool((tables.events["kind"] == DOWN).any())
@@ -433,7 +450,8 @@ class _DecidedInKernels:
         everything = (bank, facts, states, believed, self.views, self.episode)
         self._pinned = Pinned(kernels.Environments(*everything, links))
         self.rows, self.actions = np.arange(count), np.full(count, kernels.BEGIN)
-        self._step = entry(kernels.step, self._pinned, self.rows, self.actions)
+        with event.install_listener("numba:compile", _Announced()):
+            self._step = entry(kernels.step, self._pinned, self.rows, self.actions)
 
     @staticmethod
     def _episode(t: Tables, scheduler: Composed) -> tuple[Any, Any, Any]:
