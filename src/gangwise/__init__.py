@@ -8,7 +8,12 @@
 
 from __future__ import annotations
 
+import os as _os
 from typing import TYPE_CHECKING, Any
+
+# numba words and colours an error for each template of an operator that does not match, and catches
+# it: a twentieth of a compilation. It reads this when it is imported.
+_os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 from gangwise import catalogue as _catalogue  # noqa: F401 - registers the built-in names
 from gangwise import moved as _moved  # noqa: F401 - old import paths
