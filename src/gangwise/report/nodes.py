@@ -302,7 +302,7 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> Page:
     panel = Panel("nodes", "nodes, the slowest first", "longer run times, %", "dots", level=0.0)
     looks = {"slow": Style(1, 4.0), "others": Style(0, 3.0)}
     few = f"The {len(order)} slowest. " if len(order) == MOST_DRAWN else ""
-    caption = f"{few}Run times beside those on the median node, with 95 % intervals."
+    caption = f"{few}Run times against those on the median node, with 95 % intervals."
     picture = pictured(
         "Nodes", points, [panel], caption, {k: looks[k] for k in looks if k in lines}
     )
