@@ -222,5 +222,5 @@ def test_a_print_of_sacct_says_when_jobs_that_wait_will_start(tmp_path) -> None:
         ("5", 1800, 4.5 * 3600),
     ]
     assert all(0 < row["p50"] <= row["p90"] and row["started"] is None for row in found.rows)
-    with pytest.raises(ScenarioError, match="9000 s"):
+    with pytest.raises(ScenarioError, match="to 2024-03-01 10:30"):
         forecast_log(str(tmp_path / "jobs.txt"), 9001.0)

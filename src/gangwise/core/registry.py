@@ -315,7 +315,9 @@ def belongs_elsewhere(kind: Kind, name: str) -> str:
         policy.split("-")[0] == name or policy == name for policy in entries("policy")
     ):
         return "it is a policy of slots, which gangwise compare plays"
-    if kind == "policy" and ANY in entries("scheduler"):
+    if kind == "scenario" and name in entries("policy"):
+        return "it is a policy, which --policies takes"
+    if kind in ("policy", "scenario") and ANY in entries("scheduler"):
         try:
             create("scheduler", name)
         except GangwiseError:

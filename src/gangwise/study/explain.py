@@ -332,12 +332,15 @@ def forecast_log(
     submit, end = played.jobs.submit, end_of(played.jobs)
     if at is None:
         at, recorded = end, True
+    clock, typed = None if scenario.cluster else scenario.log.clock, at
     if isinstance(at, str):
-        at = instant_of(at, None if scenario.cluster else scenario.log.clock)
+        at = instant_of(at, clock)
     if not submit[0] <= at <= end:
+        ends = submit[0], end
+        first, last = (f"{clock.date(t):%Y-%m-%d %H:%M}" if clock else f"{t:,.0f} s" for t in ends)
         raise ScenarioError(
-            f"--at {at:.10g}: the log is from {submit[0]:g} to {end:g} s "
-            f"(day {submit[0] / DAY:.1f} to {end / DAY:.1f}) of {source}"
+            f"--at {typed}: {source} is from {first} to {last} (its days {ends[0] / DAY:.1f} to "
+            f"{ends[1] / DAY:.1f})"
         )
     past = Past(played, scheduler, scenario.options, recorded, draws)
     waits = waiting_at(played.jobs, at, past.begun, past.end) & ~past.forecaster.tables.aside
