@@ -631,7 +631,7 @@ def tiles(n: Compared) -> list[web.Tile]:
         wait = f"{roughly(retold.recorded)} → {roughly(retold.simulated)}"
         row.append(web.Tile("Mean wait, recorded → model", wait, f"model: {base}"))
         part, share = retold.weakest
-        weakest = f"least: {part}, {number(100 * share)} %" * (share < WHOLE)
+        weakest = f"least: {part}, {number(100 * max(share, 0.0))} %" * (share < WHOLE)
         shown = f"{number(100 * retold.explained)} %"
         tone = "bad" if retold.doubtful else "good"
         row.append(web.Tile("Mean wait explained by the model", shown, weakest, tone))

@@ -55,7 +55,7 @@ function tellFigures(health, nodes) {
   }
   const up = nodes.filter((node) => node.up).length;
   const figures = [["Running", number(health.running + health.placed), ""],
-    ["Waiting", number(health.waiting), ""], ["nodes up", number(up), ` of ${number(nodes.length)}`]];
+    ["Waiting", number(health.waiting), ""], ["Nodes up", number(up), ` of ${number(nodes.length)}`]];
   const first = ["gpu", "cpu"].filter((kind) => kinds[kind]?.all);
   for (const kind of first.length ? first : Object.keys(kinds).slice(0, 2)) {
     const { all, free } = kinds[kind];
