@@ -131,20 +131,17 @@ def waiting_causes(
     np.minimum.at(first_held, pieces.job, pieces.held)
     waiting = np.flatnonzero(outcome.queued & (first_held > ready) & np.isfinite(first_held))
     owner = numbered(np.broadcast_to(jobs.user * len(jobs.accounts) + jobs.charged, (J,)))[1]
-    sweep, waited, names = _opened(outcome, hidden, options, owner, (waiting, ready, first_held))
+    sweep, names = _opened(outcome, hidden, options, owner, (waiting, ready, first_held))
     sweep_waits(sweep)
-    seconds = np.zeros((J, len(CAUSES)))
-    seconds[waited] = sweep.split
-    rows = np.flatnonzero(outcome.queued & (outcome.start > jobs.submit))
     # What is not charged so far: before it was ready, and from its decision to its start.
-    charged = seconds[rows]
-    charged[:, AFTER] = np.minimum(ready[rows], outcome.start[rows]) - jobs.submit[rows]
-    late = np.maximum(outcome.start[rows] - np.maximum(first_held[rows], ready[rows]), 0.0)
-    charged[:, LATENCY] = late
+    rows, seconds = np.flatnonzero(outcome.queued & (outcome.start > jobs.submit)), sweep.split
+    begins, start, waits = ready[rows], outcome.start[rows], outcome.waiting[rows]
+    seconds[rows, AFTER] = np.minimum(begins, start) - jobs.submit[rows]
+    late = start - np.maximum(first_held[rows], begins)
+    seconds[rows, LATENCY] = np.maximum(late, 0.0)
     # The largest part is what is left of the wait, so that sums are exact.
-    left = outcome.waiting[rows] - charged.sum(axis=1)
-    charged[np.arange(rows.size), charged.argmax(axis=1)] += left
-    seconds[rows] = charged
+    charged = seconds[rows]
+    seconds[rows, charged.argmax(axis=1)] += waits - charged.sum(axis=1)
     caps: dict[str, float] = {}
     for name, of_cap in zip(names, sweep.of_cap.tolist()):
         if of_cap > 0:
@@ -177,8 +174,8 @@ def _opened(
     options: Options,
     owner: Ints,
     spans: tuple[Ints, Floats, Floats],
-) -> tuple[Sweep, Ints, list[str]]:
-    """A sweep before its first instant, the rows of the jobs that wait, and the names of caps.
+) -> tuple[Sweep, list[str]]:
+    """A sweep before its first instant, and the names of caps.
 
     ``spans`` are those rows, and of all jobs since when and until when.
     """
@@ -198,7 +195,10 @@ def _opened(
     claim, of_hours = (np.broadcast_to(c, since.shape) for c in (limits.of_job, hours.of_job))
     unsplit = _unsplit(outcome, options, shapes)
     kinds, kind, rows = _kinds(jobs, spans[0], (claim, of_hours, unsplit), (cluster, needs["main"]))
-    by_limit = np.lexsort((jobs.limit[rows], kind))
+    # A sort of small numbers that keeps their order takes a tenth of one by two columns.
+    by_limit = np.argsort(jobs.limit[rows])
+    narrow = kind[by_limit].astype(np.min_scalar_type(kinds.size))
+    by_limit = by_limit[np.argsort(narrow, kind="stable")]
     rank = np.empty(rows.size, dtype=np.int64)
     rank[by_limit] = 1 + np.arange(rows.size) - kinds["first"][kind]
     about = {"since": since[rows], "start": start[rows], "owner": owner[rows]}
@@ -218,6 +218,7 @@ def _opened(
         Hours(hours.starts, hours.since, hours.to),
         np.array(labelled, dtype=bool).reshape(len(places), N),
         np.array(member, dtype=bool).reshape(len(member), N),
+        cluster.allowed.all(axis=1),
         np.where(cluster.demand > 0, 1.0 / np.maximum(cluster.demand, 1), 0.0),
         kinds,
         waits,
@@ -230,6 +231,7 @@ def _opened(
         np.argsort(attempts["end"], kind="stable"),
         held.node[pieces],
         np.rint(1000 * outcome.per_piece[pieces] * held.tasks[pieces, None]).astype(int),
+        np.zeros((len(attempts), K), dtype=np.int64),
         _changes(nodes, hidden, options, hours, float(waits["start"][:-1].max(initial=0.0))),
         needs,
         _table(sweep_rows.NODE, up=np.ones(N))[:-1],
@@ -238,14 +240,14 @@ def _opened(
         *(np.zeros(shape, dtype=np.int64) for shape in ((N, K), N, max(limits.counters, 1), Q, S)),
         sizes,
         np.zeros((Q, LATENCY)),
-        np.zeros((4, W)),
+        np.zeros((W, 4)),
         *(np.zeros((owners, M)) for _ in range(2)),
         np.zeros(M, dtype=sweep_rows.COMPANY),
-        np.zeros((W, len(CAUSES))),
+        np.zeros((since.size, len(CAUSES))),
         np.zeros(max(limits.counters, 1)),
         *(np.zeros(owners) for _ in range(2)),
     )
-    return sweep, rows, _cap_names(options.caps, of_caps, jobs)
+    return sweep, _cap_names(options.caps, of_caps, jobs)
 
 
 def _table(kind: np.dtype[np.void], /, **columns: npt.ArrayLike) -> Rows:

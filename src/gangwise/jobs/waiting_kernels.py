@@ -2,9 +2,10 @@
 
 Of the jobs that wait, those that ask for the same are one *kind*, and are charged at once. How many
 tasks of a shape fit is kept up to date with the nodes that change; a shape of which no job waits is
-not looked at. The work is O((E + T) · A) for E events, T changes of rules and A kinds that wait at
-once, and O(log W) where jobs of a kind part: those submitted before some job, those that are
-shorter than some time.
+not looked at. While jobs are only submitted, causes stay as they are, and nothing is charged but to
+jobs that fit. The work is O((E + T) · A) for E starts and ends, T changes of rules and A kinds that
+wait at once, and O(log W) where jobs of a kind part: those submitted before some job, those that
+are shorter than some time.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ KIND = record(  # of waiting jobs: alike in what they ask for and whose use they
     waiting=np.int64,
     oldest=np.int64,  # no job of the kind that waits stands before
     cause=np.int64,
+    older=np.int64,  # of its jobs so many would have enough without those submitted later
+    parted=np.int64,  # no more were ever charged with that
+    since=np.float64,  # it is charged up to here
 )
 WAIT = record(  # of one job, in the order of (kind, row)
     since=np.float64,
@@ -98,6 +102,8 @@ SIZES = record(
     started=np.int64,  # waits that have ended
     next=np.int64,  # of `by_start`: before it no job waits that does not fit
     changed=np.int64,  # that may be otherwise now
+    free=np.int64,  # kinds that fit
+    away=np.int64,  # nodes
 )
 
 
@@ -110,6 +116,7 @@ class Sweep(NamedTuple):
     hours: Hours
     labelled: Bools  # [C, N] nodes that a shape may use, whatever its partition
     member: Bools  # [partitions, N]
+    everywhere: Bools  # [C] allowed on all nodes
     per_task: Floats  # [S, K] one over what a task asks for, 0 where it asks for none
     kinds: Rows  # [Q], in the order of what they may use and how much they ask for
     waits: Rows  # [W + 1]
@@ -122,6 +129,7 @@ class Sweep(NamedTuple):
     by_end: Ints
     node: Ints  # [P]
     amount: Ints  # [P, K] thousandths
+    whole: Ints  # [A, K] of all pieces of one that runs
     changes: Rows  # [V + 1]
     needs: Rows  # [S]
     nodes: Rows  # [N]
@@ -134,12 +142,12 @@ class Sweep(NamedTuple):
     shapes_now: Ints  # [S]
     sizes: Rows  # [1]
     by_kind: Floats  # [Q, causes] seconds so far
-    trees: Floats  # [4, W]
+    trees: Floats  # [W, 4]
     held: Floats  # [owners, M] of each partition and device type
     seen: Floats  # [owners, M] of `COMPANY.clock` when held last changed
     company: Rows  # [M]
     # what is added up, in seconds of waiting
-    split: Floats  # [W, causes]
+    split: Floats  # [J, causes]
     of_cap: Floats  # [counters]
     holders: Floats  # [owners]
     kept_for: Floats  # [owners]
@@ -189,6 +197,7 @@ def _node_changes(x: Sweep, n: int, what: int) -> None:
             _count(x, x.shapes_now[z], n, sign)
         if sign < 0:
             if what <= NODE_COMES:
+                x.sizes[0].away += node.up - what
                 node.up = what
             else:
                 node.reserved += 1 if what == RESERVATION_BEGINS else -1
@@ -233,6 +242,7 @@ def _run(x: Sweep, a: int, sign: int) -> None:
         for k in range(K):
             amount = sign * x.amount[p, k]
             x.free[n, k] -= amount
+            x.whole[a, k] += amount
             for q in range(x.member.shape[0] if amount else 0):
                 if x.member[q, n]:
                     m = q * K + k
@@ -264,102 +274,32 @@ def _add(x: Sweep, tree: int, q: int, i: int, value: float) -> None:
     """Add a value to all places of a kind's tree up to the i-th, counted from 1."""
     before = x.kinds[q].first - 1
     while i > 0:
-        x.trees[tree, before + i] += value
+        x.trees[before + i, tree] += value
         i -= i & -i
-
-
-@inner_kernel
-def _value(x: Sweep, tree: int, q: int, i: int) -> float:
-    """What was added to the i-th place, counted from 1."""
-    before, value, size = x.kinds[q].first - 1, 0.0, x.kinds[q].past - x.kinds[q].first
-    while i <= size:
-        value += x.trees[tree, before + i]
-        i += i & -i
-    return value
 
 
 @inner_kernel
 def _settle(x: Sweep, w: int, sign: int) -> None:
     """Take what its kind is charged with so far (sign 1), or take it off (−1)."""
-    q, rank = x.waits[w].kind, x.waits[w].rank
-    first, size = x.kinds[q].first, x.kinds[q].past - x.kinds[q].first
+    kind, i, j = x.kinds[x.waits[w].kind], x.waits[w].rank, x.rows[w]
+    before, size, overtaken, unseen, stopped = kind.first - 1, kind.past - kind.first, 0.0, 0.0, 0.0
+    while i <= size:
+        tree = x.trees[before + i]
+        unseen += tree[SHORTER]
+        stopped += tree[STOPPED]
+        tree[NUMBER] -= sign
+        i += i & -i
+    i = w - before
+    while i <= min(size, kind.parted):
+        overtaken += x.trees[before + i, OLDER]
+        i += i & -i
     for cause in range(LATENCY):
-        x.split[w, cause] += sign * x.by_kind[q, cause]
-    overtaken = _value(x, OLDER, q, w - first + 1)
-    unseen = _value(x, SHORTER, q, rank)
-    stopped = _value(x, STOPPED, q, rank)
-    x.split[w, OVERTAKEN] += sign * overtaken
-    x.split[w, BUSY] -= sign * overtaken
-    x.split[w, UNSEEN] += sign * unseen
-    x.split[w, RESERVED] += sign * stopped
-    x.split[w, KEPT] -= sign * (unseen + stopped)
-    while rank <= size:
-        x.trees[NUMBER, first - 1 + rank] -= sign
-        rank += rank & -rank
-
-
-@inner_kernel
-def _enter(items: Ints, size: int, item: int) -> None:
-    """Put an item into a sorted list of so many."""
-    while size > 0 and items[size - 1] > item:
-        items[size] = items[size - 1]
-        size -= 1
-    items[size] = item
-
-
-@inner_kernel
-def _drop(items: Ints, size: int, item: int) -> None:
-    place = 0
-    while items[place] != item:
-        place += 1
-    for i in range(place, size - 1):
-        items[i] = items[i + 1]
-
-
-@inner_kernel
-def _join(x: Sweep, w: int) -> None:
-    q, sizes = x.waits[w].kind, x.sizes[0]
-    _settle(x, w, -1)
-    x.waits[w].state = 1
-    kind = x.kinds[q]
-    kind.oldest = min(kind.oldest, w) if kind.waiting else w
-    kind.waiting += 1
-    sizes.changed = 1
-    if kind.waiting > 1:
-        return
-    _enter(x.kinds_now, sizes.kinds, q)
-    sizes.kinds += 1
-    s, need = kind.shape, x.needs[kind.shape]
-    need.kinds += 1
-    if need.kinds == 1:
-        _enter(x.shapes_now, sizes.shapes, s)
-        sizes.shapes += 1
-        # Nodes may have changed since a job of the shape waited.
-        need.now = need.if_up = need.anywhere = need.by_type = need.reserved = need.free = 0
-        for n in range(x.nodes.size):
-            fit = x.fits[s, n]
-            fit.tasks, fit.by_type, fit.free = 0, 0, 0
-            _refit(x, s, n)
-
-
-@inner_kernel
-def _leave(x: Sweep, w: int) -> None:
-    q, sizes = x.waits[w].kind, x.sizes[0]
-    _settle(x, w, 1)
-    x.waits[w].state = 2
-    sizes.started += 1
-    kind, need = x.kinds[q], x.needs[x.kinds[q].shape]
-    kind.waiting -= 1
-    if kind.waiting > 0:
-        while x.waits[kind.oldest].state != 1:
-            kind.oldest += 1
-        return
-    _drop(x.kinds_now, sizes.kinds, q)
-    sizes.kinds -= 1
-    need.kinds -= 1
-    if need.kinds == 0:
-        _drop(x.shapes_now, sizes.shapes, kind.shape)
-        sizes.shapes -= 1
+        x.split[j, cause] += sign * x.by_kind[x.waits[w].kind, cause]
+    x.split[j, OVERTAKEN] += sign * overtaken
+    x.split[j, BUSY] -= sign * overtaken
+    x.split[j, UNSEEN] += sign * unseen
+    x.split[j, RESERVED] += sign * stopped
+    x.split[j, KEPT] -= sign * (unseen + stopped)
 
 
 @inlined_kernel
@@ -416,6 +356,158 @@ def _cause(x: Sweep, q: int, now: float) -> int:
 
 
 @inner_kernel
+def _part(x: Sweep, q: int, a: int, more: float) -> tuple[int, float]:
+    """Tell how many jobs of a kind would have enough without those submitted later.
+
+    From the newest attempt that runs back to the one without which there would be enough. Those
+    from attempt ``a`` on, −1 for none, hold ``more``; gives both for the next kind, which asks for
+    as much or more of the same.
+    """
+    kind, s = x.kinds[q], x.kinds[q].shape
+    k, c = x.needs[s].main, x.cluster.shapes[s].constraint
+    oldest, lacks = x.rows[kind.oldest], kind.ask - x.needs[s].free
+    anywhere = x.sizes[0].away == 0 and x.everywhere[c]
+    kind.older = 0
+    while more < lacks:
+        before = x.attempts[a].earlier if a >= 0 else x.sizes[0].newest
+        if before < 0 or x.attempts[before].row <= oldest:
+            return a, more
+        a = before
+        if anywhere:
+            more += x.whole[a, k]
+        for p in range(
+            x.attempts[a].first, x.attempts[a].first if anywhere else x.attempts[a].past
+        ):
+            if x.cluster.allowed[c, x.node[p]] and x.nodes[x.node[p]].up > 0:
+                more += x.amount[p, k]
+    kind.older = _up_to(x.rows, kind.first, kind.past, x.attempts[a].row - 1)
+    kind.parted = max(kind.parted, kind.older)
+    return a, more
+
+
+@inlined_kernel
+def _company(x: Sweep, s: int) -> int:
+    return int(x.cluster.shapes[s].pool * x.free.shape[1] + x.needs[s].main)
+
+
+@inner_kernel
+def _judge(x: Sweep, q: int, now: float, a: int, more: float) -> tuple[int, float]:
+    """Tell what keeps a kind from starting from now on; ``a`` and ``more`` as of :func:`_part`."""
+    kind, cause = x.kinds[q], _cause(x, q, now)
+    if cause != kind.cause:
+        kind.cause, x.sizes[0].changed = cause, 1
+    x.sizes[0].free += cause == FREE
+    if cause == BUSY:
+        x.company[_company(x, kind.shape)].busy += kind.waiting
+        a, more = _part(x, q, a, more)
+    return a, more
+
+
+@inner_kernel
+def _judge_all(x: Sweep, now: float) -> None:
+    a, more, constraint, main = int64(-1), 0.0, int64(-1), int64(-1)
+    x.sizes[0].free = 0
+    for m in range(x.company.size):
+        x.company[m].busy = 0
+    for z in range(x.sizes[0].kinds):
+        s = x.kinds[x.kinds_now[z]].shape
+        if x.cluster.shapes[s].constraint != constraint or x.needs[s].main != main:
+            a, more = int64(-1), 0.0
+            constraint, main = x.cluster.shapes[s].constraint, x.needs[s].main
+        a, more = _judge(x, x.kinds_now[z], now, a, more)
+
+
+@inner_kernel
+def _flush(x: Sweep, q: int, now: float) -> None:
+    """Charge a kind up to now."""
+    kind, lasts = x.kinds[q], now - x.kinds[q].since
+    x.by_kind[q, kind.cause] += lasts
+    if kind.cause == CAP:
+        x.of_cap[_full_cap(x, kind.claim)] += kind.waiting * lasts
+    elif kind.cause == BUSY:
+        _add(x, OLDER, q, kind.older, lasts)
+    kind.since = now
+
+
+@inner_kernel
+def _flush_all(x: Sweep, now: float) -> None:
+    for z in range(x.sizes[0].kinds):
+        _flush(x, x.kinds_now[z], now)
+
+
+@inner_kernel
+def _enter(items: Ints, size: int, item: int) -> None:
+    """Put an item into a sorted list of so many."""
+    while size > 0 and items[size - 1] > item:
+        items[size] = items[size - 1]
+        size -= 1
+    items[size] = item
+
+
+@inner_kernel
+def _drop(items: Ints, size: int, item: int) -> None:
+    place = 0
+    while items[place] != item:
+        place += 1
+    for i in range(place, size - 1):
+        items[i] = items[i + 1]
+
+
+@inner_kernel
+def _join(x: Sweep, w: int, now: float) -> bool:
+    """A job begins to wait; whether causes are to be told anew."""
+    q, sizes = x.waits[w].kind, x.sizes[0]
+    kind, s, need = x.kinds[q], x.kinds[q].shape, x.needs[x.kinds[q].shape]
+    first = kind.waiting == 0
+    if first:
+        kind.since, kind.oldest = now, w
+        _enter(x.kinds_now, sizes.kinds, q)
+        sizes.kinds += 1
+        need.kinds += 1
+        if need.kinds == 1:
+            _enter(x.shapes_now, sizes.shapes, s)
+            sizes.shapes += 1
+            # Nodes may have changed since a job of the shape waited.
+            need.now = need.if_up = need.anywhere = need.by_type = need.reserved = need.free = 0
+            for n in range(x.nodes.size):
+                fit = x.fits[s, n]
+                fit.tasks, fit.by_type, fit.free = 0, 0, 0
+                _refit(x, s, n)
+    else:
+        _flush(x, q, now)
+    _settle(x, w, -1)
+    x.waits[w].state = 1
+    kind.waiting += 1
+    sizes.changed = 1
+    if first:
+        _judge(x, q, now, int64(-1), 0.0)
+    elif kind.cause == BUSY:
+        x.company[_company(x, s)].busy += 1
+    oldest, kind.oldest = kind.oldest, min(kind.oldest, w)
+    return bool(w < oldest)
+
+
+@inner_kernel
+def _leave(x: Sweep, w: int) -> None:
+    q, sizes = x.waits[w].kind, x.sizes[0]
+    _settle(x, w, 1)
+    x.waits[w].state = 2
+    sizes.started += 1
+    kind, need = x.kinds[q], x.needs[x.kinds[q].shape]
+    kind.waiting -= 1
+    if kind.waiting > 0:
+        while x.waits[kind.oldest].state != 1:
+            kind.oldest += 1
+        return
+    _drop(x.kinds_now, sizes.kinds, q)
+    sizes.kinds -= 1
+    need.kinds -= 1
+    if need.kinds == 0:
+        _drop(x.shapes_now, sizes.shapes, kind.shape)
+        sizes.shapes -= 1
+
+
+@inner_kernel
 def _next_stuck(x: Sweep) -> int:
     """The wait of a job that does not fit that ends first; the row behind the last for none."""
     sizes, final = x.sizes[0], x.waits.size - 1
@@ -444,68 +536,21 @@ def _charge_free(x: Sweep, q: int, stuck: int, now: float, lasts: float, reserve
     if stuck < x.waits.size - 1:
         kept = float(kind.waiting)
         while place > 0:
-            kept -= x.trees[NUMBER, kind.first - 1 + place]
+            kept -= x.trees[kind.first - 1 + place, NUMBER]
             place -= place & -place
         x.kept_for[x.waits[stuck].owner] += kept * lasts
 
 
 @inner_kernel
-def _charge_busy(x: Sweep, q: int, a: int, more: float, lasts: float) -> tuple[int, float]:
-    """Charge jobs of a kind that would have enough without those submitted later.
-
-    From the newest attempt that runs back to the one without which there would be enough. Those
-    from attempt ``a`` on, −1 for none, hold ``more``; gives both for the next kind, which asks for
-    as much or more of the same.
-    """
-    kind, s = x.kinds[q], x.kinds[q].shape
-    k, c = x.needs[s].main, x.cluster.shapes[s].constraint
-    oldest, lacks = x.rows[kind.oldest], kind.ask - x.needs[s].free
-    while more < lacks:
-        before = x.attempts[a].earlier if a >= 0 else x.sizes[0].newest
-        if before < 0 or x.attempts[before].row <= oldest:
-            return a, more
-        a = before
-        for p in range(x.attempts[a].first, x.attempts[a].past):
-            if x.cluster.allowed[c, x.node[p]] and x.nodes[x.node[p]].up > 0:
-                more += x.amount[p, k]
-    older = _up_to(x.rows, kind.first, kind.past, x.attempts[a].row - 1)
-    _add(x, OLDER, q, older, lasts)
-    return a, more
-
-
-@inner_kernel
 def _charge(x: Sweep, now: float, lasts: float, reserved: float) -> None:
-    """Charge all that wait with the time to the next instant."""
-    K, sizes, fits = x.free.shape[1], x.sizes[0], False
-    a, more, constraint, main = -1, 0.0, -1, -1
-    for m in range(x.company.size):
-        x.company[m].busy = 0
-    for z in range(sizes.kinds):
-        q = x.kinds_now[z]
-        kind, shape, k = (
-            x.kinds[q],
-            x.cluster.shapes[x.kinds[q].shape],
-            x.needs[x.kinds[q].shape].main,
-        )
-        cause = _cause(x, q, now)
-        if cause != kind.cause:
-            kind.cause, sizes.changed = cause, 1
-        x.by_kind[q, cause] += lasts
-        if cause == CAP:
-            x.of_cap[_full_cap(x, kind.claim)] += kind.waiting * lasts
-        elif cause == BUSY:
-            x.company[shape.pool * K + k].busy += kind.waiting
-            if shape.constraint != constraint or k != main:
-                a, more, constraint, main = -1, 0.0, shape.constraint, k
-            a, more = _charge_busy(x, q, a, more, lasts)
-        fits |= cause == FREE
+    """Charge what depends on the time to the next instant."""
     for m in range(x.company.size):
         company = x.company[m]
         if company.busy > 0 and company.total > 0:
             company.clock += lasts * company.busy / company.total
-    if fits:
+    if x.sizes[0].free > 0:
         stuck = _next_stuck(x)
-        for z in range(sizes.kinds):
+        for z in range(x.sizes[0].kinds):
             if x.kinds[x.kinds_now[z]].cause == FREE:
                 _charge_free(x, x.kinds_now[z], stuck, now, lasts, reserved)
 
@@ -515,6 +560,10 @@ def sweep_waits(x: Sweep) -> None:
     sizes = x.sizes[0]
     i, e, w, v, now = 0, 0, 0, 0, -np.inf
     while now < np.inf:
+        moved = x.changes[v].at == now or x.attempts[x.by_begin[i]].begin == now
+        moved |= x.attempts[x.by_end[e]].end == now
+        if moved:
+            _flush_all(x, now)
         # Of an instant, what ends comes before what begins.
         while x.changes[v].at == now:
             if x.changes[v].what != HOURS_CHANGE:
@@ -537,8 +586,12 @@ def sweep_waits(x: Sweep) -> None:
                 _refit(x, x.shapes_now[y], x.touched[z])
         sizes.touched = 0
         while x.waits[x.by_since[w]].since == now:
-            _join(x, x.by_since[w])
+            if _join(x, x.by_since[w], now) and not moved:
+                _flush_all(x, now)
+                moved = True
             w += 1
+        if moved:
+            _judge_all(x, now)
         after = min(x.attempts[x.by_begin[i]].begin, x.attempts[x.by_end[e]].end)
         after = min(after, min(x.waits[x.by_since[w]].since, x.changes[v].at))
         if sizes.kinds > 0:
