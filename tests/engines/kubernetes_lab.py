@@ -37,7 +37,7 @@ class KubernetesLab:
         devices = {"cpu": 4, "nvidia.com/gpu": 4}
         self.nodes = StandInNodes(
             self.api,
-            {n: {"devices": devices, "labels": {"model": n[0]}} for n in NODES},
+            {n: {"devices": devices, "labels": {"model": n[0], "rack": n[0]}} for n in NODES},
             folder / "output",
         )
         self.count = 0

@@ -33,7 +33,11 @@ class LocalLab:
         LocalEngine.create(
             self.folder,
             [
-                {"name": n, "devices": {"cpu": 4, "gpu": 4}, "labels": {"model": n[0]}}
+                {
+                    "name": n,
+                    "devices": {"cpu": 4, "gpu": 4},
+                    "labels": {"model": n[0], "rack": n[0]},
+                }
                 for n in NODES
             ],
         )

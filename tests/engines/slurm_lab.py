@@ -38,12 +38,14 @@ class SlurmLab:
         self.with_heads: set[str] = set()
         self.program = folder / "rank.py"
         self.program.write_text(RANK)
-        self.cluster = SlurmCluster(folder / "slurm", {n: (4, 4, (n[0],)) for n in NODES})
+        self.cluster = SlurmCluster(
+            folder / "slurm", {n: (4, 4, (n[0], f"r{n[0]}")) for n in NODES}
+        )
 
     def engine(self) -> SlurmEngine:
         return SlurmEngine(
             reports=self.reports,
-            labels={"model": ("a", "b")},
+            labels={"model": ("a", "b"), "rack": ("ra", "rb")},
             poll=0.25,
             environment=self.cluster.environment,
         )

@@ -197,3 +197,17 @@ def test_the_command_prints_a_table_with_the_jobs_of_each_log(tmp_path: Path) ->
     assert done.exit_code == 0, done.output
     for word in ("hindsight", "forecast", "jobs of", "b.swf", "data are everywhere"):
         assert word in " ".join(done.output.split())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("speeds", "column"), [((), 1), ((1.0, 0.7), 3)])
+def test_the_table_of_the_page_is_what_is_played(
+    speeds: tuple[float, ...], column: int, traces: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/route.md").read_text(encoding="utf-8")
+    cells = [[cell.strip() for cell in line.split("|")[1:]] for line in page.splitlines()]
+    rows = {row[0].strip("`"): row[column] for row in cells if len(row) == 5 and "±" in row[1]}
+    logs = [traces / "swf" / name for name in ("KTH-SP2.swf.gz", "NASA-iPSC-1993-3.1-cln.swf.gz")]
+    about = {"load": 0.9, "overestimate": 5.0, "parts": 8}
+    played = play_routes([*map(str, logs)], [*rows], speeds=speeds, **about)
+    assert {row[0]: row[3].removesuffix(" h") for row in played.rows()} == rows | {"hindsight": "0"}

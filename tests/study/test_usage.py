@@ -75,6 +75,18 @@ def _found(folder: Path, seed: int, plant: str = "") -> set[tuple[str, str]]:
     return {(finding.kind, finding.name) for finding in audit.findings}
 
 
+def test_an_account_of_one_user_is_not_named_beside_the_user(tmp_path: Path) -> None:
+    log, _ = _log(tmp_path, 0, "long")
+    shared = {(row.kind, row.name) for row in audit_log(str(log)).findings}
+    text = log.read_text()
+    for user in range(6):
+        text = text.replace(f",u{user},blue", f",u{user},team{user}")
+        text = text.replace(f",u{user},red", f",u{user},team{user}")
+    log.write_text(text)
+    assert [(row.kind, row.name) for row in audit_log(str(log)).findings] == [("long", "u1")]
+    assert ("long", "u1") in shared
+
+
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 20))]
 
 

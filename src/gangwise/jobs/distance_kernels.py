@@ -120,13 +120,15 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
     size = int64(0)
     for i in range(M):
         size = kernels.push(state.heap, size, -state.worth[state.cands[i].node], i)
-    for r in range(M):
-        near.order[r] = state.heap[0].item
-        size = kernels.pop(state.heap, size)
+    ready = int64(0)  # those that are in order: mostly a few of the best decide
     H, top, level, home = near.domain.shape[0], -kernels.NEVER, 0, int64(-1)
     for h in range(H + 1):
         near.held[:] = 0
         for r in range(M):
+            if r == ready:
+                near.order[r] = state.heap[0].item
+                size = kernels.pop(state.heap, size)
+                ready += 1
             i = near.order[r]
             n = state.cands[i].node
             value = state.worth[n] - near.cost[h]
@@ -138,7 +140,7 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
                 top, level, home = value, h, d
                 break
     count = int64(0)
-    for r in range(M):
+    for r in range(ready):
         i = near.order[r]
         n = state.cands[i].node
         d = int64(n) if level == 0 else near.domain[level - 1, n]

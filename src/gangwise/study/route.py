@@ -332,11 +332,12 @@ def play_routes(
                 tables[name].append(numbers)
             best, places = min((best, places), (numbers, trial), key=lambda pair: pair[0][0])
         tables[HINDSIGHT].append(_improved(clusters, best, places, tries, part))
+    left_out = f"; {count(lost, 'job')} that fit on no cluster left out" if lost else ""
     lines = [
         f"The jobs of {count(len(sources), 'log')} come from one instant on to "
         f"{count(len(sources), 'cluster')} under {scheduler}; a cluster is as large as its log's "
-        f"and runs jobs {_speeds(speeds)}; data are everywhere; {count(lost, 'job')} that fit on "
-        f"no cluster left out; hindsight is the best of all routes, an oracle and {tries} changes",
+        f"and runs jobs {_speeds(speeds)}; data are everywhere{left_out}; hindsight is the best "
+        f"of all routes, an oracle and {tries} changes",
         *(scenario.fidelity()[0] for scenario in scenarios),
     ]
     return Routed(lines, {name: np.array(table) for name, table in tables.items()})

@@ -243,15 +243,24 @@ def _findings(
     shares: Sequence[ShareUse],
     held: Mapping[str, tuple[Use, Sequence[Use], Sequence[Use]]],
 ) -> list[Finding]:
-    """All findings, those of the most hours first; an only account is that of all users."""
+    """All findings, those of the most hours first."""
     findings = _of_shares(shares, total)
-    for kind, rows in zip(("user", "account"), uses):
-        findings += _of_use(rows, kind, total) if kind == "user" or len(rows) > 1 else []
+    for kind, rows in zip(("user", "account"), _told_once(*uses)):
+        findings += _of_use(rows, kind, total)
     findings = [row._replace(device=device) for row in findings]
     for name, (all_held, *groups) in held.items():
-        for kind, rows in zip(("user", "account"), groups):
+        for kind, rows in zip(("user", "account"), _told_once(*groups)):
             findings += [row._replace(device=name) for row in _idle(rows, kind, all_held, name)]
     return sorted(findings, key=lambda row: -row.hours)
+
+
+def _told_once(
+    users: Sequence[Use], accounts: Sequence[Use]
+) -> tuple[Sequence[Use], Sequence[Use]]:
+    """Users, and accounts whose use is not that of one user; an only account is that of all."""
+    of_users = {(row.jobs, row.used, row.cut) for row in users}
+    more = [row for row in accounts if (row.jobs, row.used, row.cut) not in of_users]
+    return users, more if len(accounts) > 1 else ()
 
 
 def _used(log: JobLog, jobs: Jobs) -> dict[str, tuple[Floats, Floats]]:
