@@ -63,6 +63,7 @@ KINDS: dict[str, dict[str, float]] = {
     "deadlines": {"surge": 9, "load": 0.6},
     "growth": {"growth": 0.5, "load": 0.65},
     "users": {"users": 10, "load": 0.6},
+    "waning": {"growth": -0.6, "campaign": 3.0, "load": 0.6, "sigma": 1.8},
 }
 CHOSEN = (
     "steady",
@@ -75,6 +76,7 @@ CHOSEN = (
     "terms",
     "gangs",
     "busy",
+    "growth",
 )
 
 

@@ -88,6 +88,24 @@ def test_a_load_that_persists_widens_as_much_as_stretches_differ_too_little():
         assert found == pytest.approx(max(1.0, too_small), rel=0.1)
 
 
+def test_a_steady_trend_widens_nothing_and_ups_and_downs_of_months_are_none():
+    rng = np.random.default_rng(3)
+    line, noise = 0.012 * np.arange(52), 0.06 * rng.normal(size=(300, 52))
+    month = rng.normal(size=(300, 52))
+    for w in range(1, 52):
+        month[:, w] = 0.9 * month[:, w - 1] + math.sqrt(1 - 0.9**2) * month[:, w]
+    for logarithm, weeks, least, most in (
+        (line + noise, 52, 0.9, 1.0),
+        (-line + noise, 26, 0.9, 1.0),
+        (line + noise, 10, 0.0, 0.5),  # too short to tell
+        (0.25 * month + noise, 52, 0.0, 0.03),
+        (noise, 52, 0.2, 0.7),  # what white noise has by chance widens a little
+    ):
+        jobs = np.exp(5 + logarithm[:, :weeks])
+        unwidened = np.mean([drifting(each, min(13, weeks)) == 1 for each in jobs])
+        assert least <= unwidened <= most
+
+
 def test_heavy_weeks_widen_to_the_scatter_of_the_logarithm_of_a_sum():
     weeks = np.random.default_rng(2).lognormal(0, 1.3, (2000, 52))
     stretches = weeks.reshape(2000, 13, 4).sum(axis=2)

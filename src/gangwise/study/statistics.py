@@ -140,6 +140,8 @@ grow with the log, so that what one leaves in the queue of the next is little ag
 LEAST_BLOCKS = 8  # an interval needs so many of them, by the jobs that they hold
 DRIFTING = 2.5
 """Factor by which the load's ups and downs may widen an interval; beyond it there is none."""
+LEAST_WEEKS_OF_TREND = 20  # in fewer, ups and downs of months look like a trend
+STEEP = 4.0  # a trend is so many of its standard errors
 HEAVIEST = 2.0  # factor by which an interval is widened at most for rare heavy weeks
 BEND = 3.0
 """Changes of fewer standard errors than this are about normal, larger ones are on a log scale.
@@ -195,6 +197,11 @@ class Stretches(NamedTuple):
         return cls(count, drift * heavy(by_week[1], by_stretch[1]), "")
 
 
+def lag_one(y: npt.NDArray[np.float64]) -> float:
+    """Correlation of numbers about zero, each with the next."""
+    return float((y[1:] * y[:-1]).sum() / max(float((y**2).sum()), 1e-12))
+
+
 def drifting(jobs: npt.NDArray[np.float64], many: int) -> float:
     """Factor by which standard errors over stretches are too small, for the load persists.
 
@@ -202,10 +209,22 @@ def drifting(jobs: npt.NDArray[np.float64], many: int) -> float:
     a Gaussian series no function correlates more than the series itself (Gebelein 1941), so the
     savings of stretches correlate at most as their load does: that of the logarithm of the jobs of
     a week, of order one, ρ^weeks. ρ̂ is raised by its bias, (1 + 3 ρ̂) ÷ weeks (Kendall 1954).
+
+    Load that grows or falls steadily does the same in other logs as long, and is no persistence: 1
+    where a line explains all correlation of :data:`LEAST_WEEKS_OF_TREND` weeks or more.
     """
     y = np.log1p(jobs)
     y -= y.mean()
-    r = float((y[1:] * y[:-1]).sum() / max((y**2).sum(), 1e-12))
+    if y.size >= LEAST_WEEKS_OF_TREND:
+        at = np.arange(y.size) - (y.size - 1) / 2
+        slope = float((at * y).sum() / (at**2).sum())
+        rest = y - slope * at
+        error = math.sqrt(float((rest**2).sum()) / (y.size - 2) / float((at**2).sum()))
+        # White noise about a line has a correlation of −2 ÷ n ± 1 ÷ √n; 95 % have less than this.
+        white = lag_one(rest) <= 1.645 / math.sqrt(y.size) - 2 / y.size
+        if white and abs(slope) >= STEEP * error:
+            return 1.0
+    r = lag_one(y)
     rho = min(max(r + (1 + 3 * r) / y.size, 0.0), 0.97)
     # Each stretch is a mean over sixteen instants, whose correlation falls with their distance.
     at = np.arange(16 * many) * (y.size / (16 * many))  # weeks: sixteen instants of each stretch
