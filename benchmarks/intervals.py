@@ -64,6 +64,7 @@ KINDS: dict[str, dict[str, float]] = {
     "growth": {"growth": 0.5, "load": 0.65},
     "users": {"users": 10, "load": 0.6},
     "waning": {"growth": -0.6, "campaign": 3.0, "load": 0.6, "sigma": 1.8},
+    "works": {"surge": 5, "campaign": 3.0, "load": 0.55, "sigma": 1.8},
 }
 CHOSEN = (
     "steady",
@@ -77,6 +78,7 @@ CHOSEN = (
     "gangs",
     "busy",
     "growth",
+    "deadlines",
 )
 
 

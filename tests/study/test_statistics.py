@@ -16,6 +16,7 @@ from gangwise.study.statistics import (
     Stretches,
     batch_means,
     change_by_blocks,
+    cycle,
     drifting,
     heavy,
     mean_and_interval,
@@ -184,3 +185,20 @@ def test_a_package_of_an_extra_is_named_with_the_extra(package):
         raise ModuleNotFoundError(name=f"{package}.part")
     assert package in str(error.value)
     assert to_install("full") in str(error.value)
+
+
+def test_weeks_that_are_heavy_after_every_so_many_are_not_rare():
+    rng = np.random.default_rng(4)
+    surge = np.where(np.arange(52) % 9 == 4, 2.0, 1.0)
+    for weeks, busy, expected in ((52, surge, 9), (26, surge, 9), (16, surge, 1), (52, 1.0, 1)):
+        jobs = rng.poisson(np.broadcast_to(280 * busy, 52)[:weeks]).astype(float)
+        assert cycle(jobs) == expected
+    waits = surge**2 * rng.lognormal(0, 1.0, (500, 52))
+    stretches = waits.reshape(500, 13, 4).sum(axis=2)
+    seen = stretches.std(axis=1, ddof=1) * math.sqrt(13) / stretches.sum(axis=1)
+    scatter = np.log(waits.sum(axis=1)).std()
+    wide, narrow = (
+        np.median(seen * [heavy(*pair, repeats) for pair in zip(waits, stretches)])
+        for repeats in (1, 9)
+    )
+    assert 0.95 * scatter < narrow < 0.95 * wide

@@ -140,8 +140,9 @@ grow with the log, so that what one leaves in the queue of the next is little ag
 LEAST_BLOCKS = 8  # an interval needs so many of them, by the jobs that they hold
 DRIFTING = 2.5
 """Factor by which the load's ups and downs may widen an interval; beyond it there is none."""
-LEAST_WEEKS_OF_TREND = 20  # in fewer, ups and downs of months look like a trend
+REGULAR = 20  # weeks; in fewer, ups and downs of months look like a trend or a cycle
 STEEP = 4.0  # a trend is so many of its standard errors
+REPEATED = 0.8  # of the variance of the logarithm of weeks' jobs, where they repeat
 HEAVIEST = 2.0  # factor by which an interval is widened at most for rare heavy weeks
 BEND = 3.0
 """Changes of fewer standard errors than this are about normal, larger ones are on a log scale.
@@ -194,7 +195,7 @@ class Stretches(NamedTuple):
                 "no interval can be had, for jobs come in ups and downs of months, of which "
                 f"{roughly(86400.0 * days)} hold too few",
             )
-        return cls(count, drift * heavy(by_week[1], by_stretch[1]), "")
+        return cls(count, drift * heavy(by_week[1], by_stretch[1], cycle(by_week[0])), "")
 
 
 def lag_one(y: npt.NDArray[np.float64]) -> float:
@@ -211,11 +212,11 @@ def drifting(jobs: npt.NDArray[np.float64], many: int) -> float:
     a week, of order one, ρ^weeks. ρ̂ is raised by its bias, (1 + 3 ρ̂) ÷ weeks (Kendall 1954).
 
     Load that grows or falls steadily does the same in other logs as long, and is no persistence: 1
-    where a line explains all correlation of :data:`LEAST_WEEKS_OF_TREND` weeks or more.
+    where a line explains all correlation of :data:`REGULAR` weeks or more.
     """
     y = np.log1p(jobs)
     y -= y.mean()
-    if y.size >= LEAST_WEEKS_OF_TREND:
+    if y.size >= REGULAR:
         at = np.arange(y.size) - (y.size - 1) / 2
         slope = float((at * y).sum() / (at**2).sum())
         rest = y - slope * at
@@ -235,13 +236,34 @@ def drifting(jobs: npt.NDArray[np.float64], many: int) -> float:
     return max(1.0, math.sqrt(together * (many - 1) / (apart - together)))
 
 
-def heavy(by_week: npt.NDArray[np.float64], by_stretch: npt.NDArray[np.float64]) -> float:
+def cycle(jobs: npt.NDArray[np.float64]) -> int:
+    """Weeks after which the jobs of weeks repeat, 2/5 of the log at most; 1 where they do not.
+
+    The shortest whose phases explain :data:`REPEATED` of the variance of their logarithm.
+    """
+    y = np.log1p(jobs)
+    for weeks in range(2, 2 * y.size // 5 + 1 if y.size >= REGULAR else 2):
+        if without_cycle(y, weeks).var() < (1 - REPEATED) * y.var():
+            return weeks
+    return 1
+
+
+def without_cycle(y: npt.NDArray[np.float64], weeks: int) -> npt.NDArray[np.float64]:
+    """Numbers less the mean of those so many weeks apart."""
+    phase = np.arange(y.size) % weeks
+    return y - (np.bincount(phase, y) / np.bincount(phase))[phase]
+
+
+def heavy(
+    by_week: npt.NDArray[np.float64], by_stretch: npt.NDArray[np.float64], repeats: int = 1
+) -> float:
     """Factor by which standard errors are too small, for rare heavy weeks are not in the log.
 
     Most of the waiting may come from few weeks, and then a log mostly shows too few of them. If the
     waiting of a week is log-normal, with σ² from its logarithms, which few weeks do not decide, the
     logarithm of the sum of n weeks has the variance log(1 + (exp σ² − 1) ÷ n) (Fenton 1960). Its
-    root is compared with the standard error that the stretches themselves give.
+    root is compared with the standard error that the stretches themselves give. Weeks that are
+    heavy after every so many are not rare: their logarithms are compared with one another.
     """
     total = float(by_week.sum())
     # The standard error of the logarithm of the sum, from the stretches as they are.
@@ -251,7 +273,9 @@ def heavy(by_week: npt.NDArray[np.float64], by_stretch: npt.NDArray[np.float64])
     if total <= 0 or error == 0:
         return 1.0
     logarithms = np.log(np.maximum(by_week, 1e-3 * by_week.mean()))  # of a week without waiting
-    spread = math.expm1(min(float(logarithms.var(ddof=1)), 50.0)) / by_week.size
+    around = without_cycle(logarithms, repeats)
+    variance = float((around**2).sum()) / (around.size - repeats)
+    spread = math.expm1(min(variance, 50.0)) / by_week.size
     return min(max(math.sqrt(math.log1p(spread)) / error, 1.0), HEAVIEST)
 
 
