@@ -6,6 +6,7 @@ tables of a case, and what a cap or an hour is called.
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -20,19 +21,29 @@ NAMES += ("busy", "overtaken", "kept", "unseen", "unsplit", "latency")
 
 
 def groups_fit(nodes, shape, free, up) -> bool:
-    """One group after another on the first nodes that take it."""
-    free = free.copy()
-    for tasks, part in shape.groups:
-        on = nodes.of_pool(part.pool) & up
-        for n in np.flatnonzero(on):
-            if all(nodes.labels[n].get(a) == b for a, b in part.constraint):
-                most = min(tasks, part.per_node or tasks)
-                most = min([most, *(max(f, 0) // d for f, d in zip(free[n], part.demand) if d)])
-                free[n] -= most * np.array(part.demand)
-                tasks -= most
-        if tasks:
-            return False
-    return True
+    """Whether all tasks of all groups fit, tried on every node; parts of devices as amounts."""
+    able = [
+        [
+            bool(on and usable) and all(labels.get(a) == b for a, b in part.constraint)
+            for labels, on, usable in zip(nodes.labels, nodes.of_pool(part.pool), up)
+        ]
+        for _, part in shape.groups
+    ]
+
+    @functools.cache
+    def behind(n: int, left: tuple[int, ...]) -> bool:
+        if n == len(able[0]):
+            return not any(left)
+        for counts in itertools.product(*(range(k + 1) for k in left)):
+            asked = sum(c * np.array(part.demand) for c, (_, part) in zip(counts, shape.groups))
+            fits = ((asked <= np.maximum(free[n], 0)) | (asked == 0)).all()
+            for c, on, (_, part) in zip(counts, able, shape.groups):
+                fits &= c == 0 or (on[n] and c <= (part.per_node or c))
+            if fits and behind(n + 1, tuple(a - b for a, b in zip(left, counts))):
+                return True
+        return False
+
+    return behind(0, tuple(tasks for tasks, _ in shape.groups))
 
 
 def parts_of_devices(shape, nodes) -> bool:

@@ -305,20 +305,114 @@ def badness(w, choice, j, s, n, mask, free, device):
 
 @part
 def gang(w, j, free, device):
-    """A place for all tasks by the rule; groups that find none so, each on the first nodes."""
-    if not w.unlike[j]:
-        return tasks_placed(w, w.rules[0].choice, j, free, device)
+    """A place for all tasks by the rule; groups that find none so, on the first nodes, or any."""
     had, parts = free.copy(), device.copy()
     if tasks_placed(w, w.rules[0].choice, j, free, device):
         return True
+    if not w.unlike[j]:
+        return False
     free[:, :], device[:, :] = had, parts
-    return tasks_placed(w, FIRST_FIT, j, free, device)
+    return room_for(w, j, free, device)
 
 
 @part
 def room_for(w, j, free, device):
-    """Whether a job fits: groups, whose fit depends on where they go, each on the first nodes."""
-    return tasks_placed(w, FIRST_FIT if w.unlike[j] else w.rules[0].choice, j, free, device)
+    """Whether a job fits: groups, whose fit depends on where they go, in any way."""
+    if not w.unlike[j]:
+        return tasks_placed(w, w.rules[0].choice, j, free, device)
+    had, parts = free.copy(), device.copy()
+    if tasks_placed(w, FIRST_FIT, j, free, device):
+        return True
+    free[:, :], device[:, :] = had, parts
+    starts = np.empty(w.jobs[j].past - w.jobs[j].first + 1, np.int64)
+    G = 0
+    for i in range(w.jobs[j].first, w.jobs[j].past):  # where each group of tasks begins
+        if i == w.jobs[j].first or w.places[i].shape != w.places[i - 1].shape:
+            starts[G] = i
+            G += 1
+    starts[G] = w.jobs[j].past
+    left = starts[1 : G + 1] - starts[:G]
+    main = 0
+    for g in range(G):
+        main = g if left[g] > left[main] else main
+    dead = np.zeros((free.shape[0] + 1, np.prod(left + 1)), dtype=np.bool_)
+    if not any_way(w, starts[: G + 1], left, main, had, parts, dead):
+        return False
+    for i in range(w.jobs[j].first, w.jobs[j].past):
+        s, n = w.places[i].shape, w.places[i].try_node
+        w.places[i].try_mask = devices_for(w, s, n, device)
+        take(w, s, n, w.places[i].try_mask, free, device)
+    return True
+
+
+@part
+def one_more(w, s, n, count, free, device):
+    """Node n takes a task of shape s beside so many of it, if it can."""
+    if not (w.up[n] and w.allowed[s, n] and has_room(w, s, n, free)):
+        return False
+    mask = devices_for(w, s, n, device)
+    if mask < 0 or (w.per_node[s] > 0 and count == w.per_node[s]):
+        return False
+    take(w, s, n, mask, free, device)
+    return True
+
+
+@part
+def any_way(w, starts, left, main, free, device, dead):
+    """Try all numbers of tasks of each group on each node in turn, the fewest first.
+
+    The main group comes last on a node, with as many as it takes. What was left at a node behind
+    which there was no way is noted in ``dead``.
+    """
+    G, had, parts, p, fresh = left.size, free.copy(), device.copy(), 0, True
+    counts = np.zeros(free.shape[0] * G, np.int64)
+    while p >= 0:
+        if p == counts.size:
+            if left.sum() == 0:
+                return True
+            p, fresh = p - 1, False
+            continue
+        n, place, state = p // G, p % G, 0
+        g = main if place == G - 1 else place + (place >= main)
+        s = w.places[starts[g]].shape
+        if fresh and place == 0:
+            for m in range(G):
+                state = state * (starts[m + 1] - starts[m] + 1) + left[m]
+            if dead[n, state]:
+                p, fresh = p - 1, False
+                continue
+        more = fresh
+        if fresh:
+            counts[p] = 0
+            while g == main and left[g] > 0 and one_more(w, s, n, counts[p], free, device):
+                left[g] -= 1
+                counts[p] += 1
+        elif g != main:
+            free[n], device[n] = had[n], parts[n]
+            for q in range(p - place, p + 1):
+                m = q - (p - place)
+                m += m >= main
+                for i in range(counts[q]):
+                    one_more(w, w.places[starts[m]].shape, n, i, free, device)
+            if left[g] > 0 and one_more(w, s, n, counts[p], free, device):
+                left[g] -= 1
+                counts[p] += 1
+                more = True
+        if more:
+            for i in range(counts[p]):
+                w.places[starts[g + 1] - left[g] - counts[p] + i].try_node = n
+            p, fresh = p + 1, True
+            continue
+        left[g] += counts[p]
+        counts[p] = 0
+        if place == 0:
+            free[n], device[n] = had[n], parts[n]
+            state = 0
+            for m in range(G):
+                state = state * (starts[m + 1] - starts[m] + 1) + left[m]
+            dead[n, state] = True
+        p -= 1
+    return False
 
 
 @part

@@ -5,6 +5,7 @@ Books say what is free and which job runs where, in whole thousandths of devices
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -13,6 +14,7 @@ from typing import Literal, Self, TypeVar
 import numpy as np
 
 from gangwise.core.arrays import Bools, Ints
+from gangwise.jobs.kernels import SEARCHED
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.tenancy import Cap, Opening, Tally, Tenancy, allowed_on
 
@@ -20,17 +22,22 @@ Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not counted one by one)."""
 
 Left = Literal["finished", "killed", "cancelled", "failed", "preempted"]
-SEARCHED = 1 << 16
-"""Nodes × states² of a search for room, at most."""
-
 EventKind = Literal["submitted", "started", Left, "node_up", "node_down", "node_drained"]
 
 
 Part = TypeVar("Part", bound=tuple[int, ...])
 
 
-def _less(state: tuple[int, ...], by: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(a - b for a, b in zip(state, by))
+def states_of(tasks: Sequence[int]) -> int:
+    """States of a search for room for groups of so many tasks, see `fit_kernels.search`."""
+    return math.prod(n + 1 for n in tasks) // (max(tasks) + 1)
+
+
+def searched(shape: Shape, books: Books) -> bool:
+    """Whether all ways to place the groups of a shape are searched, see :func:`main_group`."""
+    sizes = [tasks for tasks, _ in shape.groups] or [1]
+    parts = {a for _, part in shape.groups if 0 < (a := books.of_shared(part)) < 1000}
+    return states_of(sizes) ** 2 * len(books.up) <= SEARCHED and len(parts) < 2
 
 
 def of_groups(shape: Shape, parts: Iterable[Part]) -> Iterator[tuple[Shape, list[Part]]]:
@@ -179,11 +186,7 @@ class Books:
         return Place(job.id, tuple(tasks), pieces)
 
     def has_room(self, job: Job) -> bool:
-        """Whether all tasks of a job fit now.
-
-        Of a job of groups: whether :meth:`somewhere` finds room. There may be another way where
-        it finds none.
-        """
+        """Whether all tasks of a job fit now; its groups in any way that :meth:`search` finds."""
         if job.shape.groups:
             return bool(self.somewhere(job.shape, job.tasks, job.apart))
         return int(self.fits(job.shape).sum()) >= job.tasks
@@ -191,8 +194,8 @@ class Books:
     def somewhere(self, shape: Shape, tasks: int, apart: bool = False) -> list[tuple[int, int]]:
         """The first nodes that have room for so many tasks; none where there is too little.
 
-        Groups are placed one after another, in the order of ``shape.groups``. With ``apart`` no two
-        of them share a node; where that finds no room so, :meth:`search` does.
+        Groups are placed one after another, in the order of ``shape.groups``; where one finds no
+        room so, :meth:`search` may. With ``apart`` no two of them share a node.
         """
         trial, chosen = self.copy() if shape.groups else self, list[tuple[int, int]]()
         for wanted, part in shape.groups or ((tasks, shape),):
@@ -201,7 +204,7 @@ class Books:
             earlier = np.cumsum(fits) - fits
             takes = np.clip(wanted - earlier, 0, fits)
             if int(takes.sum()) < wanted:
-                return self.search(shape, apart=apart) if apart else []
+                return self.search(shape, apart=apart) if shape.groups else []
             on = np.flatnonzero(takes)
             mine = list(zip(on.tolist(), takes[on].tolist()))
             if shape.groups:
@@ -216,60 +219,52 @@ class Books:
     ) -> list[tuple[int, int]]:
         """A way to place groups, of all ways; none where there is none.
 
-        On each node in turn the fewest tasks of the other groups that leave a way, those of the
-        first group counting most, and then as many of the largest group as it takes. Not tried
-        where nodes × states² are more than ``SEARCHED``, nor where two groups take parts of a
-        device. ``ups`` are the nodes that each group may use [N], where not all that are up; with
-        ``apart`` no two groups share a node.
+        As :func:`gangwise.jobs.fit_kernels.search` says. ``ups`` are the nodes that each group may
+        use [N], where not all that are up; with ``apart`` no two groups share a node.
         """
-        groups = shape.groups
+        groups, on = shape.groups, ups or [self.up] * len(shape.groups)
         main = max(range(len(groups)), key=lambda g: groups[g][0])
         others = [g for g in range(len(groups)) if g != main]
-        states = list(product(*(range(groups[g][0] + 1) for g in others)))
-        on = ups or [self.up] * len(groups)
-        fractions = sum(0 < self.of_shared(part) < 1000 for _, part in groups)
-        alone = [int(replace(self, up=up).fits(p).sum()) >= n for up, (n, p) in zip(on, groups)]
         N, wanted = len(self.up), groups[main][0]
-        if len(states) ** 2 * N > SEARCHED or fractions > 1 or not all(alone):
+        if not searched(shape, self):
             return []
-        beside: dict[tuple[int, ...], list[int]] = {}
-        # Of each state, tasks of the main group on each node [N]; −1 for no room
-        for state in states:
+        if any(replace(self, up=up).fits(p).sum() < n for up, (n, p) in zip(on, groups)):
+            return []
+        sizes = tuple(groups[g][0] + 1 for g in others)
+        beside: list[tuple[tuple[int, ...], Ints]] = []
+        for state in product(*map(range, sizes)):
             trial, able = self.copy(), np.ones(N, dtype=bool)
             for g, count in zip(others, state):
                 part = groups[g][1]
                 able &= (replace(trial, up=on[g]).fits(part) >= count) | (count == 0)
                 mine = [(n, count) for n in np.flatnonzero(able).tolist()] if count else []
                 trial.take(part, trial.tell_apart(part, mine))
-            fits = replace(trial, up=on[main]).fits(groups[main][1])
+            fits = np.minimum(replace(trial, up=on[main]).fits(groups[main][1]), wanted)
             if apart and any(state):
                 able &= sum(map(bool, state)) == 1
-                fits = np.zeros_like(fits)
-            beside[state] = np.where(able, np.minimum(fits, wanted), -1).tolist()
-        below = {k: [(a, _less(k, a)) for a in states if min(_less(k, a)) >= 0] for k in states}
-        most = [dict.fromkeys(states, -1)]  # of the nodes behind, and then of each before them
-        most[0][states[0]] = 0
+                fits *= 0
+            if able.any():
+                beside.append((state, np.where(able, fits, -1)))
+        behind = np.full((N + 1, *sizes), -1)
+        behind[(N,) + (0,) * len(sizes)] = 0
         for n in range(N - 1, -1, -1):
-            ways = {
-                k: [
-                    beside[a][n] + most[-1][rest]
-                    for a, rest in pairs
-                    if beside[a][n] >= 0 <= most[-1][rest]
-                ]
-                for k, pairs in below.items()
-            }
-            most.append({k: min(max(values, default=-1), wanted) for k, values in ways.items()})
-        state, placed = states[-1], [list[tuple[int, int]]() for _ in groups]
-        if most[-1][state] < wanted:
+            for state, most in beside:
+                if most[n] >= 0:
+                    to = tuple(slice(a, None) for a in state)
+                    rest = tuple(slice(0, size - a) for a, size in zip(state, sizes))
+                    after = behind[(n + 1, *rest)]
+                    ways = np.where(after >= 0, after + most[n], -1)
+                    behind[(n, *to)] = np.maximum(behind[(n, *to)], ways)
+        state, placed = tuple(size - 1 for size in sizes), [list[tuple[int, int]]() for _ in groups]
+        if behind[0][state] < wanted:
             return []
         for n in range(N):
-            behind = most[N - 1 - n]
-            a, state = next(
-                (a, rest)
-                for a, rest in below[state]
-                if min(beside[a][n], behind[rest]) >= 0 and beside[a][n] + behind[rest] >= wanted
-            )
-            here = min(beside[a][n], wanted)
+            for a, most in beside:
+                rest_state = tuple(k - b for k, b in zip(state, a))
+                after = behind[n + 1][rest_state] if min(rest_state) >= 0 else -1
+                if min(most[n], after) >= 0 and most[n] + after >= wanted:
+                    break
+            state, here = rest_state, min(int(most[n]), wanted)
             wanted -= here
             for g, count in [*zip(others, a), (main, here)]:
                 placed[g] += [(n, count)] * (count > 0)

@@ -261,9 +261,9 @@ def placed(
     """Nodes and tasks of a gang by a choice, and its pieces; None for no room.
 
     Groups of unlike tasks are placed one after another, in the order of ``shape.groups``, each as
-    a gang beside those before it. Where this finds no room, each takes the first nodes. Where no
-    two may share a node and that finds none, all ways are searched. ``ups`` are the nodes that each
-    group may use [N], where not all that are up.
+    a gang beside those before it. Where this finds no room, each takes the first nodes; where that
+    finds none, all ways are searched. ``ups`` are the nodes that each group may use [N], where not
+    all that are up.
     """
     if not job.shape.groups:
         chosen = choice.place(job, replace(books, up=ups[0]) if ups else books, now)
@@ -286,8 +286,8 @@ def placed(
             pieces += group_pieces
         else:
             return tasks_of, tuple(pieces)
-    found = books.search(job.shape, ups, apart=True) if job.apart else []
-    return (found, books.tell_apart(job.shape, found)) if found else None
+    chosen = books.search(job.shape, ups, job.apart)
+    return (chosen, books.tell_apart(job.shape, chosen)) if chosen else None
 
 
 def main_group(job: Job, books: Books) -> int:

@@ -18,7 +18,7 @@ from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Nodes, one_for_all
 from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
-from gangwise.jobs.schedule import Options, Schedule, Tables
+from gangwise.jobs.schedule import Options, Schedule, Tables, no_ways
 from gangwise.jobs.scheduler import Composed, name_of
 from gangwise.jobs.tenancy import NOBODY
 
@@ -380,6 +380,7 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     return {
         "tried": np.zeros(tried, dtype=kernels.PIECE),
         "grouped": np.zeros(grouped, dtype=kernels.PIECE),
+        "ways": no_ways(t.cluster),
         "cands": np.zeros(tried, dtype=kernels.CANDIDATE),
         "heap": np.zeros(N, dtype=kernels.DUE),
         "memo": np.zeros(len(t.cluster.shapes), dtype=kernels.MEMO),

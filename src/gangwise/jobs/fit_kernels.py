@@ -5,7 +5,7 @@ from __future__ import annotations
 from gangwise.core.arrays import Bools, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels
-from gangwise.jobs.kernels import ClusterArrays, FreeDevices, Inputs, Rows, State, int64
+from gangwise.jobs.kernels import ClusterArrays, FreeDevices, Inputs, Rows, State, Ways, int64
 
 # --------------------------------------------------------------------------------- free devices
 
@@ -183,13 +183,11 @@ def unused_devices(room: FreeDevices, n: int, count: int) -> int:
 
 
 @inner_kernel
-def groups_fit(cluster: ClusterArrays, state: State, room: FreeDevices, s: int) -> bool:
-    """All groups of a shape fit in a room, one after another, each on the first nodes that take it.
-
-    A search of all ways could find one where this finds none: it is the rule of
-    :meth:`gangwise.jobs.books.Books.has_room`.
-    """
-    copy_room(room, state.trial)
+def groups_fit(
+    cluster: ClusterArrays, ways: Ways, room: FreeDevices, trial: FreeDevices, s: int
+) -> bool:
+    """All groups of a shape fit in a room: each on the first nodes that take it, or in any way."""
+    copy_room(room, trial)
     low = cluster.shapes[s].groups_from
     for m in range(low, low + cluster.shapes[s].groups):
         part, remaining = int64(cluster.groups[m].shape), int64(cluster.groups[m].tasks)
@@ -199,22 +197,168 @@ def groups_fit(cluster: ClusterArrays, state: State, room: FreeDevices, s: int) 
                 break
             if not cluster.allowed[allowed, n]:
                 continue
-            f = fits_of(
-                cluster, state.trial, part, n, min(cluster.shapes[part].per_node, remaining)
-            )
+            f = fits_of(cluster, trial, part, n, min(cluster.shapes[part].per_node, remaining))
             remaining -= f
             if fraction == 0:
                 mask = int64(0)
                 if f > 0 and cluster.shapes[part].whole > 0:
-                    mask = int64(unused_devices(state.trial, n, f * cluster.shapes[part].whole))
-                take(cluster, state.trial, part, n, f, mask, kernels.TAKE)
+                    mask = int64(unused_devices(trial, n, f * cluster.shapes[part].whole))
+                take(cluster, trial, part, n, f, mask, kernels.TAKE)
                 continue
             for _ in range(f):
-                best = fullest(cluster, state.trial, n, fraction)
-                take(cluster, state.trial, part, n, int64(1), int64(1) << best, kernels.TAKE)
+                best = fullest(cluster, trial, n, fraction)
+                take(cluster, trial, part, n, int64(1), int64(1) << best, kernels.TAKE)
         if remaining > 0:
+            return search(cluster, ways, room, s)
+    return True
+
+
+@inner_kernel
+def search(cluster: ClusterArrays, ways: Ways, room: FreeDevices, s: int) -> bool:
+    """A way to place the groups of a shape, of all ways, in `ways.chosen`; False for none.
+
+    A state is how many tasks of all groups but the largest, the main one, are still to be placed.
+    From the last node to the first, what a state leaves to the main group is
+
+        behind[n, k] = max over states a ≤ k of beside(n, a) + behind[n + 1, k − a].
+
+    On each node in turn the fewest tasks of the other groups that leave a way are chosen, those of
+    the first group counting most, and then as many of the main group as it takes. That is exact,
+    but for what :func:`main_group` passes over.
+    """
+    main, S = main_group(cluster, room, s)
+    if main < 0:
+        return False
+    N, wanted = room.free.shape[0], int64(cluster.groups[main].tasks)
+    behind = ways.behind
+    for k in range(S):
+        behind[N, k] = 0 if k == 0 else -1
+    for n in range(N - 1, -1, -1):
+        for k in range(S):
+            behind[n, k] = -1
+        for a in range(S):
+            most = beside(cluster, room, s, main, n, a)
+            for k in range(a, S if most >= 0 else a):
+                if behind[n + 1, k - a] >= 0 and is_part(cluster, s, main, a, k):
+                    behind[n, k] = max(behind[n, k], most + behind[n + 1, k - a])
+    state = S - 1
+    if behind[0, state] < wanted:
+        return False
+    for n in range(N):
+        for a in range(state + 1):
+            if behind[n + 1, state - a] < 0 or not is_part(cluster, s, main, a, state):
+                continue
+            most = beside(cluster, room, s, main, n, a)
+            if most >= 0 and most + behind[n + 1, state - a] >= wanted:
+                ways.chosen[n, 0], ways.chosen[n, 1] = a, min(most, wanted)
+                state -= a
+                wanted -= ways.chosen[n, 1]
+                break
+    return True
+
+
+@inner_kernel
+def main_group(cluster: ClusterArrays, room: FreeDevices, s: int) -> tuple[int, int]:
+    """Of the groups of a shape the largest, and the number of states; −1 where none is searched.
+
+    That is: where a group by itself finds no room; where nodes × states² are more than
+    :data:`kernels.SEARCHED`; where groups take unlike parts of a device.
+    """
+    low, N = cluster.shapes[s].groups_from, room.free.shape[0]
+    main, states, fraction = low, int64(1), int64(0)
+    for m in range(low, low + cluster.shapes[s].groups):
+        if cluster.groups[m].tasks > cluster.groups[main].tasks:
+            main = m
+    for m in range(low, low + cluster.shapes[s].groups):
+        part, remaining = int64(cluster.groups[m].shape), int64(cluster.groups[m].tasks)
+        states *= 1 if m == main else remaining + 1
+        if states * states * N > kernels.SEARCHED:
+            return -1, 0
+        own = cluster.shapes[part].fraction
+        if own > 0 and fraction > 0 and own != fraction:
+            return -1, 0
+        fraction = max(fraction, own)
+        for n in range(N):
+            if remaining > 0 and cluster.allowed[cluster.shapes[part].constraint, n]:
+                remaining -= fits(cluster, room, part, n)
+        if remaining > 0:
+            return -1, 0
+    return int(main), int(states)
+
+
+@inlined_kernel
+def tasks_of_state(cluster: ClusterArrays, s: int, main: int, k: int, group: int) -> int:
+    """Tasks of a group in state k; those of the first group count most."""
+    for m in range(cluster.shapes[s].groups_from + cluster.shapes[s].groups - 1, group, -1):
+        if m != main:
+            k //= cluster.groups[m].tasks + 1
+    return 0 if group == main else int(k % (cluster.groups[group].tasks + 1))
+
+
+@inner_kernel
+def is_part(cluster: ClusterArrays, s: int, main: int, a: int, k: int) -> bool:
+    """State a has no more tasks of any group than state k."""
+    low = cluster.shapes[s].groups_from
+    for m in range(low, low + cluster.shapes[s].groups):
+        if tasks_of_state(cluster, s, main, a, m) > tasks_of_state(cluster, s, main, k, m):
             return False
     return True
+
+
+@inner_kernel
+def beside(cluster: ClusterArrays, room: FreeDevices, s: int, main: int, n: int, a: int) -> int:
+    """How many tasks of the main group node n takes beside those of state a; −1: not even these."""
+    low, part = cluster.shapes[s].groups_from, int64(cluster.groups[main].shape)
+    most = min(int64(cluster.groups[main].tasks), int64(cluster.shapes[part].per_node))
+    if not cluster.allowed[cluster.shapes[part].constraint, n]:
+        most = int64(0)
+    for k in range(room.free.shape[1]):
+        asked = int64(0)
+        for m in range(low, low + cluster.shapes[s].groups):
+            shape = int64(cluster.groups[m].shape)
+            count = tasks_of_state(cluster, s, main, a, m)
+            able = cluster.allowed[cluster.shapes[shape].constraint, n]
+            if count > 0 and (not able or count > cluster.shapes[shape].per_node):
+                return -1
+            asked += count * cluster.demand[shape, k]
+        if asked > 0 and asked > room.free[n, k]:
+            return -1
+        if cluster.demand[part, k] > 0:
+            most = min(most, max(room.free[n, k] - asked, 0) // cluster.demand[part, k])
+    if cluster.devices is not None:
+        most = min(most, devices_beside(cluster, room, s, main, n, a))
+    return int(most)
+
+
+@inner_kernel
+def devices_beside(
+    cluster: ClusterArrays, room: FreeDevices, s: int, main: int, n: int, a: int
+) -> int:
+    """The same by shared devices: parts fill devices in use first, so that most stay unused."""
+    low, part = cluster.shapes[s].groups_from, int64(cluster.groups[main].shape)
+    fraction, parts, wholes = int64(cluster.shapes[part].fraction), int64(0), int64(0)
+    for m in range(low, low + cluster.shapes[s].groups):
+        shape = cluster.shapes[cluster.groups[m].shape]
+        count = tasks_of_state(cluster, s, main, a, m)
+        wholes += count * shape.whole
+        if shape.fraction > 0:
+            fraction = int64(shape.fraction)
+            parts += count
+    unused, loose = int64(0), int64(0)
+    for i in range(cluster.devices[n]):
+        if room.device[n, i] == 1000:
+            unused += 1
+        elif fraction > 0 and room.device[n, i] >= fraction:
+            loose += room.device[n, i] // fraction
+    per = 1000 // fraction if fraction > 0 else int64(1)
+    opened = -(-max(parts - loose, 0) // per)
+    if wholes + opened > unused and wholes + parts > 0:
+        return -1
+    if cluster.shapes[part].fraction > 0:
+        return int(loose + (unused - wholes) * per - parts)
+    if cluster.shapes[part].whole > 0:
+        return int((unused - wholes - opened) // cluster.shapes[part].whole)
+    return int(cluster.groups[main].tasks)
 
 
 @inlined_kernel
@@ -232,7 +376,7 @@ def tasks_in(inputs: Inputs, state: State, room: FreeDevices, j: int) -> int:
     """How many tasks of the shape of job j fit in a room; of a job of groups, one if all do."""
     s = int64(inputs.jobs[j].shape)
     if inputs.cluster.groups is not None and inputs.cluster.shapes[s].groups > 0:
-        return int(groups_fit(inputs.cluster, state, room, s))
+        return int(groups_fit(inputs.cluster, state.ways, room, state.trial, s))
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[s].constraint]
     total = 0
     for n in range(room.free.shape[0]):
@@ -607,6 +751,24 @@ def tell_apart(
             d * state.tried[i].tasks
         )
     return pieces
+
+
+@inner_kernel
+def group_chosen(
+    cluster: ClusterArrays, state: State, room: FreeDevices, s: int, main: int, group: int
+) -> int:
+    """The pieces of a group as :func:`search` has chosen, in `state.tried`; their number."""
+    count, part = int64(0), int64(cluster.groups[group].shape)
+    for n in range(room.free.shape[0]):
+        a, most = state.ways.chosen[n]
+        tasks = most if group == main else tasks_of_state(cluster, s, main, int64(a), int64(group))
+        if tasks > 0:
+            kernels.put_piece(state.tried, count, int64(n), int64(tasks), int64(0))
+            count += 1
+    shape = cluster.shapes[part]
+    if cluster.devices is not None and shape.fraction + shape.whole > 0:
+        count = tell_apart(cluster, state, room, part, count, int64(kernels.FIRST_FIT))
+    return int(count)
 
 
 @lean_kernel

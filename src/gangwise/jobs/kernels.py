@@ -36,6 +36,7 @@ FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, SAF, F1, F2, F3, F4, UNICEP, AGED, M
 )
 NO_BACKFILLING, EASY, CONSERVATIVE, SLURM = range(4)
 FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
+ALL_WAYS = 5  # of groups: where neither a choice nor first-fit finds room
 LABELS, ORACLE, LEARNED = range(3)
 
 # Events of nodes; of jobs: withdrawn; hours open or close.
@@ -60,6 +61,8 @@ FRAGMENT_STEP = 40
 """Thousandths of a device: growths of fragments are told apart in such steps."""
 BLOCK = 32
 """Nodes whose largest free amounts are kept together."""
+SEARCHED = 1 << 22
+"""Nodes × states² of a search of all ways to place groups, at most."""
 DELAYS = 256
 """Refused jobs that are remembered; a power of 2."""
 NEVER = np.inf
@@ -326,6 +329,15 @@ class FairShareState(NamedTuple):
 
 
 @by_reference
+class Ways(NamedTuple):
+    """What a search for room for groups keeps, see :func:`fit_kernels.search`; of S states."""
+
+    behind: Ints  # [N + 1, S] most tasks of the main group on the nodes from here on; −1: no way
+    beside: Ints  # [S] the same on one node
+    chosen: Ints  # [N, 2] state, and tasks of the main group
+
+
+@by_reference
 class State(NamedTuple):
     """Everything that changes during a simulation."""
 
@@ -372,6 +384,7 @@ class State(NamedTuple):
     # what is tried
     tried: Rows  # PIECE
     grouped: Rows  # PIECE, of the groups of a job placed so far
+    ways: Ways
     cands: Rows  # CANDIDATE
     heap: Rows  # DUE [N]
     memo: Rows  # MEMO [S]

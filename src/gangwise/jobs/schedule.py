@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
-from gangwise.jobs.books import Books
+from gangwise.jobs.books import Books, searched, states_of
 from gangwise.jobs.distance_kernels import Apart
 from gangwise.jobs.model import ALONE, Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.tenancy import (
@@ -343,6 +343,17 @@ def cluster_of(
     )
 
 
+def no_ways(cluster: kernels.ClusterArrays) -> kernels.Ways:
+    """Space for a search of all ways to place the groups of any job."""
+    S, N = 1, len(cluster.capacity)
+    for shape in cluster.shapes[cluster.shapes["groups"] > 0]:
+        low = int(shape["groups_from"])
+        states = states_of(cluster.groups["tasks"][low : low + int(shape["groups"])].tolist())
+        S = max(S, states if states**2 * N <= kernels.SEARCHED else 1)
+    behind = np.zeros((N + 1 if len(cluster.groups) else 0, S), dtype=np.int64)
+    return kernels.Ways(behind, behind[:1, :].reshape(-1).copy(), behind[1:, :1].repeat(2, axis=1))
+
+
 def _set_aside(
     jobs: Jobs,
     nodes: Nodes,
@@ -392,7 +403,14 @@ def _set_aside(
         reasons[reason], aside = bad & ~aside, aside | bad
     set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}
     dropped = int(aside[jobs.after].sum())
-    noted = {"dependencies on jobs that were set aside: dropped": dropped} if dropped else {}
+    beyond = (
+        jobs.grouped & ~aside & ~np.array([searched(s, books) for s in jobs.shapes])[jobs.shape]
+    )
+    noted = {
+        "dependencies on jobs that were set aside: dropped": dropped,
+        "jobs of groups for which not all ways to place them are searched": int(beyond.sum()),
+    }
+    noted = {what: count for what, count in noted.items() if count}
     return aside, Account(len(jobs), set_aside, noted)
 
 

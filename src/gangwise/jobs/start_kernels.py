@@ -287,20 +287,29 @@ def costs_of(inputs: Inputs, beliefs: Beliefs, j: int, tasks: int) -> None:
 def arrange_groups(
     inputs: Inputs, state: State, beliefs: Beliefs | None, room: FreeDevices, j: int
 ) -> int:
-    """Place the groups of job j one after another by the rule, or else each on the first nodes.
+    """Place the groups of job j one after another by the rule.
 
-    Each takes its devices before the next is placed; all are given back at the end.
+    Or else each on the first nodes, or else in any way. Each takes its devices before the next is
+    placed; all are given back at the end.
     """
     s = int64(inputs.jobs[j].shape)
     low, choice = inputs.cluster.shapes[s].groups_from, int64(inputs.rules.choice)
+    main, states = low, int64(0)
     while True:
         placed, count = 0, 0
+        if choice == kernels.ALL_WAYS:
+            if not fit_kernels.search(inputs.cluster, state.ways, room, s):
+                return 0
+            main, states = fit_kernels.main_group(inputs.cluster, room, s)
         for m in range(low, low + inputs.cluster.shapes[s].groups):
             part, tasks = (
                 int64(inputs.cluster.groups[m].shape),
                 int64(inputs.cluster.groups[m].tasks),
             )
-            count = arrange_alike(inputs, state, beliefs, room, j, part, tasks, choice)
+            if states > 0:
+                count = fit_kernels.group_chosen(inputs.cluster, state, room, s, int64(main), m)
+            else:
+                count = arrange_alike(inputs, state, beliefs, room, j, part, tasks, choice)
             if count == 0:
                 break
             for i in range(count):
@@ -327,9 +336,7 @@ def arrange_groups(
                     state.tried, i, int64(piece.node), int64(piece.tasks), int64(piece.mask)
                 )
             return placed
-        if choice == kernels.FIRST_FIT:
-            return 0
-        choice = int64(kernels.FIRST_FIT)
+        choice = int64(kernels.ALL_WAYS if choice == kernels.FIRST_FIT else kernels.FIRST_FIT)
 
 
 @inner_kernel

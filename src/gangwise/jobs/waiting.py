@@ -44,10 +44,10 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import waiting_kernels as sweep_rows
-from gangwise.jobs.kernels import SET_ASIDE, ClusterArrays, Hours, Rows
+from gangwise.jobs.kernels import SET_ASIDE, ClusterArrays, FreeDevices, Hours, Rows
 from gangwise.jobs.metrics import Outcome, Pieces, jobs_as_rows
 from gangwise.jobs.model import ALONE, Conditions, Jobs, Nodes, Shape, terms_of
-from gangwise.jobs.schedule import Claims, Options, cluster_of, placed_shapes
+from gangwise.jobs.schedule import Claims, Options, cluster_of, no_ways, placed_shapes
 from gangwise.jobs.tenancy import Cap, Opening, allowed_on, claims, of_arrays
 from gangwise.jobs.waiting_kernels import AFTER, CAUSES, LATENCY, Sweep, sweep_waits
 
@@ -210,10 +210,12 @@ def _opened(
     member = [nodes.of_pool(name) for name in dict.fromkeys(shape.pool for shape in every)]
     (N, K), S, W, Q = cluster.capacity.shape, len(every), rows.size, kinds.size
     M, owners = len(member) * K, int(owner.max(initial=-1)) + 1
+    untold = cluster.shapes.copy()  # devices are not told apart
+    untold["fraction"] = untold["whole"] = 0
     sizes = np.zeros(1, dtype=sweep_rows.SIZES)
     sizes["newest"] = -1
     sweep = made(
-        cluster,
+        cluster._replace(shapes=untold, devices=np.zeros(len(nodes), dtype=np.int64)),
         limits.caps,
         Hours(hours.starts, hours.since, hours.to),
         np.array(labelled, dtype=bool).reshape(len(places), N),
@@ -237,7 +239,9 @@ def _opened(
         _table(sweep_rows.NODE, up=np.ones(N))[:-1],
         np.zeros((S, N), dtype=sweep_rows.FIT),
         cluster.capacity.copy(),
-        *(np.zeros(shape, dtype=np.int64) for shape in ((N, K), N, max(limits.counters, 1), Q, S)),
+        *(FreeDevices(*(np.zeros((N, d), dtype=np.int64) for d in (K, 0, K))) for _ in range(2)),
+        no_ways(cluster),
+        *(np.zeros(shape, dtype=np.int64) for shape in (N, max(limits.counters, 1), Q, S)),
         sizes,
         np.zeros((Q, LATENCY)),
         np.zeros((W, 4)),

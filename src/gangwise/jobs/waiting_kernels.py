@@ -16,7 +16,8 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.kernels import Caps, ClusterArrays, Hours, Rows, int64, record
+from gangwise.jobs.fit_kernels import groups_fit
+from gangwise.jobs.kernels import Caps, ClusterArrays, FreeDevices, Hours, Rows, Ways, int64, record
 
 CAUSES: tuple[str, ...] = ("after", "closed", "cap", "away", "reservation", "partition")
 CAUSES += ("beside", "pieces", "busy", "overtaken", "kept", "unseen", "unsplit")
@@ -111,7 +112,7 @@ SIZES = record(
 class Sweep(NamedTuple):
     """Waits, attempts and changes of rules, a row behind the last of each at time inf."""
 
-    cluster: ClusterArrays
+    cluster: ClusterArrays  # devices are not told apart
     caps: Caps
     hours: Hours
     labelled: Bools  # [C, N] nodes that a shape may use, whatever its partition
@@ -135,7 +136,9 @@ class Sweep(NamedTuple):
     nodes: Rows  # [N]
     fits: Rows  # [S, N] up or not
     free: Ints  # [N, K]
-    scratch: Ints  # [N, K]
+    room: FreeDevices  # on nodes that are up
+    trial: FreeDevices
+    ways: Ways
     touched: Ints  # [N]
     used: Ints  # [counters]
     kinds_now: Ints  # [Q] those that wait, in order
@@ -205,25 +208,11 @@ def _node_changes(x: Sweep, n: int, what: int) -> None:
 
 @inner_kernel
 def _groups_fit(x: Sweep, s: int) -> bool:
-    """All groups of a shape fit, one after another, each on the first nodes that take it."""
-    c = x.cluster
+    """All groups of a shape fit on nodes that are up."""
     for n in range(x.free.shape[0]):
         for k in range(x.free.shape[1]):
-            x.scratch[n, k] = x.free[n, k]
-    for g in range(c.shapes[s].groups_from, c.shapes[s].groups_from + c.shapes[s].groups):
-        part, tasks = c.groups[g].shape, c.groups[g].tasks
-        for n in range(x.free.shape[0]):
-            if x.nodes[n].up > 0 and c.allowed[c.shapes[part].constraint, n]:
-                most = min(tasks, c.shapes[part].per_node)
-                for k in range(x.free.shape[1]):
-                    if c.demand[part, k] > 0:
-                        most = min(most, max(x.scratch[n, k], 0) // c.demand[part, k])
-                for k in range(x.free.shape[1]):
-                    x.scratch[n, k] -= most * c.demand[part, k]
-                tasks -= most
-        if tasks > 0:
-            return False
-    return True
+            x.room.free[n, k] = x.free[n, k] if x.nodes[n].up > 0 else 0
+    return groups_fit(x.cluster, x.ways, x.room, x.trial, s)
 
 
 @inner_kernel
