@@ -332,9 +332,14 @@ def room_for(w, j, free, device):
             G += 1
     starts[G] = w.jobs[j].past
     left = starts[1 : G + 1] - starts[:G]
-    main = 0
+    main, fraction = 0, 0
     for g in range(G):
         main = g if left[g] > left[main] else main
+        amount = w.demand[w.places[starts[g]].shape, w.shared] if w.shared >= 0 else 0
+        if 0 < amount < 1000:
+            if fraction > 0 and amount != fraction:
+                return False  # unlike parts of a device are not searched
+            fraction = amount
     dead = np.zeros((free.shape[0] + 1, np.prod(left + 1)), dtype=np.bool_)
     if not any_way(w, starts[: G + 1], left, main, had, parts, dead):
         return False
