@@ -423,6 +423,19 @@ def test_jobs_wait_for_a_node_that_saves_them_where_limits_are_enforced_and_only
         assert (one == other).all()
 
 
+@pytest.mark.parametrize("walled", [False, True])
+def test_a_gang_waits_only_for_nodes_that_it_may_use(walled: bool) -> None:
+    state = MeanRates().beliefs(cluster(4, 2), ["a"])._replace(walled=walled)
+    mean = np.log([1.0, 0.2, 1.0, 0.2])  # generations take turns
+    state.release[:], state.price[:] = 1.0, 0.0
+    asked, every = JobRequest(0, 1.0, 1e5), np.ones(4, dtype=bool)
+    slow = every & (state.generation == state.generation[1])
+    seconds = [
+        rate_kernels.wait(state, asked, 1, mean, allowed, 1, 0.0, 0.0) for allowed in (every, slow)
+    ]
+    assert seconds[0] > 0.0 == seconds[1]
+
+
 @pytest.mark.parametrize("name", ["labels", "ucb", "learned", "learned-moving", "oracle-moving"])
 @pytest.mark.parametrize("seed", range(2))
 def test_compiled_and_plain_learn_and_decide_alike(name, seed):

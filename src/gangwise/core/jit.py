@@ -20,16 +20,11 @@ import functools
 import hashlib
 import inspect
 import io
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
-
-# numba words and colours an error for each template of an operator that does not match, and catches
-# it: a twentieth of a compilation.
-os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import numba
 import numpy as np

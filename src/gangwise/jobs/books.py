@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -245,7 +245,7 @@ class Books:
                 fits *= 0
             if able.any():
                 beside.append((state, np.where(able, fits, -1)))
-        behind = np.full((N + 1, *sizes), -1)
+        behind: Any = np.full((N + 1, *sizes), -1)
         behind[(N,) + (0,) * len(sizes)] = 0
         for n in range(N - 1, -1, -1):
             for state, most in beside:
@@ -261,8 +261,8 @@ class Books:
         for n in range(N):
             for a, most in beside:
                 rest_state = tuple(k - b for k, b in zip(state, a))
-                after = behind[n + 1][rest_state] if min(rest_state) >= 0 else -1
-                if min(most[n], after) >= 0 and most[n] + after >= wanted:
+                later = behind[n + 1][rest_state] if min(rest_state) >= 0 else -1
+                if min(most[n], later) >= 0 and most[n] + later >= wanted:
                     break
             state, here = rest_state, min(int(most[n]), wanted)
             wanted -= here

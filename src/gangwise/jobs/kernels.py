@@ -333,7 +333,6 @@ class Ways(NamedTuple):
     """What a search for room for groups keeps, see :func:`fit_kernels.search`; of S states."""
 
     behind: Ints  # [N + 1, S] most tasks of the main group on the nodes from here on; −1: no way
-    beside: Ints  # [S] the same on one node
     chosen: Ints  # [N, 2] state, and tasks of the main group
 
 

@@ -750,9 +750,9 @@ def wait(
 ) -> float:
     """Seconds that a gang which could start now, the slowest on node ``at``, had better wait.
 
-    It waits where another generation would cost less: its time there, what its devices cost others
-    (:func:`set_prices`, as :func:`score` left it), and where jobs are killed at their limits
-    ``loss`` limits times the probability of it, on nodes that are ``allowed`` [N]. That generation
+    It waits where another generation with ``allowed`` nodes [N] would cost less: its time there,
+    what its devices cost others (:func:`set_prices`, as :func:`score` left it), and where jobs are
+    killed at their limits ``loss`` limits times the probability of it. That generation
     releases devices at a rate ϱ, so the gang would have its own after about price ·
     (1 + crowd · waiting) · devices asked for / ϱ.
     """
@@ -771,11 +771,11 @@ def wait(
     for g in range(beliefs.release.size):
         if beliefs.release[g] <= 0.0 or beliefs.members[g] == 0.0:
             continue
+        if not has_allowed(beliefs, g, allowed):
+            continue
         delay = c.price * (1.0 + c.crowd * waiting) * size / beliefs.release[g]
         move = delay + expected * math.exp(-beliefs.typical[g]) * (1.0 + size * beliefs.price[g])
         if beliefs.walled:
-            if not has_allowed(beliefs, g, allowed):
-                continue
             move -= c.loss * asked.limit * (killed - killed_at(beliefs, beliefs.typical[g]))
         if move < stay:
             return c.patience - waited

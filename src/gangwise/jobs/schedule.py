@@ -351,7 +351,7 @@ def no_ways(cluster: kernels.ClusterArrays) -> kernels.Ways:
         states = states_of(cluster.groups["tasks"][low : low + int(shape["groups"])].tolist())
         S = max(S, states if states**2 * N <= kernels.SEARCHED else 1)
     behind = np.zeros((N + 1 if len(cluster.groups) else 0, S), dtype=np.int64)
-    return kernels.Ways(behind, behind[:1, :].reshape(-1).copy(), behind[1:, :1].repeat(2, axis=1))
+    return kernels.Ways(behind, behind[1:, :1].repeat(2, axis=1))
 
 
 def _set_aside(
