@@ -224,7 +224,7 @@ def log(tmp_path):
         ("replay log.swf --out empty.swf", ["empty.swf", "no folder"]),
         ("forecast log.swf --at 2026-01-31", ["2026-01-31", "12d6h30m"]),
         ("forecast log.swf --at yesterday", ["yesterday", "2026-01-31"]),
-        ("serve --engine slurm --state new", ["sinfo"]),
+        ("serve --engine slurm --state new", ["scontrol"]),
     ],
 )
 def test_slips_are_refused_with_what_was_meant(command, values, log, monkeypatch, capsys):

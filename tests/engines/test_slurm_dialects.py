@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -191,7 +193,7 @@ class Recorded(SlurmEngine):
     def _run(self, *command: str, more: Any = None) -> str:
         if command[0] in self.answers:
             return json.dumps(self.answers[command[0]])
-        if "show" not in command:
+        if not {"show", "ping"} & set(command):
             self.said.append(" ".join(command))
         return ""
 
@@ -421,3 +423,17 @@ def test_the_doctor_names_a_user_who_may_not_write_marks(
     told = {"sacctmgr": level, "scontrol": "SlurmUser = slurm(64030)", "squeue": '{"jobs": []}'}
     monkeypatch.setattr(engine, "_run", lambda *command, **_: told[command[0]])
     assert may != any("administrator" in remark for remark in engine.survey()[0])
+
+
+@pytest.mark.skipif(shutil.which("scontrol") is None, reason="Slurm's commands are not here")
+def test_that_slurmctld_is_down_is_said_at_once(tmp_path: Path) -> None:
+    """``sinfo`` tries for ten seconds."""
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(
+        "ClusterName=lab\nSlurmctldHost=localhost\nSlurmctldPort=1\nNodeName=n0 CPUs=1\n"
+        "PartitionName=p Nodes=n0\n"
+    )
+    began = time.monotonic()
+    with pytest.raises(EngineError, match="DOWN"):
+        SlurmEngine(environment={"SLURM_CONF": str(conf)}).nodes()
+    assert time.monotonic() - began < 5

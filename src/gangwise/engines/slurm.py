@@ -138,6 +138,8 @@ class SlurmEngine(Led):
         at = time.monotonic()
         if at < self._nodes_looked + max(self.poll, PACE * self._nodes_cost.seconds):
             return list(self._nodes)
+        if self._nodes_read == -math.inf:  # sinfo takes ten seconds to say that slurmctld is down
+            self._run("scontrol", "ping")
         with self._nodes_cost:
             listed: dict[Any, set[str]] = {}
             text = self._run("sinfo", "--noheader", "--format=%T %P %G %f %c %m %N")

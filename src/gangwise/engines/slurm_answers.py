@@ -63,10 +63,14 @@ def run(
     if not process.returncode:
         return process.stdout
     text = process.stderr.strip()
-    about = text or (
-        f"exit code {process.returncode}"
-        if process.returncode > 0
-        else f"ended by signal {-process.returncode}"
+    about = (
+        text
+        or process.stdout.partition("\n")[0].strip()
+        or (
+            f"exit code {process.returncode}"
+            if process.returncode > 0
+            else f"ended by signal {-process.returncode}"
+        )
     )
     message = f"{' '.join(command[:3])}: {about}"
     code = refusal(text) if process.returncode > 0 else None
