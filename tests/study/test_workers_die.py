@@ -328,7 +328,7 @@ try:
     parallel(abs, tasks(), print, 2, "loky", None)
 except KeyboardInterrupt as error:
     kept = error  # as a command does that says how to go on
-    for _ in range(20):  # one that is killed may be there for an instant; idle ones for minutes
+    for _ in range(100):  # one that is killed may be there for an instant; idle ones for minutes
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
         files = [Path(f"/proc/{child}/cmdline") for child in children]
         left = sum(b"LokyProcess" in file.read_bytes() for file in files if file.exists())
