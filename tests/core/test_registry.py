@@ -27,9 +27,9 @@ def test_unknown_names_say_what_was_probably_meant():
         create("policy", "fairnes")
     with pytest.raises(UnknownName, match="ogasched-default-v1"):
         create("scenario", "ogasched-default")
-    with pytest.raises(UnknownName, match="scheduler of jobs, which gangwise replay plays"):
+    with pytest.raises(UnknownName, match="gangwise replay"):
         create("scenario", "sjf+easy")
-    with pytest.raises(UnknownName, match="it is a policy, which --policies takes"):
+    with pytest.raises(UnknownName, match="--policies"):
         create("scenario", "drf")
     with pytest.raises(UnknownName, match=r"no policy named 'zzz'\. Known: .*drf"):
         create("policy", "zzz")

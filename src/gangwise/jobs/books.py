@@ -248,25 +248,25 @@ class Books:
         behind: Any = np.full((N + 1, *sizes), -1)
         behind[(N,) + (0,) * len(sizes)] = 0
         for n in range(N - 1, -1, -1):
-            for state, most in beside:
-                if most[n] >= 0:
+            for state, fitting in beside:
+                if fitting[n] >= 0:
                     to = tuple(slice(a, None) for a in state)
                     rest = tuple(slice(0, size - a) for a, size in zip(state, sizes))
                     after = behind[(n + 1, *rest)]
-                    ways = np.where(after >= 0, after + most[n], -1)
+                    ways = np.where(after >= 0, after + fitting[n], -1)
                     behind[(n, *to)] = np.maximum(behind[(n, *to)], ways)
         state, placed = tuple(size - 1 for size in sizes), [list[tuple[int, int]]() for _ in groups]
         if behind[0][state] < wanted:
             return []
         for n in range(N):
-            for a, most in beside:
+            for a, fitting in beside:
                 rest_state = tuple(k - b for k, b in zip(state, a))
                 later = behind[n + 1][rest_state] if min(rest_state) >= 0 else -1
-                if min(most[n], later) >= 0 and most[n] + later >= wanted:
+                if min(fitting[n], later) >= 0 and fitting[n] + later >= wanted:
                     break
-            state, here = rest_state, min(int(most[n]), wanted)
-            wanted -= here
-            for g, count in [*zip(others, a), (main, here)]:
+            state, of_main = rest_state, min(int(fitting[n]), wanted)
+            wanted -= of_main
+            for g, count in [*zip(others, a), (main, of_main)]:
                 placed[g] += [(n, count)] * (count > 0)
         return [piece for of_group in placed for piece in of_group]
 

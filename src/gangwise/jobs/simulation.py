@@ -288,8 +288,8 @@ class JobSimulation:
 
     def _nothing_to_come(self) -> bool:
         """Whether no job runs, none is submitted later, and no other event is due."""
-        at, given = self.state.at, self.given
-        over = at.next_event == given.events.size and at.next_job == given.jobs.size
+        at, inputs = self.state.at, self.given
+        over = at.next_event == inputs.events.size and at.next_job == inputs.jobs.size
         return bool(over and at.running == 0)
 
     def _preempt(self, j: int, how: str) -> None:

@@ -195,12 +195,7 @@ def _opened(
     claim, of_hours = (np.broadcast_to(c, since.shape) for c in (limits.of_job, hours.of_job))
     unsplit = _unsplit(outcome, options, shapes)
     kinds, kind, rows = _kinds(jobs, spans[0], (claim, of_hours, unsplit), (cluster, needs["main"]))
-    # A sort of small numbers that keeps their order takes a tenth of one by two columns.
-    by_limit = np.argsort(jobs.limit[rows])
-    narrow = kind[by_limit].astype(np.min_scalar_type(kinds.size))
-    by_limit = by_limit[np.argsort(narrow, kind="stable")]
-    rank = np.empty(rows.size, dtype=np.int64)
-    rank[by_limit] = 1 + np.arange(rows.size) - kinds["first"][kind]
+    by_limit, rank = _by_limit(jobs.limit[rows], kind, kinds)
     about = {"since": since[rows], "start": start[rows], "owner": owner[rows]}
     waits = _table(sweep_rows.WAIT, kind=kind, rank=rank, **about)
     attempts, pieces = _attempts(outcome, rows, waits, (claim, owner))
@@ -252,6 +247,17 @@ def _opened(
         *(np.zeros(owners) for _ in range(2)),
     )
     return sweep, _cap_names(options.caps, of_caps, jobs)
+
+
+def _by_limit(limit: Floats, kind: Ints, kinds: Rows) -> tuple[Ints, Ints]:
+    """The order of waits [W] by kind, then by limit; and their places in their kinds, from 1."""
+    # A sort of small numbers that keeps their order takes a tenth of one by two columns.
+    order = np.argsort(limit)
+    narrow = kind[order].astype(np.min_scalar_type(kinds.size))
+    order = order[np.argsort(narrow, kind="stable")]
+    rank = np.empty(limit.size, dtype=np.int64)
+    rank[order] = 1 + np.arange(limit.size) - kinds["first"][kind]
+    return order, rank
 
 
 def _table(kind: np.dtype[np.void], /, **columns: npt.ArrayLike) -> Rows:
