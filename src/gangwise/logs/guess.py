@@ -53,13 +53,20 @@ DEVICES = ("cpu", "mem", "gpu")
 TIME_ROLES = ("created", "started", "deleted")
 AMBIGUOUS = frozenset(WORDS["ambiguous"]["limit"].split())
 """Names of a run time in some systems and of a limit in others: the values decide."""
-UNITS_OF_TIME = ("ns", "us", "ms", "min", "mins", "minutes", "h", "hour", "hours", "days")
+BASES, ASKED, RAN = (frozenset(WORDS["ambiguous"][of].split()) for of in ("bases", "asked", "ran"))
+"""Words of lengths of time, and those beside them that say which of the two is meant."""
+BETWEEN = WORDS["between"]["words"].split()
+UNITS_OF_TIME = ("ns", "us", "ms", "s", "sec", "secs", "seconds", "min", "mins", "minutes")
+UNITS_OF_TIME += ("h", "hour", "hours", "days")
 TEXTS = (*("name", "user", "status", "models", "type", "hosts", "partition", "account", "qos"),)
 """Roles of columns that are no numbers."""
 LIST_OF_DEVICES = re.compile(
     r"(?:[\w/:.-]+=[\d.]+[KMGTPE]?(?:,|$))+$|gpu:(?:[^,:]+:)?\d+(?:,|$|\()"
 )
 """How Slurm lists what a job has: TRES, or GRES."""
+COUNTS = 20, 0.5, 1024.0
+"""Of so many rows, whose amounts differ in more than this share, and reach more than the last, the
+amounts were measured: what jobs ask for comes again."""
 YEAR = 31_557_600.0
 """Numbers larger than a year in seconds count from 1970, and 0 among them is no time."""
 
@@ -233,6 +240,9 @@ def _sample(path: Path) -> _Sample:
     header, body = fields[0], fields[1:]
     # pandas writes its index as a first column without a name.
     named = len(set(header)) == width and not any(map(_is_number, header)) and all(header[1:])
+    words = _split(rows[0], separator)
+    if len(words) not in (1, width) and not any(map(_is_number, words)):
+        notes.append(f"line 1 has {len(words)} fields, most have {width}: do fields have blanks?")
     if body and any(_is_number(field) for row in body for field in row) and not named:
         header, body = [f"field_{n}" for n in range(1, width + 1)], fields
         layout["header"] = header
@@ -315,8 +325,26 @@ def _name_without(name: str, words: frozenset[str]) -> str:
     >>> _name_without("jobStart_ts", IGNORED_WORDS["started"])
     'start'
     """
+    return "".join(part for part in _parts(name) if part not in words)
+
+
+def _parts(name: str) -> list[str]:
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.rpartition(".")[2])
-    return "".join(part.lower() for part in parts if part.lower() not in words)
+    return [part.lower() for part in parts]
+
+
+def _told_length(name: str) -> str:
+    """Whether the words of a name say how long a job ran, or how long it was allowed to.
+
+    >>> _told_length("wallclock_runtime_sec"), _told_length("max_minutes"), _told_length("wall")
+    ('duration', 'limit', '')
+    """
+    parts = _parts(name)
+    base = "".join(p for p in parts if p not in ASKED | RAN | IGNORED_WORDS["limit"])
+    # Beside no such word a unit tells that it is a length of time.
+    if base not in BASES and (base or not {*parts} & {*UNITS_OF_TIME}):
+        return "duration" if not base and "runtime" in parts and not ASKED & {*parts} else ""
+    return "limit" if ASKED & {*parts} else "duration" if RAN & {*parts} else ""
 
 
 class _Times(NamedTuple):
@@ -359,14 +387,27 @@ class _Draft:
             del self.entry[not_used]
         self._other_roles()
         self._say_second()
-        if "tasks" in self.entry and any(d in self.entry for d in DEVICES):
+        if "tasks" in self.entry and any("column" in self.entry.get(d, {}) for d in DEVICES):
             jobs["per"] = "job"
+            self._per_task()
         if nothing := self._nothing():
             jobs["missing"] = nothing
             self.notes.append(f"cells that say {', '.join(nothing)} count as empty")
         missing = self._missing()
         columns = {role: _short(entry) for role, entry in self.entry.items()}
         return {"trace": NAME, "jobs": {**jobs, "columns": columns}}, missing
+
+    def _per_task(self) -> None:
+        """Devices of which most jobs of several tasks have fewer than tasks are of each task."""
+        tasks = _numbers(self.sample.columns[self.role["tasks"]])
+        for device in [d for d in ("cpu", "gpu") if "column" in self.entry.get(d, {})]:
+            amounts = _numbers(self.sample.columns[self.role[device]])
+            several = (tasks > 1) & (amounts > 0)
+            if (amounts[several] < tasks[several]).sum() * 2 > several.sum():
+                self.entry[device]["per"] = "task"
+                self.notes.append(
+                    f"{self.role[device]} is of each node: jobs have fewer than nodes"
+                )
 
     def guess(self) -> Guess:
         mapping, missing = self.mapping()
@@ -391,7 +432,16 @@ class _Draft:
         by_name = [{_bare_name(name): name for name in reversed(filled)}]
         if ignored:
             by_name.append({_name_without(name, ignored): name for name in reversed(filled)})
+            # Where nothing else is left, a word that names the role.
+            by_name.append(
+                {
+                    next((p for p in _parts(name) if p in ROLES[role]), ""): name
+                    for name in reversed(filled)
+                    if not _name_without(name, ignored)
+                }
+            )
         named = [names[word] for names in by_name for word in ROLES[role] if word in names]
+        named += [name for name in filled if _told_length(name) == role]
         return list(dict.fromkeys(named))
 
     def _roles(self) -> None:
@@ -399,11 +449,28 @@ class _Draft:
         for role in ROLES:
             free = [c for c in self.candidates[role] if c not in self.role.values()]
             if role == "name":  # names tell jobs apart
+                others = {c for text in TEXTS[1:] for c in self.candidates[text]}
                 free += [c for c in self.sample.columns if c.lower().endswith("id")]
-                free = [c for c in dict.fromkeys(free) if c not in self.role.values()]
+                free = [c for c in dict.fromkeys(free) if c not in {*self.role.values(), *others}]
                 free.sort(key=lambda c: -len(set(self.sample.columns[c])))
+            if role in (*DEVICES, "tasks"):
+                free = self._asked_for(free)
             if free and role not in (*TIME_ROLES, "duration", "limit", "wait"):
                 self.role[role] = free[0]
+
+    def _asked_for(self, columns: Sequence[str]) -> list[str]:
+        """Columns of amounts that jobs ask for, not measured ones such as seconds of cores."""
+        amounts = []
+        for column in columns:
+            texts = [text for text in self.sample.columns[column] if _holds(text)]
+            numbers = _numbers(texts)
+            if not _mostly(texts, re.compile(units.QUANTITY).fullmatch):
+                self.notes.append(f"{column} is no amount, as {texts[0]!r:.40}")
+            elif _are_measured(numbers[numbers > 0]):
+                self.notes.append(f"{column} looks measured rather than asked for: not used")
+            else:
+                amounts.append(column)
+        return amounts
 
     def _texts(self, role: str) -> list[str]:
         return [text for text in self.sample.columns[self.role[role]] if _holds(text)]
@@ -466,6 +533,8 @@ class _Draft:
             cells = self.sample.columns[column]
             texts = [text for text in cells if _holds(text)]
             form = next((f for f in TIMES if _matches_format(texts, f)), "")
+            if form.startswith(("%d/%m", "%m/%d")):
+                form = self._day_or_month(column, texts, form)
             if _mostly(texts, _is_number):
                 unit, note = self._unit_of_time(column, texts)
                 seconds = _numbers(cells) * units.UNITS[unit or "s"]
@@ -489,9 +558,18 @@ class _Draft:
                 self.notes.append(f"{column} is no time that is known, as {texts[0]!r:.40}")
         return readings
 
+    def _day_or_month(self, column: str, texts: Sequence[str], form: str) -> str:
+        """Of two readings of dates such as 3/4/2024 the one whose dates lie closer together."""
+        forms = [form, f"{form[3:5]}/{form[:2]}{form[5:]}"]
+        spans = {f: _span(texts, f) for f in forms if _matches_format(texts, f)}
+        if len(spans) > 1:
+            form = min(spans, key=lambda f: spans[f])
+            self.notes.append(f"{column} is read as {form}, by its dates; the other way fits, too")
+        return form
+
     def _unit_of_time(self, column: str, texts: Sequence[str]) -> tuple[str, str]:
         if unit := _named_unit(column, UNITS_OF_TIME):
-            return unit, ""
+            return "" if unit == "s" else unit, ""
         middle = float(np.median([abs(float(t)) for t in texts if _is_number(t)]))
         for unit, least in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)):
             if middle > least:
@@ -506,19 +584,20 @@ class _Draft:
         """
         columns = list(dict.fromkeys([*self.candidates["duration"], *self.candidates["limit"]]))
         columns = [c for c in columns if c not in self.role.values() and self._units_of(c)]
-        run = self._run_times()
+        run, doubt = self._run_times(), False
         choice = None if run is None else self._matching_unit(columns, run)
         if choice is None and run is None:
             named = [c for c in columns if c in self.candidates["duration"]]
             sure = [
                 c for c in named if _name_without(c, IGNORED_WORDS["duration"]) not in AMBIGUOUS
             ]
-            choice = next(((c, self._units_of(c)[0]) for c in (*sure, *named)), None)
-            if choice is not None and not sure:
-                self.notes.append(
-                    f"{choice[0]} may be the limit that was asked for: no column says how long "
-                    "jobs ran, so it counts as the run time"
+            sure = [c for c in sure if _told_length(c) != "limit"]
+            if not sure and len(named) > 1:  # of two lengths the shorter is how long jobs ran
+                named.sort(
+                    key=lambda c: float(np.nanmedian(self._lengths(c, self._units_of(c)[0])))
                 )
+            choice = next(((c, self._units_of(c)[0]) for c in (*sure, *named)), None)
+            doubt = choice is not None and not sure
         if choice is not None:
             self.role["duration"], unit = choice
             self.entry["duration"] = {"column": choice[0], **({"unit": unit} if unit else {})}
@@ -537,6 +616,11 @@ class _Draft:
             if unit_of_limit:
                 self.entry["limit"]["unit"] = unit_of_limit
             break
+        if doubt and "limit" not in self.role and choice is not None:
+            self.notes.append(
+                f"{choice[0]} may be the limit that was asked for: no column says how long "
+                "jobs ran, so it counts as the run time"
+            )
 
     def _is_from_submission(self, column: str) -> bool:
         """Whether lengths are the time from submission to start or end in nine of ten rows."""
@@ -574,7 +658,7 @@ class _Draft:
         if not _mostly(texts, _is_number):
             return ["clock"] if _mostly(texts, re.compile(units.CLOCK).fullmatch) else []
         if unit := _named_unit(column, UNITS_OF_TIME):
-            return [unit]
+            return ["" if unit == "s" else unit]
         fine = self.times["created"].entry.get("unit") if "created" in self.times else None
         return [fine] if fine in ("ms", "us", "ns") else ["", "minutes", "hours", "ms"]
 
@@ -620,9 +704,6 @@ class _Draft:
                 continue
             name, plain = self.role[role], _bare_name(self.role[role])
             if not _mostly(texts, _is_number):
-                if not _mostly(texts, re.compile(units.QUANTITY).fullmatch):
-                    self.notes.append(f"{name} is no amount, as {texts[0]!r:.40}")
-                    continue
                 entry["unit"] = "quantity"
             elif role == "mem":
                 entry |= self._unit_of_memory(np.array([float(t) for t in texts if _is_number(t)]))
@@ -636,7 +717,8 @@ class _Draft:
             self.entry[role] = entry
         if not any(d in self.entry for d in DEVICES):
             self.entry["cpu"] = {"value": 1}
-            self.notes.append("no column of devices is known: every job counts as one core")
+            a_core = "node of a" if "tasks" in self.role else "job"
+            self.notes.append(f"no column of devices is known: every {a_core} counts as one core")
 
     def _in_lists(self) -> None:
         """Devices that no column has for itself, out of Slurm's lists (``cpu=4,gres/gpu=2``)."""
@@ -702,6 +784,11 @@ class _Draft:
             self.notes.append("no time of submission is known: jobs are submitted when they start")
         if "created" not in self.entry:
             problems.append("no column says when a job was submitted: add created =")
+            between = [c for c in self.sample.columns if _bare_name(c) in BETWEEN]
+            self.notes += [
+                f"{c} is the time since the job before: add it up to times of submission"
+                for c in between
+            ]
         if not {"deleted", "duration"} & set(self.entry):
             problems.append(
                 "no column says when a job ended or how long it ran: add deleted = or duration ="
@@ -741,6 +828,7 @@ def _named_unit(name: str, units: Sequence[str]) -> str:
         return ""
     unit = next((u for u in units if u.lower() == end[1].lower()), "")
     alike = {"min": "minutes", "mins": "minutes", "h": "hours", "hour": "hours"}
+    alike |= dict.fromkeys(("sec", "secs", "seconds"), "s")
     return alike.get(unit, re.sub(r"^([KMGT])B$", r"\1iB", unit))
 
 
@@ -759,6 +847,22 @@ def _in_order(times: Sequence[_Times]) -> float:
     for earlier, later in combinations(times, 2):
         broken |= later.seconds < earlier.seconds - 1.0  # seconds may be rounded
     return 1.0 - float(broken.mean())
+
+
+def _are_measured(amounts: Floats) -> bool:
+    """Whether amounts differ as measurements do; see :data:`COUNTS`."""
+    least, share, most = COUNTS
+    if amounts.size < least or len(np.unique(amounts)) <= share * amounts.size:
+        return False
+    # Parts of a device are eighths or tenths of it.
+    whole = np.isclose(amounts * 8 % 1, 0) | np.isclose(amounts * 10 % 1, 0)
+    return bool(whole.mean() < 0.5 or amounts.max() > most)
+
+
+def _span(texts: Sequence[str], form: str) -> float:
+    times = pl.Series(texts, dtype=pl.String).str.to_datetime(form, strict=False, time_unit="ms")
+    times = times.drop_nulls().dt.epoch("ms")
+    return float(times.max() - times.min()) if len(times) else np.inf  # type: ignore[operator]
 
 
 def _matches_format(texts: Sequence[str], form: str) -> bool:
