@@ -37,7 +37,8 @@ from gangwise.logs.io.text import (
     split_line,
     start_of,
 )
-from gangwise.logs.tables import amount_text, device_hours, period_of
+from gangwise.logs.jobs import jobs_of
+from gangwise.logs.tables import Tables, amount_text, device_hours, period_of
 from gangwise.notation import units
 
 SAMPLE = 1000  # rows that are looked at for units; loads are of the whole file
@@ -87,6 +88,7 @@ class MappingOutcome:
     largest_job: Mapping[str, float] = field(default_factory=dict)
     left_out: str = ""  # why rows are not among the jobs
     problem: str = ""  # why the file cannot be read in this way
+    doubts: tuple[str, ...] = ()  # of the draft: what no cluster has, as in ``jobs.toml``
 
     def line(self, draft: MappingOutcome | None = None) -> str:
         """A line of a report, without the devices that are read as in the draft."""
@@ -375,16 +377,7 @@ class _Draft:
         self._roles()
         self._devices()
         if "deleted" in self.entry and "duration" in self.entry:
-            used, not_used = (
-                ("deleted", "duration")
-                if {"started", "wait"} & {*self.entry}
-                else ("duration", "deleted")
-            )
-            self.notes.append(
-                f"{self.role[not_used]} is not used: {self.role[used]} says the same, without "
-                "waiting"
-            )
-            del self.entry[not_used]
+            self._end_and_length()
         self._other_roles()
         self._say_second()
         if "tasks" in self.entry and any("column" in self.entry.get(d, {}) for d in DEVICES):
@@ -409,6 +402,21 @@ class _Draft:
                     f"{self.role[device]} is of each node: jobs have fewer than nodes"
                 )
 
+    def _end_and_length(self) -> None:
+        """Without a start the end less the run time is one, if that is not before submission."""
+        end, length = self.role["deleted"], self.role["duration"]
+        run = self._lengths(length, self.entry["duration"].get("unit", ""))
+        if not {"started", "wait"} & {*self.entry} and {"created", "deleted"} <= {*self.times}:
+            waited = self.times["deleted"].seconds - run - self.times["created"].seconds
+            if (waited[np.isfinite(waited)] >= -60).mean() >= 0.99:
+                self.notes.append(f"no column says when jobs started: {end} less {length} does")
+                return
+            end, length = length, end
+            del self.entry["deleted"]
+        else:
+            del self.entry["duration"]
+        self.notes.append(f"{length} is not used: {end} says the same, without waiting")
+
     def guess(self) -> Guess:
         mapping, missing = self.mapping()
         if missing:
@@ -420,6 +428,7 @@ class _Draft:
             "compare --set machines=16 --set shape=…"
         )
         readings = [_outcome(mapping, "", "")]
+        self.notes += readings[0].doubts
         readings += [
             _outcome(changed, label, line) for changed, label, line in self._alternatives(mapping)
         ]
@@ -893,10 +902,19 @@ def _outcome(mapping: dict[str, Any], what: str, change: str) -> MappingOutcome:
         jobs=len(jobs),
         rows=tables.stages[0].read,
         left_out=reasons(*(stage.dropped for stage in tables.stages)),
+        doubts=() if what else _doubts(tables),
         hours=hours,
         mean_in_use={d: hours[d] * 3600 / max(end - start, 1.0) for d in devices},
         largest_job={d: float((jobs[d] * tasks).max()) for d in devices},  # type: ignore[arg-type]  # numbers
     )
+
+
+def _doubts(tables: Tables) -> tuple[str, ...]:
+    try:
+        played = jobs_of(tables, rows=False).played
+    except TraceError:
+        return ()
+    return (*played.units, *played.doubts)
 
 
 def _short(entry: dict[str, Any]) -> Any:

@@ -124,10 +124,14 @@ class _Columns(_MappingModel):
     @model_validator(mode="after")
     def _of_their_kind(self) -> Self:
         columns = self.given()
-        if isinstance(self, JobColumns) and ("deleted" in columns) == ("duration" in columns):
-            raise ValueError("give deleted or duration, one of the two")
-        if {"started", "wait"} <= {*columns}:
-            raise ValueError("give started or wait, one of the two")
+        ends = {"deleted", "duration"} & {*columns}
+        if isinstance(self, JobColumns) and not ends:
+            raise ValueError("give deleted or duration")
+        # Of start (or wait), end and duration two tell the third.
+        if len({"started", "wait"} & {*columns}) + len(ends) > 2 or {"started", "wait"} <= {
+            *columns
+        }:
+            raise ValueError("give two of deleted, duration, and started or wait")
         if not {*DEVICES} & {*columns}:
             raise ValueError("give at least one of cpu, mem and gpu")
         for name, mapped in columns.items():
