@@ -56,6 +56,8 @@ AMBIGUOUS = frozenset(WORDS["ambiguous"]["limit"].split())
 """Names of a run time in some systems and of a limit in others: the values decide."""
 BASES, ASKED, RAN = (frozenset(WORDS["ambiguous"][of].split()) for of in ("bases", "asked", "ran"))
 """Words of lengths of time, and those beside them that say which of the two is meant."""
+LENGTHS = frozenset(WORDS["ambiguous"]["created"].split())
+"""Names of a time in some systems and of the length of a wait in others."""
 BETWEEN = WORDS["between"]["words"].split()
 UNITS_OF_TIME = ("ns", "us", "ms", "s", "sec", "secs", "seconds", "min", "mins", "minutes")
 UNITS_OF_TIME += ("h", "hour", "hours", "days")
@@ -438,18 +440,20 @@ class _Draft:
         """Columns that the words of a role name and that hold anything, the likeliest first."""
         filled = [name for name, cells in self.sample.columns.items() if any(map(_holds, cells))]
         ignored = IGNORED_WORDS.get(role, frozenset())
-        by_name = [{_bare_name(name): name for name in reversed(filled)}]
+        keys: list[Callable[[str], str]] = [_bare_name]
         if ignored:
-            by_name.append({_name_without(name, ignored): name for name in reversed(filled)})
-            # Where nothing else is left, a word that names the role.
-            by_name.append(
-                {
-                    next((p for p in _parts(name) if p in ROLES[role]), ""): name
-                    for name in reversed(filled)
+            # Without the words beside it; where nothing is left, a word that names the role.
+            keys += [
+                lambda name: _name_without(name, ignored),
+                lambda name: "".join(
+                    [p for p in _parts(name) if p in ROLES[role]][:1]
                     if not _name_without(name, ignored)
-                }
-            )
-        named = [names[word] for names in by_name for word in ROLES[role] if word in names]
+                    else []
+                ),
+            ]
+        named = [
+            name for key in keys for word in ROLES[role] for name in filled if key(name) == word
+        ]
         named += [name for name in filled if _told_length(name) == role]
         return list(dict.fromkeys(named))
 
@@ -502,7 +506,14 @@ class _Draft:
         in order with it.
         """
         readings = {role: self._readings_of_times(role) for role in TIME_ROLES}
-        named = [listed for listed in readings.values() if listed]
+        # Times that are written out and plain numbers cannot be compared.
+        named = max(
+            (
+                [of_kind for listed in readings.values() if (of_kind := _of_kind(listed, written))]
+                for written in (True, False)
+            ),
+            key=len,
+        )
         # Each way to give the three roles to columns, the likeliest columns first.
         choices = [list(choice) for choice in product(*named)] if named else []
         choices = [c for c in choices if len({reading.column for reading in c}) == len(c)]
@@ -541,10 +552,13 @@ class _Draft:
         for column in self.candidates[role][:4]:
             cells = self.sample.columns[column]
             texts = [text for text in cells if _holds(text)]
+            numbers = _mostly(texts, _is_number)
+            if numbers and _bare_name(column) in LENGTHS and np.nanmedian(_numbers(texts)) < YEAR:
+                continue  # how long jobs waited
             form = next((f for f in TIMES if _matches_format(texts, f)), "")
             if form.startswith(("%d/%m", "%m/%d")):
                 form = self._day_or_month(column, texts, form)
-            if _mostly(texts, _is_number):
+            if numbers:
                 unit, note = self._unit_of_time(column, texts)
                 seconds = _numbers(cells) * units.UNITS[unit or "s"]
                 # Times since 1970 are never 0; relative ones may be.
@@ -614,7 +628,9 @@ class _Draft:
                 run = self._lengths(*choice)
         limits = [c for c in columns if c not in self.role.values()]
         for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
-            if self._is_from_submission(column):
+            bare = _name_without(column, IGNORED_WORDS["limit"])
+            again = bare in AMBIGUOUS and run is not None and self._matching_unit([column], run)
+            if again or self._is_from_submission(column):
                 continue
             unit_of_limit = self._unit_of_limit(column, run)
             if unit_of_limit is None:
@@ -726,7 +742,7 @@ class _Draft:
             self.entry[role] = entry
         if not any(d in self.entry for d in DEVICES):
             self.entry["cpu"] = {"value": 1}
-            a_core = "node of a" if "tasks" in self.role else "job"
+            a_core = "node of a job" if "tasks" in self.role else "job"
             self.notes.append(f"no column of devices is known: every {a_core} counts as one core")
 
     def _in_lists(self) -> None:
@@ -848,6 +864,10 @@ def _holds(text: str) -> bool:
 
 def _numbers(cells: Sequence[str]) -> Floats:
     return np.array([float(text) if _is_number(text) else np.nan for text in cells])
+
+
+def _of_kind(readings: Sequence[_Times], written: bool) -> list[_Times]:
+    return [reading for reading in readings if ("time" in reading.entry) == written]
 
 
 def _in_order(times: Sequence[_Times]) -> float:
