@@ -266,7 +266,7 @@ def test_what_is_wrong_with_rows_or_file_is_said_of_the_draft(tmp_path):
 
 TABLES = tomllib.loads(Path(__file__).with_name("public_tables.toml").read_text("utf-8"))
 FORMS = {"iso": "%Y-%m-%d %H:%M:%S", "zone": "%Y-%m-%d %H:%M:%S+00:00"}
-FORMS["t"] = "%Y-%m-%dT%H:%M:%S"
+FORMS |= {"t": "%Y-%m-%dT%H:%M:%S", "us": "%m/%d/%Y %I:%M:%S %p"}
 IN_SECONDS = {"s": 1, "ms": 1000, "ns": 10**9, "zero": 1, "min": 1 / 60}
 EPOCH = 1_700_000_000
 
@@ -297,6 +297,8 @@ def drawn_jobs(number=40, seed=3):
             "cores": 8 * nodes,
             "gpus": gpus,
             "-": "x",
+            "none": -1,
+            "used": round(float(rng.uniform(0.3, 0.9)) * 8 * nodes * run, 2),
             "state": "COMPLETED",
             "mem": 32768 * nodes,
             "tres": f'"cpu={8 * nodes},gres/gpu={gpus},mem={32 * nodes}G,node={nodes}"',
@@ -308,6 +310,8 @@ def written(job, meaning):
     value = job[what]
     if form in FORMS:
         return datetime.fromtimestamp(value, UTC).strftime(FORMS[form])
+    if form == "h":
+        return round(value / 3600, 7)
     if form == "clock":
         return f"{value // 3600:02d}:{value // 60 % 60:02d}:{value % 60:02d}"
     return (
@@ -344,7 +348,7 @@ def test_public_tables(tmp_path, name):
     }.items():
         if what in there:
             assert meaning(role) == what, (role, found.notes)
-        elif role in ("started", "limit"):
+        elif role in ("started", "limit") or (role == "gpu" and "tres" not in there):
             assert role not in chosen
     ran = jobs["deleted"] - jobs["started" if "started" in jobs.columns else "created"]
     assert ran.to_list() == pytest.approx([row["run"] for row in rows], abs=1)
@@ -352,7 +356,7 @@ def test_public_tables(tmp_path, name):
         waits = (jobs["started"] - jobs["created"]).to_list()
         assert waits == pytest.approx([row["wait"] for row in rows], abs=1)
     if "limit" in there:
-        assert jobs["limit"].to_list() == [row["limit"] for row in rows]
+        assert jobs["limit"].to_list() == pytest.approx([row["limit"] for row in rows], abs=1)
     if "tres" in there:
         tasks = jobs["tasks"] if "tasks" in jobs.columns else 1
         assert (jobs["gpu"] * tasks).to_list() == [row["gpus"] for row in rows]
@@ -361,6 +365,28 @@ def test_public_tables(tmp_path, name):
 def test_a_length_of_time_that_may_be_a_limit_is_said(tmp_path):
     found, _ = drafted(tmp_path, "id,submit,walltime,cores\na,0,100,2\nb,50,70,1\n")
     assert any("walltime" in note and "limit" in note for note in found.notes)
+
+
+def test_dates_of_day_or_month_are_read_as_those_that_lie_close_together(tmp_path):
+    """The third to the ninth of April, not of March to September; the other way is named."""
+    rows = "".join(f"j{n},4/{n}/2024 10:00:00,4/{n}/2024 12:00:00,2\n" for n in range(3, 10))
+    found, tables = drafted(tmp_path, "id,submit,end,cores\n" + rows)
+    assert tables.jobs["created"].to_list() == [86400.0 * n for n in range(7)]
+    assert any("the other way fits" in note for note in found.notes)
+
+
+def test_times_in_milliseconds_are_doubted(tmp_path):
+    rows = "".join(f"j{n},{n * 600_000},{3_600_000 + n},4\n" for n in range(400))
+    found = guess_of(tmp_path, "id,submit,runtime,cores\n" + rows, "jobs.csv")
+    assert found.readings[0].doubts
+    assert {*found.readings[0].doubts} <= {*found.notes}
+
+
+def test_devices_of_each_node(tmp_path):
+    rows = "".join(f"j{n},{n},{n + 90},8,4\n" for n in range(20))
+    found, tables = drafted(tmp_path, "id,submit,end,nodes,gpus\n" + rows)
+    assert found.mapping["jobs"]["columns"]["gpu"]["per"] == "task"
+    assert tables.jobs["gpu"].to_list() == [4] * 20
 
 
 def test_times_out_of_order_are_said(tmp_path):

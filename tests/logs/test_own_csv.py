@@ -452,3 +452,21 @@ def test_rows_of_one_gang_are_groups_of_one_job(tmp_path):
     assert asked == {(1, 4000, 0), (4, 8000, 2000)}
     # It starts when the last group has, ends with the last, and has the longest limit.
     assert (jobs.recorded_start[0], jobs.recorded_end[0], jobs.limit[0]) == (12, 110, 300)
+
+
+def test_jobs_start_at_the_end_less_the_duration(tmp_path):
+    """Seconds may be rounded: a start a little before submission is one at it."""
+    (tmp_path / "jobs.csv").write_text(
+        "id,cpu,t,end,run\na,1,0,100,40\nb,1,10,50,41\nc,1,9,99,999\n"
+    )
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text(
+        'trace = "csv"\n[jobs]\nfile = "jobs.csv"\n[jobs.columns]\n'
+        'name = "id"\ncpu = "cpu"\ncreated = "t"\ndeleted = "end"\nduration = "run"\n'
+    )
+    tables = OwnCsv(mapping).scan()
+    assert tables.jobs.select("name", "created", "started", "deleted").rows() == [
+        ("a", 0, 60, 100),
+        ("b", 10, 10, 50),
+    ]
+    assert "duration is longer than from created to deleted" in tables.stages[-1].dropped

@@ -628,8 +628,9 @@ class _Draft:
                 run = self._lengths(*choice)
         limits = [c for c in columns if c not in self.role.values()]
         for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
-            bare = _name_without(column, IGNORED_WORDS["limit"])
-            again = bare in AMBIGUOUS and run is not None and self._matching_unit([column], run)
+            named = _name_without(column, IGNORED_WORDS["limit"]) not in AMBIGUOUS
+            sure = named and column in self.candidates["limit"]
+            again = not sure and run is not None and self._matching_unit([column], run)
             if again or self._is_from_submission(column):
                 continue
             unit_of_limit = self._unit_of_limit(column, run)
