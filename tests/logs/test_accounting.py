@@ -339,3 +339,93 @@ def test_forms_of_public_test_suites(tmp_path):
         found = open_tables(tmp_path / "log").jobs
         seconds = found["deleted"] - found["started"].fill_null(found["created"])
         assert list(zip(seconds, found["limit"])) == times
+
+
+def lsf_pending():
+    """A job that was killed while it waited: no start, no hosts."""
+    return (
+        f'"JOB_FINISH" "10.108" {S + 400} 42 1001 33554 8 {S + 9} 0 0 0 "u1" "normal" "" "" "" '
+        '"login" "d" "" "" "" "f" 0 0 32 1.0 "x" "./a.out" -1 -1'
+    )
+
+
+OTHER_FORMS = {
+    "pbs": "\n".join(
+        [
+            "03/04/2024 08:01:00;z;7.srv;resources_used.walltime=00:00:55",
+            "03/04/2024 08:11:00;r;7.srv;",
+            f"03/04/2024 09:00:05;E;7.srv;ctime={S} start={S + 5} end={S + 3605} exec_host=n1/0*8 "
+            "Resource_List.select=1:ncpus=8 Resource_List.walltime=02:00:00 Exit_status=0",
+            f"03/04/2024 09:00:06;E;8[1].srv;ctime={S + 1} start={S + 5} end={S + 65} "
+            "exec_host=n1/0 Resource_List.ncpus=1 array_id=8[].srv array_index=1 Exit_status=0",
+            f"03/04/2024 09:00:07;E;8[].srv;ctime={S + 1} Resource_List.ncpus=1 end={S + 66}",
+        ]
+    ),
+    "lsf": f"{LSF}\n{lsf_pending()}",
+    "sge": sge(5).replace(f":{S + 50}:{S + 650}:0:", ":0:0:1:"),
+    "htcondor": "\n".join(
+        json.dumps({**ad, "CumulativeSuspensionTime": 20, "RequestCpus": "ifthenelse(x,1,2)"})
+        for ad in CONDOR[:1] * 1 + [{**CONDOR[0], "ProcId": 2, "CpusProvisioned": 2}]
+    ),
+    "flux": json.dumps(
+        {
+            "jobs": [
+                {"id": 7, "userid": 1, "t_submit": S, "t_run": S + 2, "t_cleanup": S + 62}
+                | {"t_inactive": S + 63, "duration": 0.0, "ntasks": 4, "nnodes": 1, "state": 64}
+            ]
+        }
+    ),
+}
+"""Forms that older or newer versions write, and jobs that were suspended or never started."""
+
+READ = {  # name, status, seconds on its nodes, and of work
+    "pbs": [("7.srv", "completed", 3600, 3000), ("8[1].srv", "completed", 60, None)],
+    "lsf": [
+        ("41[1]", "completed", 800, None),
+        ("41[2]", "completed", 800, None),
+        ("42", "cancelled", None, None),
+    ],
+    "sge": [("5", "failed", None, None)],
+    "htcondor": [("3.1", "completed", 90, 70), ("3.2", "completed", 90, 70)],
+    "flux": [("7", "", 60, None)],
+}
+
+
+@pytest.mark.parametrize("name", OTHER_FORMS)
+def test_suspended_jobs_and_other_versions(tmp_path, name):
+    file = tmp_path / "log"
+    file.write_text(OTHER_FORMS[name])
+    tables = open_tables(file)
+    assert tables.trace == name
+    jobs = tables.jobs
+    got = zip(jobs["name"], jobs["status"], jobs["deleted"] - jobs["started"], jobs["elapsed"])
+    assert [tuple(row) for row in got] == READ[name]
+    assert not tables.stages[0].dropped
+    assert sum("suspended" in note for note in tables.notes) == (name in ("pbs", "htcondor"))
+    if name == "htcondor":  # a request that is an expression, with and without what was given
+        assert jobs["cpu"].to_list() == [1.0, 2.0]
+        assert any("how many cores" in note for note in tables.notes)
+
+
+def test_a_log_of_condor_has_suspension_and_assigned_devices(tmp_path):
+    file = tmp_path / "user.log"
+    file.write_text(
+        "\n...\n".join(
+            f"{kind} (012.000.000) 2024-03-01 10:{minute:02d}:00 x{more}"
+            for kind, minute, more in (
+                ("000", 0, ""),
+                ("001", 5, ""),
+                ("010", 6, ""),
+                ("011", 16, ""),
+                (
+                    "005",
+                    25,
+                    '\n\tCpus : 0.5 4 4\n\tGPUs :  1  1 "GPU-1"\n\tMemory (MB) : 1 2048 2048',
+                ),
+            )
+        )
+        + "\n...\n"
+    )
+    (job,) = open_tables(file).jobs.iter_rows(named=True)
+    assert (job["name"], job["cpu"], job["gpu"], job["mem"]) == ("12.0", 4, 1, 2)
+    assert (job["deleted"] - job["started"], job["elapsed"]) == (1200, 600)

@@ -74,6 +74,8 @@ class Jobs:
         if not filled["tasks"] or filled["tasks"] < 1:
             raise RecordError("it has no tasks", job.get("name"))
         filled |= {text: str(job.get(text) or "") for text in TEXTS}
+        if filled["started"] is None and filled["deleted"] and filled["elapsed"] is None:
+            filled["status"] = "cancelled"  # it ended before it started
         filled["groups"] = job.get("groups", ())
         key = f"{filled['name']} {filled['created']}"  # numbers come round again
         if earlier := self.rows.get(key):
@@ -134,7 +136,7 @@ def _text(value: Any) -> str:
 
 # PBS Professional, OpenPBS, Torque
 
-PBS_RECORD = re.compile(r"(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d);([A-Z]);([^;]+);(.*)")
+PBS_RECORD = re.compile(r"(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d);([A-Za-z]);([^;]+);(.*)")
 PBS_FIELD = re.compile(r'(\S+?)=("[^"]*"|\S*)')
 
 
@@ -142,7 +144,10 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
     """``E`` and ``R`` records are runs that ended; ``S`` without one still runs.
 
     ``D`` and ``A`` without a start are jobs that never started. Torque's ``R`` says only when.
+    From ``z`` to ``r`` a job is suspended. Records of a whole array (``7[].srv``) are no jobs.
     """
+    idle = Counter[str]()  # seconds of suspension, and the instant of one that lasts
+    since: dict[str, float] = {}
     open_runs: dict[str, tuple[int, dict[str, Any], datetime]] = {}
     stopped: dict[str, tuple[float, float]] = {}  # by name, start of the first run, seconds lost
     for row, line in _lines(text, jobs):
@@ -154,11 +159,16 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
         at = datetime.strptime(date, "%m/%d/%Y %H:%M:%S")
         # Values with blanks stand in quotes.
         fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(text_of_fields)}
-        if kind == "E" or (kind == "R" and "end" in fields):
+        if kind in "Er" and name in since:
+            idle[name] += round(at.timestamp() - since.pop(name))
+        if (kind == "E" and "[]" not in name) or (kind == "R" and "end" in fields):
             open_runs.pop(name, None)
-            _try(jobs, row, _pbs_job, name, fields, stopped.get(name))
+            jobs.facts["suspended"] += idle[name] > 0
+            _try(jobs, row, _pbs_job, name, fields, stopped.get(name), idle.pop(name, 0))
         else:
             jobs.events += 1
+            if kind == "z":
+                since[name] = at.timestamp()
             if kind == "S":
                 open_runs[name] = row, fields, at
             elif kind in "DA" and open_runs.pop(name, None) is None:
@@ -172,8 +182,12 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
         _try(jobs, row, _pbs_job, name, fields, stopped.get(name))
 
 
-def _pbs_job(name: str, given: Record, before: tuple[float, float] | None) -> dict[str, Any]:
+def _pbs_job(
+    name: str, given: Record, before: tuple[float, float] | None, idle: float = 0.0
+) -> dict[str, Any]:
     begun, lost = before or (None, None)
+    roles = roles_of("pbs", given)
+    span = (roles["deleted"] or 0.0) - (roles["started"] or 0.0)
     hosts = _pbs_hosts(given.get("exec_vnode") or given.get("exec_host") or "")
     resources = {
         key.removeprefix("Resource_List."): v for key, v in given.items() if "List." in key
@@ -189,8 +203,9 @@ def _pbs_job(name: str, given: Record, before: tuple[float, float] | None) -> di
     gpus = number(resources.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
     memory = gib(resources.get("mem")) or sum(n * chunk["mem"] for n, chunk in chunks)
     return {
-        **roles_of("pbs", given),
+        **roles,
         "name": name,
+        "elapsed": max(span - idle, 0.0) if idle and roles["deleted"] else None,
         "hosts": "|".join(hosts),
         "limit": _duration(resources.get("walltime")),
         "tasks": tasks,
@@ -432,7 +447,7 @@ def _sge_job(fields: list[str], jobs: Jobs) -> dict[str, Any]:
         "tasks": slots,
         "cpu": 1.0,
         "gpu": int(gpus[1]) if gpus else 0,
-        "status": _exit_status(fields[12]),
+        "status": "failed" if fields[11] not in ("0", "") else _exit_status(fields[12]),
     }
 
 
@@ -457,19 +472,19 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
         if not (match := CONDOR_EVENT.search(event)):
             continue
         jobs.read, jobs.events = jobs.read + 1, jobs.events + 1
-        kind, name, month = match[1], f"{match[2]}.{int(match[3])}", int(match[5])
+        kind, name, month = match[1], f"{int(match[2])}.{int(match[3])}", int(match[5])
         if not match[4]:
             jobs.facts["yearless"] = 1
         year += month < month_before and not match[4]
         month_before = month
         date = datetime.fromisoformat(f"{match[4] or year}-{match[5]}-{match[6]}T{match[7]}+00:00")
-        job = rows.setdefault(name, {"name": name, "tasks": 1, "cpu": 1.0, "row": row})
+        job = rows.setdefault(name, {"name": name, "tasks": 1, "row": row})
         for unit, role, size in (
             ("Cpus", "cpu", 1.0),
             ("GPUs", "gpu", 1.0),
             (r"Memory \(MB\)", "mem", 1024.0),
         ):
-            if amount := re.search(rf"^\s*{unit}\s*:(?:\s+[\d.]+)?\s+(\d+)\s+\d+\s*$", event, re.M):
+            if amount := re.search(rf"^\s*{unit}\s*:(?: +[\d.]+)? +(\d+) +\d+(?: |$)", event, re.M):
                 job[role] = int(amount[1]) / size
         at = date.timestamp()
         if kind == "000":
@@ -478,10 +493,19 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
             job |= {"started": at, "begun": job.get("begun", at)}
         elif kind in ("004", "007", "012", "022", "024") and job.get("started"):
             job |= {"lost": job.get("lost", 0.0) + at - job.pop("started")}
+        elif kind == "010":
+            job["since"] = at
+        elif kind == "011" and "since" in job:
+            job["idle"] = job.get("idle", 0.0) + at - job.pop("since")
         elif kind in ("005", "009"):
             job |= {"deleted": at, "status": "completed" if kind == "005" else "cancelled"}
     for job in rows.values():
         jobs.events -= 1
+        jobs.facts["unsaid"] += "cpu" not in job
+        job.setdefault("cpu", 1.0)
+        if job.get("idle") and job.get("deleted") and job.get("started"):
+            job["elapsed"] = job["deleted"] - job["started"] - job["idle"]
+            jobs.facts["suspended"] += 1
         _try(jobs, job["row"], lambda job: job, job)
 
 
@@ -492,13 +516,18 @@ def parse_condor(found: Any, jobs: Jobs) -> None:
         return
     for row, ad in enumerate(_objects(found, "ClusterId"), 1):
         jobs.read += 1
-        _try(jobs, row, _condor_job, ad)
+        _try(jobs, row, _condor_job, ad, jobs)
 
 
-def _condor_job(ad: Record) -> dict[str, Any]:
+def _condor_job(ad: Record, jobs: Jobs) -> dict[str, Any]:
     job = roles_of("htcondor", ad)
     ran, ended = job["elapsed"], job["deleted"] and job["started"]
     in_last = job["deleted"] - job["started"] if ended else None
+    idle = number(ad.get("CumulativeSuspensionTime")) or 0.0
+    if ran and idle:
+        ran = max(ran - idle, 0.0)
+        jobs.facts["suspended"] += 1
+    jobs.facts["unsaid"] += job["cpu"] is None
     # Several runs after evictions are longer together than the last of them.
     lost = ran - in_last if in_last and ran and ran > in_last + 1 else None
     return {
@@ -522,9 +551,12 @@ def parse_flux(found: Any, jobs: Jobs) -> None:
 
 
 def _flux_job(record: Record) -> dict[str, Any]:
-    job, over = roles_of("flux", record), record.get("state") == "INACTIVE"
+    job = roles_of("flux", record)
+    over = record.get("state") == "INACTIVE" or number(record.get("t_inactive")) is not None
     if over and job["started"] is not None:
-        job["deleted"] = job["started"] + (number(record.get("runtime")) or 0.0)
+        ran = number(record.get("runtime"))
+        ended = number(record.get("t_cleanup")) or job["deleted"]
+        job["deleted"] = job["started"] + ran if ran is not None else ended
     nodes = int(number(record.get("nnodes")) or 1)
     cores = number(record.get("ncores")) or number(record.get("ntasks")) or 1.0
     return {
@@ -701,7 +733,7 @@ class Accounting(Reader):
         servers = 0
         for file in files:
             json = system.json and beginning(file).lstrip()[:1] in ("{", "[")
-            content, digest = document(file) if json else read_text(file)
+            content, digest = document(file, lines=True) if json else read_text(file)
             jobs = Jobs(RowAccount(file, self.source.strict), rows)  # runs may be in two files
             system.parse(content, jobs)
             stages.append(jobs.account.stage(file.name, jobs.read - jobs.events - jobs.runs))

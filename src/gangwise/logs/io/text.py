@@ -159,13 +159,20 @@ def lists_of_records(path: Path) -> dict[str, list[Any]]:
     return lists
 
 
-def document(path: Path) -> tuple[Any, str]:
-    """A JSON document, plain or gzipped, and the SHA-256 of the file as it is stored."""
+def document(path: Path, lines: bool = False) -> tuple[Any, str]:
+    """A JSON document, plain or gzipped, and the SHA-256 of the file as it is stored.
+
+    With ``lines`` an object a line is a list of them.
+    """
     text, digest = read_text(path)
     text = text.rstrip()
     collecting = gc.isenabled()
     gc.disable()  # nothing made here is garbage; looking for it again and again is not linear
     try:
+        if lines and re.match(r"\{.*\}\s*\n\s*\{", text):
+            return json.loads(
+                f"[{','.join(filter(None, map(str.strip, text.split(chr(10)))))}]"
+            ), digest
         return json.loads(text), digest
     except json.JSONDecodeError as error:
         problem = f"this is not JSON: {error.msg} at character {error.colno} of the line"
