@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
+from gangwise.jobs import Nodes
 from gangwise.logs import open_tables
 from gangwise.logs.formats.accounting import SYSTEMS, Jobs, parse_pbs
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.io.reading import RowAccount
-from gangwise.logs.jobs import jobs_of
+from gangwise.logs.jobs import jobs_of, open_jobs
 
 COLUMNS = ("name", "tasks", "cpu", "gpu", "created", "started", "deleted", "limit")
 S = 1_709_539_200
@@ -429,3 +430,72 @@ def test_a_log_of_condor_has_suspension_and_assigned_devices(tmp_path):
     (job,) = open_tables(file).jobs.iter_rows(named=True)
     assert (job["name"], job["cpu"], job["gpu"], job["mem"]) == ("12.0", 4, 1, 2)
     assert (job["deleted"] - job["started"], job["elapsed"]) == (1200, 600)
+
+
+def planted(name, factor):
+    """Forty jobs of 4 cores and 10 min, every tenth of so many times as many cores."""
+    sizes = [4 * (factor if n % 10 == 9 else 1) for n in range(40)]
+    starts = [S + 400 * n for n in range(40)]
+    rows = list(enumerate(zip(sizes, starts)))
+    if name == "pbs":
+        return "\n".join(
+            f"03/04/2024 08:00:00;E;{n}.s;ctime={at} start={at} end={at + 600} "
+            f"Resource_List.select=1:ncpus={size} Resource_List.walltime=1:0:0 Exit_status=0"
+            for n, (size, at) in rows
+        )
+    if name == "lsf":
+        return "\n".join(
+            f'"JOB_FINISH" "10.1" {at + 600} {n} 1001 33554 {size} {at} 0 0 {at} "u1" "normal" "" '
+            '"" "" "login" "d" "" "" "" "f" 0 0 64 1.0 "x" "./a.out" 0.5 0.1'
+            for n, (size, at) in rows
+        )
+    if name == "sge":
+        whole = (sge(n, slots=size).replace(str(S + 650), str(at + 600)) for n, (size, at) in rows)
+        return "\n".join(
+            row.replace(f"{S}:{S + 50}", f"{at}:{at}") for row, at in zip(whole, starts)
+        )
+    if name == "moab":
+        return "\n".join(
+            f"10:00:00 {at + 600}:1 job {n} JOBEND 1 {size} u g 7200 Completed [batch:1] {at} {at} "
+            f"{at} {at + 600} [NONE] [NONE]"
+            for n, (size, at) in rows
+        )
+    made = {
+        "htcondor": [
+            {"ClusterId": n, "ProcId": 0, "QDate": at, "JobStartDate": at, "JobStatus": 4}
+            | {"CompletionDate": at + 600, "RemoteWallClockTime": 600, "RequestCpus": size}
+            for n, (size, at) in rows
+        ],
+        "flux": {
+            "jobs": [
+                {"id": n, "t_submit": at, "t_run": at, "t_cleanup": at + 600, "duration": 900}
+                | {"t_inactive": at + 600, "ncores": size, "nnodes": 1, "state": "INACTIVE"}
+                for n, (size, at) in rows
+            ]
+        },
+        "oar": {
+            str(n): {"Job_Id": n, "queue": "q", "submissionTime": at, "startTime": at}
+            | {"stopTime": at + 600, "resource_count": size, "state": "Terminated"}
+            for n, (size, at) in rows
+        },
+        "batsim": {
+            "nb_res": 64,
+            "jobs": [
+                {"id": f"{n}", "subtime": at - S, "res": size, "profile": "d"}
+                for n, (size, at) in rows
+            ],
+            "profiles": {"d": {"type": "delay", "delay": 600}},
+        },
+    }
+    return json.dumps(made[name])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_amounts_that_nodes_cannot_have_are_doubted_in_line_one(tmp_path, name):
+    """Four nodes of 16 cores: 4 of 40 jobs are 100 times as large, 91.7 % of the core-hours."""
+    nodes = Nodes.alike(4, {"cpu": 16})
+    for factor in (1, 100):
+        (tmp_path / f"{factor}.log").write_text(planted(name, factor))
+        line = open_jobs(tmp_path / f"{factor}.log", nodes=nodes).played.line
+        assert line.startswith(name)
+        assert bool(re.search(r"missing: 91.7 % of \w+-hours ask for more", line)) == (factor > 1)

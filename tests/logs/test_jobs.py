@@ -580,7 +580,7 @@ def test_work_that_no_node_can_hold_is_doubted_in_line_one(tmp_path):
     rows = ["60,510,1,1,1,Terminated,8000,0.1", "60,3660,2,1,1,Terminated,100,0.1"]
     (tmp_path / "batch_task.csv").write_text("\n".join(rows))
     line = open_jobs(tmp_path).played.line
-    assert "; misread, or nodes are missing: 90.9 % of core-hours ask for more than any" in line
+    assert "; misread, or nodes are missing: 90.9 % of core-hours ask for more than the" in line
     (tmp_path / "batch_task.csv").write_text("\n".join(rows).replace("8000", "6400"))
     assert "misread" not in open_jobs(tmp_path).played.line
 

@@ -164,7 +164,7 @@ class Played:
     # The one of ``assumed`` that is of nodes; empty where the log lists them, or they were given.
     nodes_assumed: str = ""
     units: tuple[str, ...] = ()  # numbers beyond the limits that ``jobs.toml`` lists as data
-    unfit: float = 0.0  # share of the device-hours that ask for more than any node has
+    unfit: float = 0.0  # share of the device-hours of jobs that do not fit on empty nodes
 
     @property
     def unknown(self) -> int:
@@ -174,7 +174,7 @@ class Played:
     @property
     def doubts(self) -> list[str]:
         """What the nodes of the log cannot have held: a column is misread, or nodes are missing."""
-        unfit = f"{100 * self.unfit:.3g} % of {self.unit}-hours ask for more than any node has"
+        unfit = f"{100 * self.unfit:.3g} % of {self.unit}-hours ask for more than the nodes have"
         doubts = [unfit] * (self.unfit > DOUBT[1])
         return doubts + [excess.text for excess in self.overused if excess.most > DOUBT[0]]
 
@@ -706,7 +706,8 @@ class _LogBuilder:
         jobs = self._jobs(keep, nodes.devices)
         # A job that asks for more than all nodes hold when they are empty would wait for ever.
         fitting = _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
-        beyond, unfit = jobs.tasks > fitting, keep[jobs.row[fitting == 0]]
+        beyond = jobs.tasks > fitting
+        unfit = keep[jobs.row[beyond]]
         if given and "per_node" in self.rows.columns:
             # A job that ran was not larger: whole nodes that it was given may be unlike, and the
             # site's rules say what it holds there.
@@ -720,7 +721,7 @@ class _LogBuilder:
             jobs = self._jobs(keep, nodes.devices)
         place = keep[jobs.row]
         played = self._played(jobs, nodes, place, lost, nodes_assumed)
-        if given is None and not nodes_assumed:  # both would say nothing of what was read
+        if not nodes_assumed:  # nodes taken from what jobs held would say nothing of it
             share = float(self.hours[unfit].sum()) / max(float(self.hours.sum()), 1e-12)
             played = replace(played, unfit=share)
         if not len(jobs):
@@ -887,8 +888,6 @@ def _misread(jobs: Jobs, nodes: Nodes, device: str) -> Iterator[str]:
     wait = (jobs.recorded_start - jobs.submit)[np.isfinite(jobs.recorded_start)]
     ran = jobs.run[np.isinf(jobs.withdrawn)]
     span = float(np.ptp(jobs.submit)) if jobs.submit.size else 0.0
-    k = nodes.devices.index(device)
-    held = float(held_devices(jobs, nodes)[:, k] @ jobs.run)
     values = {
         "gap": span / jobs.submit.size if ran.size >= FEW else math.nan,
         "wait": float(wait.mean()) if wait.size else math.nan,
@@ -896,8 +895,10 @@ def _misread(jobs: Jobs, nodes: Nodes, device: str) -> Iterator[str]:
         "run": float(np.median(ran)) if ran.size >= FEW else math.nan,
         "load": math.nan,
     }
-    capacity = float(nodes.capacity[:, k].sum()) / 1000
+    of_device = np.array([name == device for name in nodes.devices])  # or nodes given lack it
+    capacity = float(nodes.capacity[:, of_device].sum()) / 1000
     if capacity > 0 and span > 86400 and ran.size >= FEW:
+        held = float((held_devices(jobs, nodes)[:, of_device].T @ jobs.run).sum())
         values["load"] = held / (capacity * span)
     for limit in WORDS["units"]:
         value = values[limit["of"]]
