@@ -20,6 +20,7 @@ from gymnasium.utils.env_checker import check_env  # noqa: E402 - after the chec
 import gangwise.gym  # noqa: E402 - registers the ids
 from gangwise import create_scenario, simulate  # noqa: E402
 from gangwise.core.contracts import PolicyBase  # noqa: E402
+from gangwise.core.jit import by_reference, entry  # noqa: E402
 from gangwise.jobs import (  # noqa: E402
     Books,
     Conditions,
@@ -31,7 +32,7 @@ from gangwise.jobs import (  # noqa: E402
     simulate_jobs,
 )
 from gangwise.jobs.schedule import Tables  # noqa: E402
-from gangwise.jobs.stacks import row  # noqa: E402
+from gangwise.jobs.stacks import opened_at, pinned, row, stacked  # noqa: E402
 
 SMALL = {
     "gangwise/GainOverhead-v1": {"scenario": "ogasched-default-v1:servers=8", "slots": 30},
@@ -195,7 +196,7 @@ def test_vectors_in_threads_and_without_copies_are_the_same() -> None:
         gymnasium.make_vec("gangwise/JobsVector-v1", **given, **how)
         for how in ({"threads": 1}, {"threads": 2, "copy": False})
     ]
-    assert [len(envs.unwrapped._parts) for envs in many] == [1, 2]
+    assert [envs.unwrapped.threads for envs in many] == [1, 2]
     (seen, info), (other, told) = (envs.reset(seed=4) for envs in many)
     rng, ends = np.random.default_rng(0), 0
     for _ in range(150):
@@ -219,17 +220,26 @@ class Inner(NamedTuple):
     line: Any
 
 
+@by_reference
 class Outer(NamedTuple):
     inner: Inner
     number: int
 
 
-def test_a_row_in_compiled_code_is_that_of_plain_python() -> None:
-    of = Outer(Inner(np.arange(6.0).reshape(2, 3), np.arange(2)), 7)
-    one = row(of, 1)
-    assert isinstance(one.inner, Inner)
-    assert (one.inner.grid.tolist(), one.inner.line, one.number) == ([3.0, 4.0, 5.0], 1, 7)
-    assert numba.njit(lambda of: row(of, 1).inner.grid.sum() + row(of, 1).number)(of) == 19.0
+def test_rows_of_one_memory_are_those_that_were_given() -> None:
+    grid = np.arange(6.0).reshape(2, 3)
+    given = [Outer(Inner(grid, np.arange(4)), 7), Outer(Inner(grid[:, :2] + 9, np.arange(5)), 7)]
+    stack, memory = stacked(given)
+    of = row(stack, 1)
+    assert isinstance(of.inner, Inner)
+    assert of.inner.grid.tolist() == [[9.0, 10.0, 0.0], [12.0, 13.0, 0.0]]
+    assert (row(stack, 0).inner.line.tolist(), of.number) == ([0, 1, 2, 3, 0], 7)
+    each, at = pinned([row(stack, i) for i in range(2)])
+    total = entry(numba.njit(lambda first, at: opened_at(first, at).inner.grid.sum()), each[0], 0)
+    assert [total(each[0], address) for address in at] == [15.0, 44.0]
+    memory[0] = memory[1]
+    assert row(stack, 0).inner.grid.tolist() == of.inner.grid.tolist()
+    assert total(each[0], at[0]) == 44.0
 
 
 def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

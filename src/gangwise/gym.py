@@ -30,8 +30,8 @@ from __future__ import annotations
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import gymnasium
@@ -43,7 +43,7 @@ from numba.core import event
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.jit import Pinned, entry
+from gangwise.core.jit import entry
 from gangwise.core.simulation import Streams
 from gangwise.jobs.books import Books, Place, Queue
 from gangwise.jobs.compiled import (
@@ -58,7 +58,7 @@ from gangwise.jobs.kernels import BY_RATE, DOWN
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import JobSimulation
-from gangwise.jobs.stacks import copies, joined, never_cut, stacked
+from gangwise.jobs.stacks import joined, never_cut, pinned, row, stacked
 from gangwise.study.replay_scenario import ReplayScenario
 from gangwise.study.runs import named_source
 
@@ -420,64 +420,71 @@ class _DecidedInKernels:
         from gangwise import gym_kernels as kernels  # compiles: up to a minute, once
 
         parts = [self._episode(t, choose()) for t in tables]
-        bank, begun, beliefs = (joined(stacked, of) for of in zip(*parts))
-        bank, begun, beliefs = only_used(bank, begun, beliefs)
-        states, believed = (
-            joined(lambda of: np.repeat(of[0][:1], count, axis=0), [each])
-            for each in (begun, beliefs)
-        )
+        bank, _ = stacked([fixed for fixed, _ in parts])
+        begun, memory = stacked([environment for _, environment in parts])
+        copies, own = stacked([row(begun, 0)] * count)
+        bank, self.state, believed = only_used(bank, *copies[:2])
         self._kernels, self.tables, self.episode = kernels, tables, np.zeros(count, np.int64)
         size = 6 * window + (3 if plain else len(kernels.TOTALS))
-        self.views = kernels.Views(
+        self.views = views = kernels.View(
             plain,
             np.zeros((count, window), np.int64),
             np.zeros((count, size), np.float32),
             np.zeros((count, window + 1), bool),
             np.zeros((count, 1)),
             np.zeros((count, 1), bool),
-        )
-        limit = bank.jobs["limit"]
-        limit = (
-            np.log(np.maximum(limit, 1.0) / 3600)
-            if plain
-            else np.minimum(np.log1p(limit) / kernels.LOG_SECONDS, 1.0)
+            np.zeros((count, 1), np.int64),
+            np.zeros((count, 1), np.int64),
         )
         whole = np.maximum(bank.cluster.capacity.sum(axis=1), 1).astype(np.float64)
-        self._begun = begun, beliefs  # their addresses are used
-        self.bank, self.state = bank, states
-        links = np.concatenate([copies(begun, states), copies(beliefs, believed).reshape(-1, 3)])
-        facts = kernels.Facts(whole, limit)
-        everything = (bank, facts, states, believed, self.views, self.episode)
-        self._pinned = Pinned(kernels.Environments(*everything, links))
+        asked = np.array([self._asked(row(bank, e), whole[e], plain) for e in range(len(tables))])
+        every = kernels.Episode(bank, asked, whole, memory)
+        self._episodes, episodes = pinned([row(every, e) for e in range(len(tables))])
+        each = kernels.Environment(self.state, believed, views, own)
+        self._environments, environments = pinned([row(each, i) for i in range(count)])
+        self.bank = bank
         self.rows, self.actions = np.arange(count), np.full(count, kernels.BEGIN)
+        given = self._episodes[0], episodes, self._environments[0], environments, self.episode
         with event.install_listener("numba:compile", _Announced()):
-            self._step = entry(kernels.step, self._pinned, self.rows, self.actions)
+            code = entry(kernels.step, *given, self.rows, self.actions)
+        #: Takes the decisions in ``actions`` in these environments [rows].
+        self.step = lambda rows: code(*given, rows, self.actions)
+
+    def _asked(self, fixed: Any, whole: Floats, plain: bool) -> Any:
+        """The features of each job that stay the same: limit, nodes and devices [J, 3]."""
+        jobs, cluster = fixed.jobs, fixed.cluster
+        tasks, limit, demand = jobs["tasks"], jobs["limit"], cluster.demand[jobs["shape"]]
+        if plain:
+            share = (tasks[:, None] * demand / whole).max(axis=1)
+            columns = np.log(np.maximum(limit, 1.0) / 3600), np.log(tasks), share
+        else:
+            shapes = cluster.shapes[jobs["shape"]]
+            dominant = np.take_along_axis(demand, shapes["dominant"][:, None], 1)[:, 0]
+            nodes, devices = tasks / len(cluster.capacity), tasks * dominant / shapes["total"]
+            columns = np.log1p(limit) / self._kernels.LOG_SECONDS, nodes, devices
+            columns = np.minimum(columns, 1.0)
+        return np.stack(columns, axis=1).astype(np.float32)
 
     @staticmethod
-    def _episode(t: Tables, scheduler: Composed) -> tuple[Any, Any, Any]:
-        """What kernels read of an episode, its state, and beliefs, before anything has happened."""
+    def _episode(t: Tables, scheduler: Composed) -> tuple[Any, Any]:
+        """What kernels read of an episode, and an environment in which nothing has happened."""
+        from gangwise.gym_kernels import Environment
+
         rules = built_in(scheduler, t.nodes, t.options)
         assert rules is not None
         fixed, pieces = inputs(t, rules)
         state = never_cut(initial_state(t, rules, pieces), len(t.jobs), pieces)
         if rules.choice != BY_RATE:
-            return fixed, state, nothing_believed()
+            return fixed, Environment(state, nothing_believed())
         scheduler.resize(t.nodes, t.jobs.types)
-        return (
-            fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types))),
-            state,
-            scheduler.choice.state,
-        )
+        fixed = fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
+        return fixed, Environment(state, scheduler.choice.state)
 
     def begin(self, rows: Ints, episodes: Any) -> None:
         """Let environments begin these episodes."""
         self.episode[rows] = episodes
         self.actions[rows] = self._kernels.BEGIN
-        self._step(self._pinned, rows, self.actions)
-
-    def step(self, rows: Ints) -> None:
-        """Take the decisions in ``actions`` in these environments."""
-        self._step(self._pinned, rows, self.actions)
+        self.step(rows)
 
 
 class _OneInKernels(_DecidedInKernels):
@@ -633,9 +640,11 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
             raise ScenarioError(f"{choice}, or nodes that fail: gangwise/Jobs-v1 plays these")
         self.num_envs, self._copy, self._never = num_envs, copy, np.zeros(num_envs, bool)
         self._play = _DecidedInKernels(self.tables, choose, window, num_envs)
-        parts = max(1, min(threads or os.cpu_count() or 1, num_envs // 64))
+        self.threads = max(1, min(threads or os.cpu_count() or 1, num_envs // 64))
+        # Several parts for each thread: one that begins late, or is stopped, holds no other up.
+        parts = 4 * self.threads if self.threads > 1 else 1
         self._parts = np.array_split(self._play.rows, parts)
-        self._threads = ThreadPoolExecutor(parts) if parts > 1 else None
+        self._others = ThreadPoolExecutor(max(self.threads - 1, 1))
         size = self._play.views.seen.shape[1]
         self.single_observation_space = _box(0.0, 1.0, size)
         self.single_action_space = spaces.Discrete(window + 1)
@@ -665,10 +674,12 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         play, info = self._play, dict[str, Any]()
         play.actions[:] = actions
-        if self._threads is None:
-            play.step(play.rows)
-        else:
-            wait([self._threads.submit(play.step, part) for part in self._parts])
+        parts = iter(self._parts)  # each is drawn by one thread alone
+        others = [self._others.submit(self._step_parts, parts) for _ in range(self.threads - 1)]
+        self._step_parts(parts)
+        for other in others:
+            if not other.cancel():  # it has not begun, and nothing is left to do
+                other.result()
         over = play.views.over[:, 0]
         if over.any():
             info = {"final_obs": play.views.seen.copy(), "_final_obs": over.copy()}
@@ -676,9 +687,12 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
         seen, info["action_mask"], reward, over, cut_off = self._shown()
         return seen, reward, over, cut_off, info
 
+    def _step_parts(self, parts: Iterator[Ints]) -> None:
+        for rows in parts:
+            self._play.step(rows)
+
     def close_extras(self, **kwargs: Any) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
+        self._others.shutdown()
 
 
 for _name in ("GainOverhead", "FluctuatingSpeeds", "ApproximationJobs", "Jobs"):

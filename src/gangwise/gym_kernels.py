@@ -1,7 +1,7 @@
 """Many episodes of jobs at once, compiled: decisions taken in, time that goes on, what is seen.
 
-The simulation is that of :mod:`gangwise.jobs.event_kernels`; the states of all environments are one
-:class:`~gangwise.jobs.kernels.State` whose arrays have one axis more.
+The simulation is that of :mod:`gangwise.jobs.event_kernels`; each environment's state is a row of
+memory, see :mod:`gangwise.jobs.stacks`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import math
 from typing import Any, NamedTuple
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel, opened
+from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs.event_kernels import DONE, advance
 from gangwise.jobs.fit_kernels import block_misses, fits_of
-from gangwise.jobs.kernels import BLOCK, Inputs, State, following, int64, opens, smallest
+from gangwise.jobs.kernels import BLOCK, RUNNING, Inputs, State, following, int64, opens, smallest
 from gangwise.jobs.queue_kernels import capped
 from gangwise.jobs.rate_kernels import Beliefs
-from gangwise.jobs.stacks import copy_row, row
+from gangwise.jobs.stacks import copy_words, opened_at
 from gangwise.jobs.start_kernels import find, start
 
 FEATURES = ("waits", "waited", "limit", "nodes", "devices", "fits")
@@ -36,36 +36,37 @@ BEGIN = -(2**63)
 
 
 @by_reference
-class Views(NamedTuple):
-    """What each of B environments shows."""
+class View(NamedTuple):
+    """What an environment shows."""
 
     plain: bool  # as gangwise/Jobs-v1: plain numbers, and letting time go on is always possible
-    shown: Ints  # [B, window] jobs, −1 for none
-    seen: Any  # [B, F] the observation
-    mask: Bools  # [B, window + 1]
-    reward: Floats  # [B, 1] −hours passed × jobs in the system / jobs
-    over: Bools  # [B, 1]
+    shown: Ints  # [window] jobs, −1 for none
+    seen: Any  # [F] the observation
+    mask: Bools  # [window + 1]
+    reward: Floats  # [1] −hours passed × jobs in the system / jobs
+    over: Bools  # [1]
+    epoch: Ints  # [1] `Counters.epoch` when it was filled in
+    first: Ints  # [1] the running job that ends first as requested, −1 for none
 
 
 @by_reference
-class Facts(NamedTuple):
-    """What is worked out once of each of E episodes."""
+class Episode(NamedTuple):
+    """An episode: its jobs, what is worked out once of them, and how it begins."""
 
-    whole: Floats  # [E, K] amounts of the cluster, at least 1
-    limit: Floats  # [E, J] the feature that stands for what a job asks
+    inputs: Inputs
+    asked: Any  # [J, 3] the features of a job that stay: limit, nodes, devices
+    whole: Floats  # [K] amounts of the cluster, at least 1
+    begun: Ints  # the memory of an environment in which nothing has happened
 
 
 @by_reference
-class Environments(NamedTuple):
-    """Episodes, and the environments that play them."""
+class Environment(NamedTuple):
+    """An environment that plays an episode."""
 
-    bank: Inputs  # [E]
-    facts: Facts
-    states: State  # [B]
-    beliefs: Any  # Beliefs [B]
-    views: Views
-    episode: Ints  # [B]
-    copies: Ints  # of begun episodes to environments, see gangwise.jobs.stacks
+    state: State
+    beliefs: Any  # Beliefs
+    shows: Any = None  # View
+    memory: Any = None  # Ints: that of state and beliefs
 
 
 @inlined_kernel
@@ -82,7 +83,7 @@ def has_room(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> bool:
     job, cluster = inputs.jobs[j], inputs.cluster
     s, tasks = int64(job.shape), int64(job.tasks)
     memo = state.memo[s]
-    if cluster.devices is not None or (cluster.groups is not None and cluster.shapes[s].groups > 0):
+    if cluster.groups is not None and cluster.shapes[s].groups > 0:
         return may_start(inputs, state, beliefs, j) > 0
     if capped(inputs, state, j) or opens(inputs, j, state.at.now) > state.at.now:
         return False
@@ -119,69 +120,105 @@ def go_on(inputs: Inputs, state: State, beliefs: Beliefs) -> tuple[float, bool]:
 
 
 @inlined_kernel
-def describe(inputs: Inputs, facts: Facts, state: State, view: Views, i: int, j: int) -> None:
-    """The features of job j, the i-th that waits."""
-    at, job, seen = state.at, inputs.jobs[j], view.seen
-    waited, row = at.now - job.submit, 6 * i
-    seen[row] = 1.0
-    seen[row + 2] = facts.limit[j]
-    seen[row + 5] = view.mask[i]
-    if view.plain:
-        share = 0.0
-        for k in range(facts.whole.size):
-            share = max(share, job.tasks * inputs.cluster.demand[job.shape, k] / facts.whole[k])
-        seen[row + 1] = waited / 3600.0
-        seen[row + 3] = math.log(job.tasks)
-        seen[row + 4] = share
-    else:
-        shape = inputs.cluster.shapes[job.shape]
-        demand = inputs.cluster.demand[job.shape, shape.dominant]
-        seen[row + 1] = min(math.log1p(waited) / LOG_SECONDS, 1.0)
-        seen[row + 3] = min(job.tasks / state.up.size, 1.0)
-        seen[row + 4] = min(job.tasks * demand / shape.total, 1.0)
+def fits_now(
+    inputs: Inputs, state: State, beliefs: Beliefs, j: int, before: bool, started: bool
+) -> bool:
+    """Whether waiting job j fits, which did or did not ``before``, when devices were given back
+    last.
+
+    Since then nothing has changed, or a job has ``started`` and took some.
+    """
+    shape = inputs.cluster.shapes[inputs.jobs[j].shape]
+    if inputs.cluster.groups is not None and shape.groups > 0:
+        return has_room(inputs, state, beliefs, j)  # other nodes are taken first, and it may fit
+    if inputs.hours is not None and inputs.hours.since.size > 0:
+        return has_room(inputs, state, beliefs, j)
+    return before and (not started or has_room(inputs, state, beliefs, j))
+
+
+@inlined_kernel
+def ends_first(state: State, view: View, job: int) -> float:
+    """Seconds until the first running job ends as requested; ``job`` has started, −1 for none."""
+    first = view.first[0]
+    if job >= 0 and first >= 0:
+        if state.jobs[job].expect < state.jobs[first].expect:
+            first = job
+    elif job >= 0 or first < 0 or state.jobs[first].phase != RUNNING:
+        first = int64(-1)
+        for m in range(state.at.running):
+            j = state.running[m]
+            if first < 0 or state.jobs[j].expect < state.jobs[first].expect:
+                first = j
+    view.first[0] = first
+    return float(max(state.jobs[first].expect - state.at.now, 0.0)) if first >= 0 else 0.0
 
 
 @inner_kernel
-def look(inputs: Inputs, facts: Facts, state: State, beliefs: Any, view: Views) -> None:
-    """Fill in what is seen, which actions are possible, and the jobs that they start."""
-    at, window, seen, mask = state.at, view.shown.size, view.seen, view.mask
-    seen[:] = 0.0
-    mask[:] = False
-    view.shown[:] = -1
+def look(episode: Episode, state: State, beliefs: Any, view: View, job: int) -> None:
+    """Fill in what is seen, which actions are possible, and the jobs that they start.
+
+    ``job`` has just started; −1: time went on. What holds still of jobs that were seen is kept.
+    """
+    inputs, at, window = episode.inputs, state.at, view.shown.size
+    seen, mask, shown, now = view.seen, view.mask, view.shown, at.now
+    same, old, any_fits = view.epoch[0] == at.epoch, 0, False
     rank = smallest(state.words, state.summary, at)
-    for i in range(min(window, at.waiting)):
+    count = min(window, at.waiting)
+    for i in range(count):
         j = inputs.by_rank[rank]
-        view.shown[i] = j
-        mask[i] = has_room(inputs, state, beliefs, j)
-        describe(inputs, facts, state, view, i, j)
+        while old < window and shown[old] != j:
+            old += 1
+        if old < window and same:
+            mask[i] = fits_now(inputs, state, beliefs, j, mask[old], job >= 0)
+        else:
+            mask[i] = has_room(inputs, state, beliefs, j)
+        any_fits = any_fits or mask[i]
+        at_row = 6 * i
+        if old == window or job < 0:
+            waited = now - inputs.jobs[j].submit
+            seen[at_row + 1] = (
+                waited / 3600.0 if view.plain else min(math.log1p(waited) / LOG_SECONDS, 1.0)
+            )
+        else:
+            seen[at_row + 1] = seen[6 * old + 1]
+        shown[i] = j
+        seen[at_row] = 1.0
+        seen[at_row + 2] = episode.asked[j, 0]
+        seen[at_row + 3] = episode.asked[j, 1]
+        seen[at_row + 4] = episode.asked[j, 2]
+        seen[at_row + 5] = mask[i]
         rank = following(state.words, state.summary, at, rank + 1)
+    for i in range(count, window):
+        if shown[i] < 0:
+            break
+        shown[i] = -1
+        mask[i] = False
+        seen[6 * i : 6 * i + 6] = 0.0
+    view.epoch[0] = at.epoch
     # Jobs that wait while nothing runs and none comes would wait for ever.
     more = view.plain or at.running > 0 or at.next_job < inputs.jobs.size
-    mask[window] = more or not mask.any()
-    free, end = 1.0, 0.0
+    mask[window] = more or not any_fits
+    free = 1.0
     for k in range(state.total.size):
-        free = min(free, state.total[k] / facts.whole[k])
+        free = min(free, state.total[k] / episode.whole[k])
     seen[6 * window] = free
     if view.plain:
         seen[6 * window + 1] = math.log1p(at.waiting)
         seen[6 * window + 2] = math.log1p(at.running)
         return
-    for m in range(at.running):
-        j = state.running[m]
-        left = max(state.jobs[j].begun + inputs.jobs[j].limit - at.now, 0.0)
-        end = left if m == 0 else min(end, left)
+    end = ends_first(state, view, job)
     seen[6 * window + 1] = min(math.log1p(at.waiting) / LOG_JOBS, 1.0)
     seen[6 * window + 2] = min(math.log1p(at.running) / LOG_JOBS, 1.0)
     seen[6 * window + 3] = min(math.log1p(end) / LOG_SECONDS, 1.0)
 
 
 @inner_kernel
-def act(inputs: Inputs, facts: Facts, state: State, beliefs: Any, view: Views, action: int) -> None:
+def act(episode: Episode, state: State, beliefs: Any, view: View, action: int) -> None:
     """Take one decision: start a job, which takes no time, or let time go on.
 
     Where nothing runs and no job comes, the first job that fits starts instead.
     """
-    window = view.shown.size
+    inputs, window = episode.inputs, view.shown.size
     job = int64(view.shown[action]) if 0 <= action < window else int64(-1)
     pieces = may_start(inputs, state, beliefs, job) if job >= 0 else 0
     if pieces == 0 and action >= 0 and not view.mask[window]:
@@ -191,32 +228,36 @@ def act(inputs: Inputs, facts: Facts, state: State, beliefs: Any, view: Views, a
     if pieces > 0:
         start(inputs, state, job, pieces)
     else:
+        job = int64(-1)
         passed, over = go_on(inputs, state, beliefs)
     if action != BEGIN:  # the time until the first job comes is not counted
         view.reward[0] = -passed / 3600.0 / inputs.jobs.size
         view.over[0] = over
-    look(inputs, facts, state, beliefs, view)
-
-
-@inner_kernel
-def step_rows(all: Environments, rows: Ints, actions: Ints) -> None:
-    """Take one decision in each of these environments, or begin its episode."""
-    for m in range(rows.size):
-        i = rows[m]
-        e = all.episode[i]
-        if actions[i] == BEGIN:
-            copy_row(all.copies, e, i)
-        act(
-            row(all.bank, e),
-            row(all.facts, e),
-            row(all.states, i),
-            row(all.beliefs, i),
-            row(all.views, i),
-            actions[i],
-        )
+    look(episode, state, beliefs, view, job)
 
 
 @lean_kernel
-def step(environments: Any, rows: Ints, actions: Ints) -> None:
-    """Take one decision in each of these environments, which are pinned, or begin its episode."""
-    step_rows(opened(environments), rows, actions)
+def step(
+    episode: Any,
+    episodes: Ints,
+    environment: Any,
+    environments: Ints,
+    plays: Ints,
+    rows: Ints,
+    actions: Ints,
+) -> None:
+    """Take one decision in each of these environments, or begin its episode.
+
+    ``plays`` says which of the ``episodes``; these and environments are addresses, beside the
+    first of them, pinned.
+    """
+    for m in range(rows.size):
+        i = rows[m]
+        of, here = opened_at(episode, episodes[plays[i]]), opened_at(environment, environments[i])
+        if actions[i] == BEGIN:
+            copy_words(of.begun, here.memory)
+            here.shows.shown[:] = -1
+            here.shows.seen[:] = 0.0
+            here.shows.mask[:] = False
+            here.shows.first[0] = -1
+        act(of, here.state, here.beliefs, here.shows, actions[i])

@@ -24,7 +24,7 @@ from gangwise.jobs.kernels import (
 )
 from gangwise.jobs.round_kernels import play
 from gangwise.jobs.run_times import LEAST, ended, expect, quantile_of
-from gangwise.jobs.stacks import copy_row, row
+from gangwise.jobs.stacks import copy_words, opened_at
 from gangwise.jobs.start_kernels import schedule_end
 
 UNTIL, FORECAST, SEND, SHARE = range(4)
@@ -36,13 +36,21 @@ REQUESTED, TRUE = 2.0, 3.0
 
 
 @by_reference
-class Clusters(NamedTuple):
-    """C clusters and J jobs."""
+class Cluster(NamedTuple):
+    """A cluster, and a copy of it for forecasts."""
 
-    inputs: Inputs  # [C]
-    states: State  # [C]
-    ahead: State  # [C] for forecasts
-    forth: Ints  # copies of states to ahead, see gangwise.jobs.stacks
+    inputs: Inputs
+    state: State
+    ahead: State
+    memory: Ints  # of its state
+    memory_ahead: Ints
+
+
+@by_reference
+class Clusters(NamedTuple):
+    """What C clusters share."""
+
+    at: Ints  # [C] addresses of the clusters
     times: Any  # RunTimes: what is learned of run times on a cluster of speed 1
     speed: Floats  # [C]
     level: Floats  # [1] quantile of run times, REQUESTED or TRUE
@@ -126,57 +134,56 @@ def share_of_job(inputs: Inputs, j: int) -> float:
 
 
 @inner_kernel
-def withdraw(all: Clusters, c: int, j: int) -> None:
+def withdraw(all: Clusters, first: Any, c: int, j: int) -> None:
     """Withdraw job j from all clusters but c."""
     for k in range(all.speed.size):
-        state = row(all.states, k)
-        phase = state.jobs[j].phase
+        of = opened_at(first, all.at[k])
+        phase = of.state.jobs[j].phase
         if k != c and phase in (UNSUBMITTED, WAITING):
-            cancel(row(all.inputs, k), state, None, j)
+            cancel(of.inputs, of.state, None, j)
 
 
 @inner_kernel
-def share_all(all: Clusters) -> None:
+def share_all(all: Clusters, first: Any) -> None:
     """Play to the end: the first cluster that can start a job has it, ties go to the first."""
     while True:
         c, time = -1, NEVER
         for k in range(all.speed.size):
-            instant = next_instant(row(all.inputs, k), row(all.states, k))
+            of = opened_at(first, all.at[k])
+            instant = next_instant(of.inputs, of.state)
             if instant < time:
                 c, time = k, instant
         if c < 0:
             return
-        state = row(all.states, c)
-        if not one_instant(all, row(all.inputs, c), state, c):
+        of = opened_at(first, all.at[c])
+        if not one_instant(all, of.inputs, of.state, c):
             return
-        for m in range(state.at.running):
-            j = int64(state.running[m])
-            if state.jobs[j].begun == state.at.now:
-                withdraw(all, c, j)
-
-
-@inner_kernel
-def act(all: Clusters, what: int, j: int, chosen: int, time: float) -> None:
-    if what == SHARE:
-        share_all(all)
-    elif what == SEND:
-        withdraw(all, chosen, j)
-    elif what == FORECAST:
-        expect(all.times, j, time)
-    for c in range(all.speed.size):
-        inputs, state = row(all.inputs, c), row(all.states, c)
-        if what == UNTIL:
-            while next_instant(inputs, state) < time and one_instant(all, inputs, state, c):
-                pass
-            all.used[c] = share_used(inputs, state, j)
-        elif what == FORECAST:
-            all.start[c] = NEVER
-            if state.jobs[j].phase == UNSUBMITTED:
-                copy_row(all.forth, c, c)
-                all.start[c] = foresee(all, inputs, row(all.ahead, c), c, j)
+        for m in range(of.state.at.running):
+            j = int64(of.state.running[m])
+            if of.state.jobs[j].begun == of.state.at.now:
+                withdraw(all, first, c, j)
 
 
 @lean_kernel
-def step(clusters: Any, what: int, j: int, chosen: int, time: float) -> None:
-    """Do one thing with clusters that are pinned, see :data:`UNTIL`."""
-    act(opened(clusters), what, j, chosen, time)
+def step(clusters: Any, first: Any, what: int, j: int, chosen: int, time: float) -> None:
+    """Do one thing with clusters, see :data:`UNTIL`; the first of them is pinned beside them."""
+    all = opened(clusters)
+    if what == SHARE:
+        share_all(all, first)
+    elif what == SEND:
+        withdraw(all, first, chosen, j)
+    elif what == FORECAST:
+        expect(all.times, j, time)
+    for c in range(all.speed.size):
+        of = opened_at(first, all.at[c])
+        if what == UNTIL:
+            while next_instant(of.inputs, of.state) < time and one_instant(
+                all, of.inputs, of.state, c
+            ):
+                pass
+            all.used[c] = share_used(of.inputs, of.state, j)
+        elif what == FORECAST:
+            all.start[c] = NEVER
+            if of.state.jobs[j].phase == UNSUBMITTED:
+                copy_words(of.memory, of.memory_ahead)
+                all.start[c] = foresee(all, of.inputs, of.ahead, c, j)

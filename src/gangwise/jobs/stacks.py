@@ -1,4 +1,4 @@
-"""States of several simulations as one, whose arrays have one axis more; and one of them again."""
+"""Several simulations as rows of one memory, which kernels open one by one."""
 
 from __future__ import annotations
 
@@ -7,45 +7,14 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import overload
+from numba.extending import intrinsic
 
 from gangwise.core.arrays import Ints
-from gangwise.core.jit import Reference, copy_bytes, inner_kernel, referenced
+from gangwise.core.jit import Pinned, Reference, inlined_kernel
 from gangwise.jobs.kernels import CUT, PIECE, State
 
-LEAN: Any = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
-
-
-def row(stack: Any, i: int) -> Any:
-    """Row i of every array in nested named tuples; what is no array is of all rows."""
-    if isinstance(stack, np.ndarray):
-        return stack[i]
-    if isinstance(stack, tuple):
-        return type(stack)(*(row(part, i) for part in stack))
-    return stack
-
-
-@overload(row, inline="always", jit_options=LEAN)  # records cannot be returned
-def _row(stack, i):  # type: ignore[no-untyped-def]  # numba compares annotations
-    if isinstance(stack, types.NoneType):
-        return lambda stack, i: None
-    made: dict[str, Any] = {"referenced": referenced}
-    text = _written(stack, "stack", made)
-    # numba loops over no unlike fields.
-    exec(f"def of_row(stack, i):\n    return referenced({text})", made)
-    return made["of_row"]
-
-
-def _written(of: Any, name: str, made: dict[str, Any]) -> str:
-    """The source that makes a row of nested named tuples, which are entered in ``made``."""
-    if isinstance(of, types.Array):
-        return f"{name}[i]"
-    of = of.fields if isinstance(of, Reference) else of
-    if not isinstance(of, types.NamedTuple | types.NamedUniTuple):
-        return name
-    made[of.instance_class.__name__] = of.instance_class
-    fields = [_written(each, f"{name}.{field}", made) for each, field in zip(of.types, of.fields)]
-    return f"{of.instance_class.__name__}({', '.join(fields)})"
+LINE = 8
+"""Words of eight bytes that are read from memory at once: where an array begins."""
 
 
 def joined(join: Callable[[Sequence[Any]], Any], each: Sequence[Any]) -> Any:
@@ -56,21 +25,68 @@ def joined(join: Callable[[Sequence[Any]], Any], each: Sequence[Any]) -> Any:
     return join(each) if isinstance(example, np.ndarray | np.record) else example
 
 
-def stacked(each: Sequence[Any]) -> Any:
-    """Arrays in one with an axis more; shorter ones end with zeros, which nothing points at."""
-    arrays = [np.asarray(array) for array in each]
-    size = (len(arrays), *np.max([array.shape for array in arrays], axis=0).astype(np.int64))
-    stack = np.zeros(size, arrays[0].dtype)
-    for i, array in enumerate(arrays):
-        place: Any = (i, *(slice(n) for n in array.shape))
-        stack[place] = array
-    return stack
+def stacked(each: Sequence[Any]) -> tuple[Any, Ints]:
+    """Nested named tuples as one whose arrays have an axis more, and their memory [E, words].
+
+    A row of memory holds all arrays of one. Shorter ones end with zeros, which nothing points at.
+    """
+    shapes: list[tuple[int, ...]] = []
+
+    def longest(arrays: Sequence[Any]) -> None:
+        shapes.append(tuple(np.max([np.shape(array) for array in arrays], axis=0).astype(int)))
+        sizes.append(-(-int(np.prod(shapes[-1])) * arrays[0].dtype.itemsize // (8 * LINE)) * LINE)
+
+    sizes: list[int] = []
+    joined(longest, each)
+    memory = np.zeros((len(each), sum(sizes)), np.int64)
+    places = iter(zip(shapes, np.cumsum([0, *sizes]).tolist()))
+
+    def filled(arrays: Sequence[Any]) -> Any:
+        shape, word = next(places)
+        stack = np.ndarray(
+            (len(arrays), *shape),
+            arrays[0].dtype,
+            memory,
+            8 * word,
+            (memory.strides[0], *np.empty(shape, arrays[0].dtype).strides),
+        )
+        for i, array in enumerate(arrays):
+            place: Any = (i, *map(slice, np.shape(array)))
+            stack[place] = array
+        return stack
+
+    return joined(filled, each), memory
 
 
-def arrays_of(stack: Any) -> list[Any]:
+def row(stack: Any, i: int) -> Any:
+    """Row i of every array in nested named tuples; what is no array is of all rows."""
     if isinstance(stack, tuple):
-        return [array for part in stack for array in arrays_of(part)]
-    return [stack] if isinstance(stack, np.ndarray) else []
+        return type(stack)(*(row(part, i) for part in stack))
+    return stack[i] if isinstance(stack, np.ndarray) else stack
+
+
+def pinned(rows: Sequence[Any]) -> tuple[Sequence[Pinned], Ints]:
+    """Named tuples of the same types, each pinned, and their addresses for :data:`opened_at`."""
+    each = [Pinned(of) for of in rows]
+    return each, np.array([of.address for of in each], dtype=np.int64)
+
+
+def _opened_at(typing_context: Any, pinned: Any, address: Any) -> Any:
+    def pointer(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[1], values[0].type)
+
+    return Reference(pinned.fields)(pinned, types.int64), pointer
+
+
+opened_at: Any = intrinsic(_opened_at)
+"""The reference to one of several that are :func:`pinned`: ``opened_at(the first, address)``."""
+
+
+@inlined_kernel
+def copy_words(of: Ints, to: Ints) -> None:
+    """Copy a row of memory to another."""
+    for w in range(of.size):
+        to[w] = of[w]
 
 
 def never_cut(state: State, jobs: int, pieces: int) -> State:
@@ -80,21 +96,3 @@ def never_cut(state: State, jobs: int, pieces: int) -> State:
         "cut_pieces": np.zeros(pieces + 1, PIECE),
     }
     return state._replace(**room)
-
-
-def copies(source: Any, to: Any) -> Ints:
-    """What :func:`copy_row` needs to copy rows of stacked arrays to others [A, 3].
-
-    Addresses of both, and the bytes of a row; the arrays must stay where they are.
-    """
-    pairs = zip(arrays_of(source), arrays_of(to))
-    rows = [(one.ctypes.data, other.ctypes.data, other[:1].nbytes) for one, other in pairs]
-    return np.array(rows, dtype=np.int64)
-
-
-@inner_kernel
-def copy_row(copies: Ints, i: int, to: int) -> None:
-    """Copy row i of all arrays to a row of the others."""
-    for a in range(copies.shape[0]):
-        size = copies[a, 2]
-        copy_bytes(copies[a, 0] + i * size, copies[a, 1] + to * size, size)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.run_times import state_of
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.stacks import arrays_of, copies, joined, never_cut, stacked
+from gangwise.jobs.stacks import never_cut, pinned, row, stacked
 from gangwise.study.replay_scenario import ReplayScenario
 from gangwise.study.statistics import Estimate, count, estimate_text, mean_and_interval
 
@@ -189,43 +190,47 @@ class Clusters:
                 )
             fixed, pieces = inputs(t, rules)
             parts.append((fixed, never_cut(initial_state(t, rules, pieces), len(jobs), pieces)))
-        fixed, begun = (joined(stacked, part) for part in zip(*parts))
-        fixed, begun, _ = only_used(fixed, begun, nothing_believed())
+        fixed, begun = (stacked(part) for part in zip(*parts))
+        (self.states, memory), (ahead, there) = begun, stacked([state for _, state in parts])
+        used, states, _ = only_used(fixed[0], self.states, nothing_believed())
+        ahead = only_used(fixed[0], ahead, nothing_believed())[1]
+        each = kernels.Cluster(used, states, ahead, memory, there)
+        self._clusters, at = pinned([row(each, c) for c in range(len(nodes))])
         self.able = ~np.array([t.aside for t in self.tables])
-        self._fresh = begun, state_of(jobs, "learned")
-        self.states, learner, ahead = map(_copy, (*self._fresh, begun))
-        self._changing = arrays_of((self.states, learner))
+        learner, learned = stacked([state_of(jobs, "learned")])
+        self._changing = memory, learned
+        self._fresh = [array.copy() for array in self._changing]
         self.level = np.zeros(1)
         self.start, self.length, self.used = (np.zeros(len(nodes)) for _ in range(3))
         numbers = self.speeds, self.level, self.start, self.length, self.used
-        links = copies(self.states, ahead)
-        self._pinned = Pinned(kernels.Clusters(fixed, self.states, ahead, links, learner, *numbers))
-        self._step = entry(kernels.step, self._pinned, 0, 0, 0, 0.0)
+        clusters = Pinned(kernels.Clusters(at, row(learner, 0), *numbers))
+        code = entry(kernels.step, clusters, self._clusters[0], 0, 0, 0, 0.0)
+        self._step = partial(code, clusters, self._clusters[0])
 
     def play(self, route: Route | Ints) -> Ints:
         """Play all jobs by a route, or as given [J]; the cluster of each [J], −1 for none."""
-        for fresh, array in zip(arrays_of(self._fresh), self._changing):
+        for fresh, array in zip(self._fresh, self._changing):
             array[...] = fresh
         if getattr(route, "everywhere", False):
-            self._step(self._pinned, kernels.SHARE, 0, 0, 0.0)
+            self._step(kernels.SHARE, 0, 0, 0.0)
             started = np.isfinite(self.states.start[:, : len(self.jobs)])
             return np.where(started.any(axis=0), started.argmax(axis=0), -1)
         chosen, submit = np.full(len(self.jobs), -1), self.jobs.submit.tolist()
         for j in np.flatnonzero(self.able.any(axis=0)).tolist():
-            self._step(self._pinned, kernels.UNTIL, j, 0, submit[j])
+            self._step(kernels.UNTIL, j, 0, submit[j])
             if isinstance(route, np.ndarray):
                 chosen[j] = route[j]
             else:
                 chosen[j] = self._chosen(route, j, submit[j])
-            self._step(self._pinned, kernels.SEND, j, int(chosen[j]), 0.0)
-        self._step(self._pinned, kernels.UNTIL, 0, 0, NEVER)
+            self._step(kernels.SEND, j, int(chosen[j]), 0.0)
+        self._step(kernels.UNTIL, 0, 0, NEVER)
         return chosen
 
     def _chosen(self, route: Any, j: int, time: float) -> int:
         def foresee(level: float | str) -> tuple[Floats, Floats]:
             levels = {"requested": kernels.REQUESTED, "true": kernels.TRUE}
             self.level[0] = levels[level] if isinstance(level, str) else level
-            self._step(self._pinned, kernels.FORECAST, j, 0, time)
+            self._step(kernels.FORECAST, j, 0, time)
             return self.start, self.length
 
         able = self.able[:, j]
@@ -241,10 +246,6 @@ class Clusters:
         away = (chosen < 0) | ~np.isfinite(start)
         start, end = (np.where(away, np.nan, time - self.jobs.submit) for time in (start, end))
         return start, end
-
-
-def _copy(arrays: Any) -> Any:
-    return joined(lambda each: each[0].copy(), [arrays])
 
 
 # ----------------------------------------------------------------------------------------- results
