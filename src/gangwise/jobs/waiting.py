@@ -49,7 +49,7 @@ from gangwise.jobs.metrics import Outcome, Pieces, jobs_as_rows
 from gangwise.jobs.model import ALONE, Conditions, Jobs, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Claims, Options, cluster_of, no_ways, placed_shapes
 from gangwise.jobs.tenancy import Cap, Opening, allowed_on, claims, of_arrays
-from gangwise.jobs.waiting_kernels import AFTER, CAUSES, LATENCY, Sweep, sweep_waits
+from gangwise.jobs.waiting_kernels import CAUSES, LATENCY, Sweep, sweep_waits
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,20 +133,12 @@ def waiting_causes(
     owner = numbered(np.broadcast_to(jobs.user * len(jobs.accounts) + jobs.charged, (J,)))[1]
     sweep, names = _opened(outcome, hidden, options, owner, (waiting, ready, first_held))
     sweep_waits(sweep)
-    # What is not charged so far: before it was ready, and from its decision to its start.
-    rows, seconds = np.flatnonzero(outcome.queued & (outcome.start > jobs.submit)), sweep.split
-    begins, start, waits = ready[rows], outcome.start[rows], outcome.waiting[rows]
-    seconds[rows, AFTER] = np.minimum(begins, start) - jobs.submit[rows]
-    late = start - np.maximum(first_held[rows], begins)
-    seconds[rows, LATENCY] = np.maximum(late, 0.0)
-    # The largest part is what is left of the wait, so that sums are exact.
-    charged = seconds[rows]
-    seconds[rows, charged.argmax(axis=1)] += waits - charged.sum(axis=1)
     caps: dict[str, float] = {}
     for name, of_cap in zip(names, sweep.of_cap.tolist()):
         if of_cap > 0:
             caps[name] = caps.get(name, 0.0) + of_cap
-    return WaitingCauses(jobs, outcome.queued, seconds, caps, owner, sweep.holders, sweep.kept_for)
+    of = (sweep.split, caps, owner, sweep.holders, sweep.kept_for)
+    return WaitingCauses(jobs, outcome.queued, *of)
 
 
 def _ready(outcome: Outcome, hidden: Conditions) -> Floats:
@@ -179,7 +171,8 @@ def _opened(
 
     ``spans`` are those rows, and of all jobs since when and until when.
     """
-    jobs, nodes, since, start = outcome.jobs, outcome.nodes, *spans[1:]
+    jobs, nodes, (rows, since, start) = outcome.jobs, outcome.nodes, spans
+    held, made = cast(Pieces, outcome.pieces), cast(Any, Sweep)  # one field a line below
     shapes = placed_shapes(jobs, nodes)
     cluster = cluster_of(nodes, shapes, int(jobs.sizes.max(initial=1)), bool(options.closed))
     of_caps = claims(options.caps, jobs, nodes, cluster.demand)
@@ -194,12 +187,13 @@ def _opened(
     needs = _table(sweep_rows.NEED, main=np.argmin(fewest, axis=1), alone=alone)[:-1]
     claim, of_hours = (np.broadcast_to(c, since.shape) for c in (limits.of_job, hours.of_job))
     unsplit = _unsplit(outcome, options, shapes)
-    kinds, kind, rows = _kinds(jobs, spans[0], (claim, of_hours, unsplit), (cluster, needs["main"]))
-    by_limit, rank = _by_limit(jobs.limit[rows], kind, kinds)
-    about = {"since": since[rows], "start": start[rows], "owner": owner[rows]}
-    waits = _table(sweep_rows.WAIT, kind=kind, rank=rank, **about)
-    attempts, pieces = _attempts(outcome, rows, waits, (claim, owner))
-    held, made = cast(Pieces, outcome.pieces), cast(Any, Sweep)  # one field a line below
+    kinds, kind, order = _kinds(jobs, rows, (claim, of_hours, unsplit), (cluster, needs["main"]))
+    w_of = _inverse(order)
+    # By row they are nearly in order, so that they are sorted fast.
+    by_since, by_start = (np.argsort(time[rows], kind="stable") for time in (since, start))
+    attempts = _attempts(held, rows, w_of, start[rows], (since[rows][by_since], by_since))
+    by_since, by_start = w_of[by_since], w_of[by_start]
+    waits = _table(sweep_rows.WAIT, kind=kind, start=start[rows[order]], turn=_inverse(by_start))
     places = dict.fromkeys((shape.constraint, shape.pool) for shape in every)
     labelled = [allowed_on(nodes, Shape((), 0, labels)) for labels, _ in places]
     member = [nodes.of_pool(name) for name in dict.fromkeys(shape.pool for shape in every)]
@@ -207,8 +201,6 @@ def _opened(
     M, owners = len(member) * K, int(owner.max(initial=-1)) + 1
     untold = cluster.shapes.copy()  # devices are not told apart
     untold["fraction"] = untold["whole"] = 0
-    sizes = np.zeros(1, dtype=sweep_rows.SIZES)
-    sizes["newest"] = -1
     sweep = made(
         cluster._replace(shapes=untold, devices=np.zeros(len(nodes), dtype=np.int64)),
         limits.caps,
@@ -219,16 +211,17 @@ def _opened(
         np.where(cluster.demand > 0, 1.0 / np.maximum(cluster.demand, 1), 0.0),
         kinds,
         waits,
-        rows,
-        jobs.limit[rows][by_limit],
-        np.argsort(waits["since"], kind="stable"),
-        np.argsort(waits["start"], kind="stable"),
-        attempts,
-        np.argsort(attempts["begin"], kind="stable"),
-        np.argsort(attempts["end"], kind="stable"),
-        held.node[pieces],
-        np.rint(1000 * outcome.per_piece[pieces] * held.tasks[pieces, None]).astype(int),
-        np.zeros((len(attempts), K), dtype=np.int64),
+        rows[order],
+        jobs.limit,
+        by_since,
+        np.append(by_start, rows.size),
+        *attempts,
+        held.node,
+        held.tasks,
+        outcome.per_piece,
+        np.ascontiguousarray(claim),
+        owner,
+        *(np.zeros(size, dtype=np.int64) for size in (held.job.size, (held.job.size, K), M)),
         _changes(nodes, hidden, options, hours, float(waits["start"][:-1].max(initial=0.0))),
         needs,
         _table(sweep_rows.NODE, up=np.ones(N))[:-1],
@@ -237,27 +230,17 @@ def _opened(
         *(FreeDevices(*(np.zeros((N, d), dtype=np.int64) for d in (K, 0, K))) for _ in range(2)),
         no_ways(cluster),
         *(np.zeros(shape, dtype=np.int64) for shape in (N, max(limits.counters, 1), Q, S)),
-        sizes,
+        np.zeros(1, dtype=sweep_rows.SIZES),
         np.zeros((Q, LATENCY)),
-        np.zeros((W, 4)),
+        *(np.zeros(W, dtype=np.int64), np.zeros((W, 2)), np.zeros(W), np.zeros((W, 2))),
         *(np.zeros((owners, M)) for _ in range(2)),
         np.zeros(M, dtype=sweep_rows.COMPANY),
+        *(jobs.submit, since, start, outcome.start, outcome.queued),
         np.zeros((since.size, len(CAUSES))),
         np.zeros(max(limits.counters, 1)),
         *(np.zeros(owners) for _ in range(2)),
     )
     return sweep, _cap_names(options.caps, of_caps, jobs)
-
-
-def _by_limit(limit: Floats, kind: Ints, kinds: Rows) -> tuple[Ints, Ints]:
-    """The order of waits [W] by kind, then by limit; and their places in their kinds, from 1."""
-    # A sort of small numbers that keeps their order takes a tenth of one by two columns.
-    order = np.argsort(limit)
-    narrow = kind[order].astype(np.min_scalar_type(kinds.size))
-    order = order[np.argsort(narrow, kind="stable")]
-    rank = np.empty(limit.size, dtype=np.int64)
-    rank[order] = 1 + np.arange(limit.size) - kinds["first"][kind]
-    return order, rank
 
 
 def _table(kind: np.dtype[np.void], /, **columns: npt.ArrayLike) -> Rows:
@@ -290,7 +273,7 @@ def _unsplit(outcome: Outcome, options: Options, shapes: Sequence[Shape]) -> Boo
 def _kinds(
     jobs: Jobs, rows: Ints, of_jobs: tuple[Ints, Ints, Bools], asked: tuple[ClusterArrays, Ints]
 ) -> tuple[Rows, Ints, Ints]:
-    """Kinds of the jobs that wait; the kind and the row of each job, in the order of both."""
+    """Kinds of the jobs that wait, those of each in their order of kind and row, and this order."""
     (cluster, main), shape, tasks = asked, jobs.shape[rows], jobs.tasks[rows]
     named = np.array(["reservation" in terms_of(text) for text in jobs.terms])[jobs.term]
     ask = tasks * cluster.demand[shape, main[shape]]
@@ -307,51 +290,57 @@ def _kinds(
     # Kinds that use the same nodes and type stand together, those that ask for less before others.
     for column in (cluster.shapes["constraint"][shape], main[shape], *columns.values()):
         different, place = numbered(column)
-        kind = numbered(kind * max(different.size, 1) + place)[1]
-    order = np.argsort(kind, kind="stable")
+        if different.size > 1:
+            kind = numbered(kind * different.size + place)[1]
+    # Small numbers are sorted at a tenth of the time.
+    order = np.argsort(kind.astype(np.min_scalar_type(int(kind.max(initial=0)))), kind="stable")
     kind = kind[order]
     edges = np.searchsorted(kind, np.arange(int(kind.max(initial=-1)) + 2))
     columns = {name: column[order][edges[:-1]] for name, column in columns.items()}
-    return (
-        _table(sweep_rows.KIND, first=edges[:-1], past=edges[1:], **columns)[:-1],
-        kind,
-        rows[order],
-    )
+    kinds = _table(sweep_rows.KIND, first=edges[:-1], past=edges[1:], **columns)[:-1]
+    return kinds, kind, order
+
+
+def _inverse(order: Ints) -> Ints:
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    return place
 
 
 def _attempts(
-    outcome: Outcome, rows: Ints, waits: Rows, of_jobs: tuple[Ints, Ints]
-) -> tuple[Rows, Ints]:
-    """Attempts that hold devices while a job waits, or end its wait, and the rows of their pieces.
+    pieces: Pieces, rows: Ints, w_of: Ints, start: Floats, waits: tuple[Floats, Ints]
+) -> tuple[Any, ...]:
+    """Attempts as of :class:`.Sweep`, the order of those that count in a wait or end one, and when.
 
-    ``of_jobs`` are claims and owners.
+    ``rows`` are those of jobs that wait, ``w_of`` and ``start`` their waits and when these end;
+    ``waits`` are since when they do, and their order.
     """
-    pieces = outcome.pieces
-    assert pieces is not None
     # Pieces of an attempt stand together.
     begins = (np.diff(pieces.job, prepend=-1) != 0) | (np.diff(pieces.begin, prepend=-1.0) != 0)
     at = np.flatnonzero(begins)
-    count = np.diff(np.append(at, pieces.job.size))
     row, held, end = pieces.job[at], pieces.held[at], pieces.end[at]
+    past = np.append(at[1:], pieces.job.size)
+    if (np.diff(row) < 0).any():  # those that were cut short come last
+        order = np.argsort(row, kind="stable")
+        at, past, row, held, end = (column[order] for column in (at, past, row, held, end))
     # The attempt that ends the wait is the first of its job, of several at once the first row.
-    until = np.full(len(outcome.jobs), np.nan)
-    until[rows] = waits["start"][:-1]
-    ends = np.flatnonzero(held == until[row])[::-1]
-    attempt, wait = np.empty(until.size, dtype=np.int64), np.full(row.size, -1)
-    attempt[row[ends]] = ends
-    wait[attempt[rows]] = np.arange(rows.size)
+    place = np.full(int(row.max(initial=-1)) + 1, -1)
+    place[rows] = np.arange(rows.size)
+    mine = place[row]
+    ends = np.flatnonzero((mine >= 0) & (held == np.append(start, np.inf)[mine]))[::-1]
+    attempt, wait = np.empty(rows.size, dtype=np.int64), np.full(row.size, -1)
+    attempt[mine[ends]] = ends
+    wait[attempt] = w_of
     # Spans in which some job waits; what runs only between them changes no cause.
-    order = np.argsort(waits["since"])
-    since, until = waits["since"][order], np.maximum.accumulate(waits["start"][order])
-    opens = np.flatnonzero(since > np.append(-np.inf, until[:-1]))
-    span = np.searchsorted(until[np.append(opens[1:], since.size) - 1], held)
-    counted = np.flatnonzero(since[opens][span] < end)
-    of_pieces = jobs_as_rows(at[counted], count[counted])[0]
-    past = np.cumsum(count[counted])
-    row, (claim, owner) = row[counted], of_jobs
-    about = {"begin": held[counted], "end": end[counted], "wait": wait[counted]}
-    about |= {"first": past - count[counted], "past": past, "row": row}
-    return _table(sweep_rows.ATTEMPT, claim=claim[row], owner=owner[row], **about), of_pieces
+    sinces, order = np.append(waits[0], np.inf), waits[1]
+    until = np.maximum.accumulate(np.append(start[order], np.inf))
+    opens = np.flatnonzero(sinces > np.append(-np.inf, until[:-1]))
+    span = np.searchsorted(until[np.append(opens[1:], sinces.size) - 1], held)
+    counted = np.flatnonzero(sinces[opens][span] < end)
+    by_begin = counted[np.argsort(held[counted], kind="stable")]  # nearly in order
+    by_end = counted[np.argsort(end[counted])]
+    times = (np.append(time, np.inf) for time in (held[by_begin], end[by_end]))
+    return held, end, row, at, past, wait, by_begin, by_end, *times, sinces
 
 
 def _changes(

@@ -1,11 +1,16 @@
 """The sweep that charges waiting to causes, see :mod:`gangwise.jobs.waiting`.
 
-Of the jobs that wait, those that ask for the same are one *kind*, and are charged at once. How many
-tasks of a shape fit is kept up to date with the nodes that change; a shape of which no job waits is
-not looked at. While jobs are only submitted, causes stay as they are, and nothing is charged but to
-jobs that fit. The work is O((E + T) · A) for E starts and ends, T changes of rules and A kinds that
-wait at once, and O(log W) where jobs of a kind part: those submitted before some job, those that
-are shorter than some time.
+Of the jobs that wait, those that ask for the same are one *kind*, and are charged at once, when
+what they are charged with changes. How many tasks of a shape fit is kept up to date with the nodes
+that change; a shape of which no job waits is not looked at. While jobs are only submitted, causes
+stay as they are. The work is O((E + T) · A) for E starts and ends, T changes of rules and A kinds
+that wait at once, and O(log W) for W that wait where jobs of a kind part: those submitted before
+some job, those that are shorter than some time.
+
+These are the first of a kind in an order, by row or by limit. Its jobs that wait stand in that
+order, each with a charge of its own and of all before it: the first p are charged at the p-th, and
+a job's charge is the sum from its place on, less what that was when it came. It leaves its own to
+the one before it.
 """
 
 from __future__ import annotations
@@ -28,12 +33,6 @@ FREE = KEPT  # of jobs that ask for the same, before single jobs are looked at
 
 NODE_GOES, NODE_COMES, RESERVATION_BEGINS, RESERVATION_ENDS, HOURS_CHANGE = range(5)
 
-# Of a kind, those that were submitted before some job, and those that ask for less time than some,
-# are charged at once: in Fenwick trees within each kind, to which seconds are added up to a place
-# and which are read at one. Seconds overtaken; unseen; in which it would not be kept but for a
-# reservation. The last has jobs that wait, and is read as a sum up to a place.
-OLDER, SHORTER, STOPPED, NUMBER = range(4)
-
 KIND = record(  # of waiting jobs: alike in what they ask for and whose use they count in
     shape=np.int64,
     tasks=np.int64,
@@ -45,31 +44,16 @@ KIND = record(  # of waiting jobs: alike in what they ask for and whose use they
     first=np.int64,  # its jobs are `Sweep.waits` from here
     past=np.int64,  # to before here
     waiting=np.int64,
-    oldest=np.int64,  # no job of the kind that waits stands before
+    since=np.float64,  # charged up to here; since then:
     cause=np.int64,
-    older=np.int64,  # of its jobs so many would have enough without those submitted later
-    parted=np.int64,  # no more were ever charged with that
-    since=np.float64,  # it is charged up to here
+    older=np.int64,  # of those that wait so many would have enough without jobs submitted later
+    full=np.int64,  # the counter of a cap that it waits for, −1 for none
 )
 WAIT = record(  # of one job, in the order of (kind, row)
-    since=np.float64,
     start=np.float64,
     kind=np.int64,
-    rank=np.int64,  # place of its limit among those of its kind, from 1
-    owner=np.int64,
+    turn=np.int64,  # place in `Sweep.by_start`
     state=np.int64,  # 0 not here yet, 1 waits, 2 has started
-)
-ATTEMPT = record(
-    begin=np.float64,
-    end=np.float64,
-    row=np.int64,
-    first=np.int64,  # its pieces are from here
-    past=np.int64,  # to before here
-    claim=np.int64,
-    owner=np.int64,  # user and account
-    wait=np.int64,  # the one that ends with it, −1 for none
-    earlier=np.int64,  # the attempt that runs before it, by row; −1 for none
-    later=np.int64,
 )
 CHANGE = record(
     at=np.float64,
@@ -99,10 +83,9 @@ SIZES = record(
     kinds=np.int64,  # that wait
     shapes=np.int64,  # of these
     touched=np.int64,  # nodes that changed in this instant
-    newest=np.int64,  # attempt that runs, by its row; −1 for none
+    running=np.int64,  # attempts
     started=np.int64,  # waits that have ended
     next=np.int64,  # of `by_start`: before it no job waits that does not fit
-    changed=np.int64,  # that may be otherwise now
     free=np.int64,  # kinds that fit
     away=np.int64,  # nodes
 )
@@ -110,7 +93,7 @@ SIZES = record(
 
 @by_reference
 class Sweep(NamedTuple):
-    """Waits, attempts and changes of rules, a row behind the last of each at time inf."""
+    """Waits, attempts and changes of rules; behind the last wait and change is one at inf."""
 
     cluster: ClusterArrays  # devices are not told apart
     caps: Caps
@@ -122,15 +105,30 @@ class Sweep(NamedTuple):
     kinds: Rows  # [Q], in the order of what they may use and how much they ask for
     waits: Rows  # [W + 1]
     rows: Ints  # [W] of their jobs
-    limits: Floats  # [W] sorted within each kind
-    by_since: Ints
-    by_start: Ints  # as their jobs start
-    attempts: Rows  # [A + 1]
-    by_begin: Ints
+    limit: Floats  # [J]
+    by_since: Ints  # [W]
+    by_start: Ints  # [W + 1] as their jobs start, W behind the last
+    # attempts
+    begin: Floats  # [A] they hold devices from here
+    end: Floats
+    row: Ints  # in order
+    first: Ints  # its pieces are from here
+    past: Ints  # to before here
+    wait: Ints  # that ends with it, −1 for none
+    by_begin: Ints  # those that run while a job waits, or end a wait
     by_end: Ints
+    # when something happens, inf behind the last
+    begins: Floats  # `begin` in the order of `by_begin`
+    ends: Floats
+    sinces: Floats  # jobs that wait, as of `by_since`
     node: Ints  # [P]
-    amount: Ints  # [P, K] thousandths
-    whole: Ints  # [A, K] of all pieces of one that runs
+    tasks: Ints
+    per_piece: Floats  # [P, K] devices of a task
+    claim: Ints  # [J]
+    owner: Ints  # [J] user and account
+    line: Ints  # [A] running ones in order
+    whole: Ints  # [A, K] thousandths
+    taken: Ints  # [M] by the attempt at hand
     changes: Rows  # [V + 1]
     needs: Rows  # [S]
     nodes: Rows  # [N]
@@ -145,10 +143,19 @@ class Sweep(NamedTuple):
     shapes_now: Ints  # [S]
     sizes: Rows  # [1]
     by_kind: Floats  # [Q, causes] seconds so far
-    trees: Floats  # [W, 4]
+    # of the waiting jobs of kind q, from `kinds[q].first` on, and seconds charged at each
+    by_row: Ints  # [W] rows of `waits`
+    overtaken: Floats  # [W, 2]
+    by_limit: Floats
+    passed: Floats  # [W, 2] unseen; in which it would not be kept but for a reservation
     held: Floats  # [owners, M] of each partition and device type
     seen: Floats  # [owners, M] of `COMPANY.clock` when held last changed
     company: Rows  # [M]
+    submit: Floats  # [J]
+    ready: Floats
+    first_held: Floats
+    start: Floats
+    queued: Bools
     # what is added up, in seconds of waiting
     split: Floats  # [J, causes]
     of_cap: Floats  # [counters]
@@ -216,79 +223,115 @@ def _groups_fit(x: Sweep, s: int) -> bool:
 
 
 @inner_kernel
+def _enter(items: Ints, size: int, item: int) -> None:
+    """Put an item into a sorted list of so many."""
+    while size > 0 and items[size - 1] > item:
+        items[size] = items[size - 1]
+        size -= 1
+    items[size] = item
+
+
+@inner_kernel
+def _drop(items: Ints, size: int, item: int) -> None:
+    place = 0
+    while items[place] != item:
+        place += 1
+    for i in range(place, size - 1):
+        items[i] = items[i + 1]
+
+
+@inner_kernel
 def _run(x: Sweep, a: int, sign: int) -> None:
     """An attempt takes its devices (sign 1), or gives them back (−1)."""
-    run, sizes, K = x.attempts[a], x.sizes[0], x.free.shape[1]
-    owner = run.owner
-    for p in range(run.first, run.past):
+    sizes, K, row = x.sizes[0], x.free.shape[1], x.row[a]
+    for p in range(x.first[a], x.past[a]):
         n = x.node[p]
-        if (
-            sizes.shapes > 0 and x.nodes[n].touched == 0
-        ):  # else there is no room to bring up to date
+        if sizes.shapes > 0 and x.nodes[n].touched == 0:  # else nothing is brought up to date
             x.nodes[n].touched = 1
             x.touched[sizes.touched] = n
             sizes.touched += 1
         for k in range(K):
-            amount = sign * x.amount[p, k]
+            amount = sign * int64(np.rint(1000 * x.per_piece[p, k] * x.tasks[p]))
             x.free[n, k] -= amount
             x.whole[a, k] += amount
-            for q in range(x.member.shape[0] if amount else 0):
+            for q in range(x.member.shape[0]):
                 if x.member[q, n]:
-                    m = q * K + k
-                    company = x.company[m]
-                    # What the owner held until now has its share of the waiting until now.
-                    x.holders[owner] += x.held[owner, m] * (company.clock - x.seen[owner, m])
-                    x.seen[owner, m] = company.clock
-                    x.held[owner, m] += amount
-                    company.total += amount
-    for i in range(x.caps.starts[run.claim], x.caps.starts[run.claim + 1]):
-        x.used[x.caps.counter[i]] += sign * x.caps.amount[i]
+                    x.taken[q * K + k] += amount
+    owner, claim = x.owner[row], x.claim[row]
+    for m in range(x.taken.size):
+        if x.taken[m] != 0:
+            company, amount = x.company[m], x.taken[m]
+            # What the owner held until now has its share of the waiting until now.
+            x.holders[owner] += x.held[owner, m] * (company.clock - x.seen[owner, m])
+            x.seen[owner, m] = company.clock
+            x.held[owner, m] += amount
+            company.total += amount
+            x.taken[m] = 0
+    for c in range(x.caps.starts[claim], x.caps.starts[claim + 1]):
+        x.used[x.caps.counter[c]] += sign * x.caps.amount[c]
     if sign > 0:
-        later, earlier = -1, sizes.newest
-        while earlier >= 0 and x.attempts[earlier].row > run.row:
-            later, earlier = earlier, x.attempts[earlier].earlier
-        run.earlier, run.later = earlier, later
-    later, earlier = run.later, run.earlier
-    # Its neighbours know it, or one another.
-    if later < 0:
-        sizes.newest = a if sign > 0 else earlier
+        _enter(x.line, sizes.running, a)
     else:
-        x.attempts[later].earlier = a if sign > 0 else earlier
-    if earlier >= 0:
-        x.attempts[earlier].later = a if sign > 0 else later
+        _drop(x.line, sizes.running, a)
+    sizes.running += sign
 
 
 @inner_kernel
-def _add(x: Sweep, tree: int, q: int, i: int, value: float) -> None:
-    """Add a value to all places of a kind's tree up to the i-th, counted from 1."""
-    before = x.kinds[q].first - 1
-    while i > 0:
-        x.trees[before + i, tree] += value
-        i -= i & -i
+def _insert(keys: Any, charges: Floats, first: int, size: int, key: float) -> tuple[float, float]:
+    """Put a job into its place in an order, before equals; gives the charges behind it."""
+    i = first + size
+    a, b = 0.0, 0.0
+    while i > first and keys[i - 1] >= key:
+        keys[i] = keys[i - 1]
+        for c in range(2):
+            charges[i, c] = charges[i - 1, c]
+        a += charges[i, 0]
+        b += charges[i, 1]
+        i -= 1
+    keys[i] = key
+    charges[i, 0], charges[i, 1] = 0.0, 0.0
+    return a, b
+
+
+@inner_kernel
+def _remove(keys: Any, charges: Floats, first: int, size: int, key: float) -> tuple[float, float]:
+    """Take a job out of an order; gives the charges from its place on."""
+    i = first
+    while keys[i] != key:
+        i += 1
+    a, b = charges[i, 0], charges[i, 1]
+    if i > first:
+        charges[i - 1, 0] += a
+        charges[i - 1, 1] += b
+    for later in range(i + 1, first + size):
+        a += charges[later, 0]
+        b += charges[later, 1]
+        keys[later - 1] = keys[later]
+        for c in range(2):
+            charges[later - 1, c] = charges[later, c]
+    return a, b
 
 
 @inner_kernel
 def _settle(x: Sweep, w: int, sign: int) -> None:
-    """Take what its kind is charged with so far (sign 1), or take it off (−1)."""
-    kind, i, j = x.kinds[x.waits[w].kind], x.waits[w].rank, x.rows[w]
-    before, size, overtaken, unseen, stopped = kind.first - 1, kind.past - kind.first, 0.0, 0.0, 0.0
-    while i <= size:
-        tree = x.trees[before + i]
-        unseen += tree[SHORTER]
-        stopped += tree[STOPPED]
-        tree[NUMBER] -= sign
-        i += i & -i
-    i = w - before
-    while i <= min(size, kind.parted):
-        overtaken += x.trees[before + i, OLDER]
-        i += i & -i
+    """A job gets its share of what its kind is charged with, from when it comes (sign −1) on."""
+    q, j = x.waits[w].kind, x.rows[w]
+    kind = x.kinds[q]
+    first, size = kind.first, kind.waiting
+    if sign < 0:
+        overtaken, _ = _insert(x.by_row, x.overtaken, first, size, w)
+        unseen, stopped = _insert(x.by_limit, x.passed, first, size, x.limit[j])
+    else:
+        overtaken, _ = _remove(x.by_row, x.overtaken, first, size, w)
+        unseen, stopped = _remove(x.by_limit, x.passed, first, size, x.limit[j])
     for cause in range(LATENCY):
-        x.split[j, cause] += sign * x.by_kind[x.waits[w].kind, cause]
+        x.split[j, cause] += sign * x.by_kind[q, cause]
     x.split[j, OVERTAKEN] += sign * overtaken
     x.split[j, BUSY] -= sign * overtaken
     x.split[j, UNSEEN] += sign * unseen
     x.split[j, RESERVED] += sign * stopped
     x.split[j, KEPT] -= sign * (unseen + stopped)
+    kind.waiting -= sign
 
 
 @inlined_kernel
@@ -345,33 +388,37 @@ def _cause(x: Sweep, q: int, now: float) -> int:
 
 
 @inner_kernel
-def _part(x: Sweep, q: int, a: int, more: float) -> tuple[int, float]:
-    """Tell how many jobs of a kind would have enough without those submitted later.
+def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
+    """How many jobs of a kind would have enough without those submitted later.
 
     From the newest attempt that runs back to the one without which there would be enough. Those
-    from attempt ``a`` on, −1 for none, hold ``more``; gives both for the next kind, which asks for
-    as much or more of the same.
+    from the i-th in line on hold ``more``; gives both for the next kind, which asks for as much or
+    more of the same.
     """
     kind, s = x.kinds[q], x.kinds[q].shape
     k, c = x.needs[s].main, x.cluster.shapes[s].constraint
-    oldest, lacks = x.rows[kind.oldest], kind.ask - x.needs[s].free
+    oldest, lacks = x.rows[x.by_row[kind.first]], kind.ask - x.needs[s].free
     anywhere = x.sizes[0].away == 0 and x.everywhere[c]
-    kind.older = 0
     while more < lacks:
-        before = x.attempts[a].earlier if a >= 0 else x.sizes[0].newest
-        if before < 0 or x.attempts[before].row <= oldest:
-            return a, more
-        a = before
+        if i == 0 or x.row[x.line[i - 1]] <= oldest:
+            return 0, i, more
+        i -= 1
+        a = x.line[i]
         if anywhere:
             more += x.whole[a, k]
-        for p in range(
-            x.attempts[a].first, x.attempts[a].first if anywhere else x.attempts[a].past
-        ):
+            continue
+        for p in range(x.first[a], x.past[a]):
             if x.cluster.allowed[c, x.node[p]] and x.nodes[x.node[p]].up > 0:
-                more += x.amount[p, k]
-    kind.older = _up_to(x.rows, kind.first, kind.past, x.attempts[a].row - 1)
-    kind.parted = max(kind.parted, kind.older)
-    return a, more
+                more += np.rint(1000 * x.per_piece[p, k] * x.tasks[p])
+    first = int64(0)
+    past = int64(kind.waiting)
+    while first < past:  # of the waiting jobs, those whose rows are before that of the attempt
+        middle = (first + past) // 2
+        if x.rows[x.by_row[kind.first + middle]] < x.row[x.line[i]]:
+            first = middle + 1
+        else:
+            past = middle
+    return first, i, more
 
 
 @inlined_kernel
@@ -379,31 +426,9 @@ def _company(x: Sweep, s: int) -> int:
     return int(x.cluster.shapes[s].pool * x.free.shape[1] + x.needs[s].main)
 
 
-@inner_kernel
-def _judge(x: Sweep, q: int, now: float, a: int, more: float) -> tuple[int, float]:
-    """Tell what keeps a kind from starting from now on; ``a`` and ``more`` as of :func:`_part`."""
-    kind, cause = x.kinds[q], _cause(x, q, now)
-    if cause != kind.cause:
-        kind.cause, x.sizes[0].changed = cause, 1
-    x.sizes[0].free += cause == FREE
-    if cause == BUSY:
-        x.company[_company(x, kind.shape)].busy += kind.waiting
-        a, more = _part(x, q, a, more)
-    return a, more
-
-
-@inner_kernel
-def _judge_all(x: Sweep, now: float) -> None:
-    a, more, constraint, main = int64(-1), 0.0, int64(-1), int64(-1)
-    x.sizes[0].free = 0
-    for m in range(x.company.size):
-        x.company[m].busy = 0
-    for z in range(x.sizes[0].kinds):
-        s = x.kinds[x.kinds_now[z]].shape
-        if x.cluster.shapes[s].constraint != constraint or x.needs[s].main != main:
-            a, more = int64(-1), 0.0
-            constraint, main = x.cluster.shapes[s].constraint, x.needs[s].main
-        a, more = _judge(x, x.kinds_now[z], now, a, more)
+@inlined_kernel
+def _is_stuck(cause: int) -> bool:
+    return AWAY <= cause <= BUSY and cause != RESERVED
 
 
 @inner_kernel
@@ -412,34 +437,42 @@ def _flush(x: Sweep, q: int, now: float) -> None:
     kind, lasts = x.kinds[q], now - x.kinds[q].since
     x.by_kind[q, kind.cause] += lasts
     if kind.cause == CAP:
-        x.of_cap[_full_cap(x, kind.claim)] += kind.waiting * lasts
-    elif kind.cause == BUSY:
-        _add(x, OLDER, q, kind.older, lasts)
+        x.of_cap[kind.full] += kind.waiting * lasts
+    elif kind.cause == BUSY and kind.older > 0:
+        x.overtaken[kind.first + kind.older - 1, 0] += lasts
     kind.since = now
 
 
 @inner_kernel
-def _flush_all(x: Sweep, now: float) -> None:
+def _judge(x: Sweep, q: int, now: float, i: int, more: float) -> tuple[int, float]:
+    """Tell what keeps a kind from starting from now on; ``i`` and ``more`` as of :func:`_part`."""
+    kind, cause, older, full = x.kinds[q], _cause(x, q, now), int64(0), int64(-1)
+    x.sizes[0].free += cause == FREE
+    if cause == BUSY:
+        x.company[_company(x, kind.shape)].busy += kind.waiting
+        older, i, more = _part(x, q, i, more)
+    elif cause == CAP:
+        full = _full_cap(x, kind.claim)
+    if cause != kind.cause or older != kind.older or full != kind.full:
+        _flush(x, q, now)
+        if _is_stuck(cause) and not _is_stuck(kind.cause):
+            x.sizes[0].next = 0
+        kind.cause, kind.older, kind.full = cause, older, full
+    return i, more
+
+
+@inner_kernel
+def _judge_all(x: Sweep, now: float) -> None:
+    i, more, constraint, main = int64(0), 0.0, int64(-1), int64(-1)
+    x.sizes[0].free = 0
+    for m in range(x.company.size):
+        x.company[m].busy = 0
     for z in range(x.sizes[0].kinds):
-        _flush(x, x.kinds_now[z], now)
-
-
-@inner_kernel
-def _enter(items: Ints, size: int, item: int) -> None:
-    """Put an item into a sorted list of so many."""
-    while size > 0 and items[size - 1] > item:
-        items[size] = items[size - 1]
-        size -= 1
-    items[size] = item
-
-
-@inner_kernel
-def _drop(items: Ints, size: int, item: int) -> None:
-    place = 0
-    while items[place] != item:
-        place += 1
-    for i in range(place, size - 1):
-        items[i] = items[i + 1]
+        s = x.kinds[x.kinds_now[z]].shape
+        if x.cluster.shapes[s].constraint != constraint or x.needs[s].main != main:
+            i, more = int64(x.sizes[0].running), 0.0
+            constraint, main = x.cluster.shapes[s].constraint, x.needs[s].main
+        i, more = _judge(x, x.kinds_now[z], now, i, more)
 
 
 @inner_kernel
@@ -449,7 +482,7 @@ def _join(x: Sweep, w: int, now: float) -> bool:
     kind, s, need = x.kinds[q], x.kinds[q].shape, x.needs[x.kinds[q].shape]
     first = kind.waiting == 0
     if first:
-        kind.since, kind.oldest = now, w
+        kind.since = now
         _enter(x.kinds_now, sizes.kinds, q)
         sizes.kinds += 1
         need.kinds += 1
@@ -466,27 +499,24 @@ def _join(x: Sweep, w: int, now: float) -> bool:
         _flush(x, q, now)
     _settle(x, w, -1)
     x.waits[w].state = 1
-    kind.waiting += 1
-    sizes.changed = 1
     if first:
-        _judge(x, q, now, int64(-1), 0.0)
+        _judge(x, q, now, int64(sizes.running), 0.0)
     elif kind.cause == BUSY:
         x.company[_company(x, s)].busy += 1
-    oldest, kind.oldest = kind.oldest, min(kind.oldest, w)
-    return bool(w < oldest)
+    if _is_stuck(kind.cause):
+        sizes.next = min(sizes.next, x.waits[w].turn)
+    return bool(x.by_row[kind.first + kind.waiting - 1] != w)
 
 
 @inner_kernel
-def _leave(x: Sweep, w: int) -> None:
+def _leave(x: Sweep, w: int, now: float) -> None:
     q, sizes = x.waits[w].kind, x.sizes[0]
+    _flush(x, q, now)
     _settle(x, w, 1)
     x.waits[w].state = 2
     sizes.started += 1
     kind, need = x.kinds[q], x.needs[x.kinds[q].shape]
-    kind.waiting -= 1
     if kind.waiting > 0:
-        while x.waits[kind.oldest].state != 1:
-            kind.oldest += 1
         return
     _drop(x.kinds_now, sizes.kinds, q)
     sizes.kinds -= 1
@@ -499,13 +529,11 @@ def _leave(x: Sweep, w: int) -> None:
 @inner_kernel
 def _next_stuck(x: Sweep) -> int:
     """The wait of a job that does not fit that ends first; the row behind the last for none."""
-    sizes, final = x.sizes[0], x.waits.size - 1
-    if sizes.changed or sizes.next < sizes.started:
-        sizes.next, sizes.changed = sizes.started, 0
-    while x.by_start[sizes.next] < final:
-        w = x.by_start[sizes.next]
-        cause = x.kinds[x.waits[w].kind].cause
-        if x.waits[w].state == 1 and AWAY <= cause <= BUSY and cause != RESERVED:
+    sizes = x.sizes[0]
+    sizes.next = max(sizes.next, sizes.started)
+    while sizes.next < x.waits.size - 1:
+        wait = x.waits[x.by_start[sizes.next]]
+        if wait.state == 1 and _is_stuck(x.kinds[wait.kind].cause):
             break
         sizes.next += 1
     return int(x.by_start[sizes.next])
@@ -515,19 +543,18 @@ def _next_stuck(x: Sweep) -> int:
 def _charge_free(x: Sweep, q: int, stuck: int, now: float, lasts: float, reserved: float) -> None:
     """Charge jobs of a kind that fit: what would end before a stuck one starts delays none."""
     kind, start = x.kinds[q], x.waits[stuck].start
+    before, past = kind.first - 1, kind.first + kind.waiting
     until = start if kind.exempt else min(start, reserved)
-    unseen = place = _up_to(x.limits, kind.first, kind.past, until - now)
-    _add(x, SHORTER, q, unseen, lasts)
+    unseen = place = _up_to(x.by_limit, kind.first, past, until - now)
+    if unseen > 0:
+        x.passed[before + unseen, 0] += lasts
+        x.passed[before + unseen, 1] -= lasts
     if start > until:
-        place = _up_to(x.limits, kind.first, kind.past, start - now)
-        _add(x, STOPPED, q, place, lasts)
-        _add(x, STOPPED, q, unseen, -lasts)
+        place = _up_to(x.by_limit, kind.first, past, start - now)
+    if place > 0:
+        x.passed[before + place, 1] += lasts
     if stuck < x.waits.size - 1:
-        kept = float(kind.waiting)
-        while place > 0:
-            kept -= x.trees[kind.first - 1 + place, NUMBER]
-            place -= place & -place
-        x.kept_for[x.waits[stuck].owner] += kept * lasts
+        x.kept_for[x.owner[x.rows[stuck]]] += (kind.waiting - place) * lasts
 
 
 @inner_kernel
@@ -544,48 +571,64 @@ def _charge(x: Sweep, now: float, lasts: float, reserved: float) -> None:
                 _charge_free(x, x.kinds_now[z], stuck, now, lasts, reserved)
 
 
+@inner_kernel
+def _finish(x: Sweep) -> None:
+    """What is not charged so far: before a job was ready, and from its decision to its start.
+
+    The largest part is what is left of the wait, so that sums are exact.
+    """
+    for j in range(x.split.shape[0]):
+        waited = x.start[j] - x.submit[j]
+        if x.queued[j] and waited > 0:
+            of = x.split[j]
+            of[AFTER] = min(x.ready[j], x.start[j]) - x.submit[j]
+            of[LATENCY] = max(x.start[j] - max(x.first_held[j], x.ready[j]), 0.0)
+            most = 0
+            for cause in range(of.size):
+                waited -= of[cause]
+                if of[cause] > of[most]:
+                    most = cause
+            of[most] += waited
+
+
 @lean_kernel
 def sweep_waits(x: Sweep) -> None:
     sizes = x.sizes[0]
     i, e, w, v, now = 0, 0, 0, 0, -np.inf
     while now < np.inf:
-        moved = x.changes[v].at == now or x.attempts[x.by_begin[i]].begin == now
-        moved |= x.attempts[x.by_end[e]].end == now
-        if moved:
-            _flush_all(x, now)
         # Of an instant, what ends comes before what begins.
+        moved = x.changes[v].at == now or x.begins[i] == now
         while x.changes[v].at == now:
             if x.changes[v].what != HOURS_CHANGE:
                 _node_changes(x, x.changes[v].node, x.changes[v].what)
             v += 1
-        while x.attempts[x.by_end[e]].end == now:
-            if x.attempts[x.by_end[e]].begin < now:
+        while x.ends[e] == now:
+            moved = True
+            if x.begin[x.by_end[e]] < now:
                 _run(x, x.by_end[e], -1)
             e += 1
-        while x.attempts[x.by_begin[i]].begin == now:
-            run = x.attempts[x.by_begin[i]]
-            if run.wait >= 0:
-                _leave(x, run.wait)
-            if run.end > now:
-                _run(x, x.by_begin[i], 1)
+        while x.begins[i] == now:
+            a = x.by_begin[i]
+            if x.wait[a] >= 0:
+                _leave(x, x.wait[a], now)
+            if x.end[a] > now:
+                _run(x, a, 1)
             i += 1
         for z in range(sizes.touched):
             x.nodes[x.touched[z]].touched = 0
             for y in range(sizes.shapes):
                 _refit(x, x.shapes_now[y], x.touched[z])
         sizes.touched = 0
-        while x.waits[x.by_since[w]].since == now:
-            if _join(x, x.by_since[w], now) and not moved:
-                _flush_all(x, now)
-                moved = True
+        while x.sinces[w] == now:
+            moved |= _join(x, x.by_since[w], now)
             w += 1
         if moved:
             _judge_all(x, now)
-        after = min(x.attempts[x.by_begin[i]].begin, x.attempts[x.by_end[e]].end)
-        after = min(after, min(x.waits[x.by_since[w]].since, x.changes[v].at))
+        after = min(min(x.begins[i], x.ends[e]), min(x.sinces[w], x.changes[v].at))
         if sizes.kinds > 0:
             _charge(x, now, after - now, x.changes[v].reserves)
         now = after
     for owner in range(x.held.shape[0]):
         for m in range(x.company.size):
             x.holders[owner] += x.held[owner, m] * (x.company[m].clock - x.seen[owner, m])
+    _finish(x)
