@@ -209,6 +209,9 @@ def log(tmp_path):
         "; MaxProcs: 4\n" + "".join(" ".join(map(str, row)) + "\n" for row in rows)
     )
     (tmp_path / "empty.swf").touch()
+    for folder, name in (("replayed", "replay"), ("compared", "comparison")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.plan.json").touch()
     return tmp_path
 
 
@@ -217,7 +220,18 @@ def log(tmp_path):
     [
         ("what-if log.swf --change nodes.all=+8", ["nodes.all+=8", "nodes.all=8"]),
         ("replay log.swf --load 80", ["80", "0.8"]),
+        ("replay log.swf --load 0", ["load=0"]),
         ("replay log.swf --set nodes=0", ["nodes=0"]),
+        ("replay log.swf --as sjf+", ["sjf+", "missing"]),
+        ("replay log.swf --policies EASY", ["EASY", "easy"]),
+        ("replay log.sfw", ["log.sfw", "log.swf"]),
+        ("replay ogasched-react", ["gangwise compare"]),
+        ("replay fcfs+easy", ["--policies"]),
+        ("replay log.swf --out compared", ["compared", "comparison", "--out"]),
+        ("what-if log.swf --change nodes.all+=1 --out compared", ["compared", "--out"]),
+        (f"compare {SMALL} --out replayed", ["replayed", "replay", "--out"]),
+        (f"run {SMALL} greedy --out replayed", ["replayed", "replay", "--out"]),
+        ("serve --state compared", ["compared", "--state"]),
         ("replay log.swf --policies ogasched", ["ogasched", "gangwise compare"]),
         (f"compare {SMALL} --policies fcfs+easy", ["fcfs+easy", "gangwise replay"]),
         ("replay empty.swf", ["empty.swf", "empty"]),

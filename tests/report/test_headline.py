@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import Outcome
 from gangwise.report.jobs import JobResults, headline, tiles
 from gangwise.report.page import short_name
+from gangwise.study.answer import CONFIGURED
 
 WEEK = 7 * 86400.0
 NAMES = ("fcfs+easy", "sjf+easy")
@@ -90,3 +93,21 @@ def test_a_scheduler_that_never_starts_a_job_is_no_best_change():
 )
 def test_short_names(name, short):
     assert short_name(name) == short
+
+
+def test_units_in_doubt_come_before_any_verdict():
+    found = played(weeks_of_jobs(recorded=False))
+    assert headline(replace(found, units=("in hours?",))).endswith("in hours?")
+
+
+def test_a_change_for_the_worse_is_said_with_its_size():
+    """A change of the rules is no scheduler, and what it costs is known."""
+    found = played(weeks_of_jobs(recorded=False))
+    rows = {CONFIGURED: found.outcomes["sjf+easy"], "nodes.all-=1": found.outcomes["fcfs+easy"]}
+    worse = JobResults("a log", rows, rules=CONFIGURED)
+    size = 100 * (
+        worse.of("nodes.all-=1", "completion.mean").mean
+        / worse.of(CONFIGURED, "completion.mean").mean
+        - 1
+    )
+    assert f"{size:,.0f} % later" in headline(worse)

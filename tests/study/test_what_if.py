@@ -310,7 +310,7 @@ def test_a_condition_speaks_of_the_summary_of_each_change(asked: CurrentRules) -
 
 def test_an_unknown_metric_is_refused_before_anything_is_played(asked: CurrentRules) -> None:
     gate = Gate.of("wait.p95 > 1h")
-    said = r"'wait.p95 > 1h': there is no metric 'wait.p95'; there are jobs, .*goodput.cpu"
+    said = r"'wait.p95 > 1h': there is no metric named 'wait.p95'; did you mean waiting.p95"
     for ask in (
         lambda: what_if(asked, CHANGES[:1], gates=[gate]),
         lambda: capacity(asked, gate, []),

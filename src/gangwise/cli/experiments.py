@@ -44,6 +44,7 @@ def compare_command(
     """
     from gangwise.study.compare import AUTO, COMPARISON, CompareOptions, compare
 
+    options.require_folder(out, jobs=False)
     source = options.source_of(target, settings, trace, family)
     if jobs == 0:
         raise ScenarioError("--jobs is how many workers, or -1 for all cores; not 0")
@@ -99,6 +100,7 @@ def run_command(
                 f"--out {out}: give a folder, or a .parquet or .csv file for per-slot rows"
             )
         file, out = out, None
+    options.require_folder(out, jobs=False)
     store: Any = out if file is None else MemoryStore(file)
     if resume and file is None:
         _require_same(source, slots, out, "run")
@@ -270,6 +272,7 @@ def sweep_command(
     if over not in labels:
         raise ScenarioError(f"--over {over}: the policies are {', '.join(labels)}")
     folder = Path("sweeps", experiment.name) if out is None else out
+    options.require_folder(folder, jobs=False)
     command = options.command_line()
     with options.progress(options.after_stop(folder)) as advance:
         results = sweep(experiment, folder, jobs, backend, address, advance)
@@ -368,6 +371,7 @@ def tune_command(
     elif not policy:
         raise ScenarioError("name the policy to tune; or a log, with --site FILE")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
+    options.require_folder(folder, jobs=False)
     command = options.command_line()
     tuned_on = options.seed_list(seeds) if seeds else list(numbers[0])
     judged_on = options.seed_list(validation, "--validation") if validation else list(numbers[1])
@@ -537,6 +541,7 @@ def reproduce_command(
 
     if traces is not None and not traces.is_dir():
         raise ScenarioError(f"--traces {traces}: there is no such folder")
+    options.require_folder(out, jobs=False)
     if accept and seeds:
         raise ScenarioError("--accept commits results of the artefacts' own seeds: drop --seeds")
     kinds = {"figure": figure, "table": table, "theorem": theorem}

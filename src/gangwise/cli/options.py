@@ -192,10 +192,22 @@ def say(text: str) -> None:
     print(shown(text), file=sys.stderr)
 
 
-def require_folder(out: Path | None) -> None:
-    """Refuse a file where a folder is to be written, before anything is computed."""
-    if out is not None and out.exists() and not out.is_dir():
+def require_folder(out: Path | None, jobs: bool | None = None) -> None:
+    """Refuse a file, or a folder of another kind, before anything is computed.
+
+    Replays of ``jobs`` and experiments of slots are of two kinds, each with a ``report.html``.
+    """
+    if out is None or not out.exists():
+        return
+    if not out.is_dir():
         raise StoreError(f"{out} is no folder; give a folder, or another name")
+    if jobs is None:
+        return
+    plans = sorted(path.name.removesuffix(".plan.json") for path in out.glob("*.plan.json"))
+    other = [name for name in plans if (name == "replay") != jobs]
+    other += ["a service"] * (out / "service.sqlite").exists()
+    if other:
+        raise StoreError(f"{out} holds results of {other[0]}; give --out a folder of its own")
 
 
 def write_page(out: Path, name: str, page: Page, plain: str) -> None:

@@ -46,7 +46,7 @@ DEMO_SCHEDULERS = (
     "fcfs+easy+oracle:ends=learned",
 )
 """They show what learned run times, learned speeds and another order are worth."""
-DEMO_SEEDS, DEMO_STEPS = 10, 50
+DEMO_SEEDS, DEMO_STEPS = 10, 30
 
 
 def replay_command(
@@ -100,8 +100,11 @@ def replay_command(
     elif not source:
         source, steps = DEMO, steps or DEMO_STEPS
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
+    require_folder(out, jobs=True)
     scenario = replay_source(source, values)
     with progress("start again with the same --out to go on") as advance:
+        for text in getattr(scenario.scenario(), "units", ()):
+            say(f"check the units of the log: {text}")
         played = replay(scenario, names, chosen, out, jobs, advance, rules)
         bounds = [] if bound is False else played.bounds(steps, advance)
     certified = Certified.of(bounds)
@@ -303,6 +306,7 @@ def what_if_command(
     named = {"site": site, "load": load, "world": world}
     values = settings_of(settings) | {k: value for k, value in named.items() if value is not None}
     gates = [Gate.of(text) for text in fail_if or ()]
+    require_folder(out, jobs=True)
     if bool(target) != bool(kinds) or (target and change):
         raise ScenarioError("--target and --kinds belong together, and stand without --change")
     if not change and not target:

@@ -61,7 +61,8 @@ def _require_answer(cluster: Engine) -> None:
     try:
         cluster.nodes()
     except EngineError as error:
-        raise EngineError(f"the cluster does not answer, and nothing was begun: {error}") from error
+        text = "; ".join(str(error).splitlines())
+        raise EngineError(f"the cluster does not answer, and nothing was begun: {text}") from error
 
 
 def serve_command(
@@ -94,6 +95,8 @@ def serve_command(
         raise ScenarioError(f"--baseline-every {baseline_every}: give 0 or more")
     if not keep_days >= 1:
         raise ScenarioError(f"--keep-days {keep_days:g}: give 1 or more")
+    if any(state.glob("*.plan.json")):
+        raise ScenarioError(f"{state} holds results; give --state a folder of its own")
     values: dict[str, Any] = settings_of(settings)
     rates = rates_of(rate)
     if http:

@@ -55,6 +55,7 @@ class InfeasibleDecision(GangwiseError):  # noqa: N818 - the name says what it i
     """A policy's decision violates a constraint of the problem."""
 
 
+FEW = 20  # names that an error lists although it has a hint
 LISTED = 50  # an error lists at most so many names
 
 
@@ -62,12 +63,13 @@ class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says wha
     def __init__(self, kind: str, name: str, known: Sequence[str], instead: str = ""):
         from difflib import get_close_matches
 
-        close = get_close_matches(name, known, n=3, cutoff=0.5)
+        lowered = {k.lower(): k for k in known}
+        close = [lowered[k] for k in get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
         if not close:
             close = [k for k in known if name and name in k][:3]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         hint = f"; {instead}." if instead else hint
-        names = sorted(known)
+        names = [] if instead or (hint and len(known) > FEW) else sorted(known)
         if len(names) > LISTED:
             names = [*names[:LISTED], f"and {len(names) - LISTED:,} more"]
         listing = f" Known: {', '.join(names)}." if names else ""

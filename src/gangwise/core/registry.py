@@ -317,12 +317,14 @@ def belongs_elsewhere(kind: Kind, name: str) -> str:
         return "it is a policy of slots, which gangwise compare plays"
     if kind == "scenario" and name in entries("policy"):
         return "it is a policy, which --policies takes"
-    if kind in ("policy", "scenario") and ANY in entries("scheduler"):
+    if kind == "trace" and (name in entries("policy") or name in entries("scenario")):
+        return "it is a name of slots, which gangwise compare plays"
+    if kind in ("policy", "scenario", "trace") and ANY in entries("scheduler"):
         try:
             create("scheduler", name)
         except GangwiseError:
             return ""
-        return "it is a scheduler of jobs, which gangwise replay plays"
+        return "it is a scheduler of jobs, which gangwise replay plays with --policies"
     return ""
 
 

@@ -313,6 +313,7 @@ def _search(
     available = jobs.capacity[:, None] * x.period
     enough = np.inf if above is None else (1 - 1e-6) * above
     top, best = -np.inf, held.copy()
+    patience = max(3, min(10, steps // 20))  # where few steps are left, none can be wasted
     aim, since, direction = 1.0, 0, np.zeros_like(held)
     for step in range(steps + 1):
         x.price[:-1] = held.T
@@ -325,7 +326,7 @@ def _search(
             best[:] = held
         else:
             since += 1
-        if since >= 10:  # the steps are too long for what is left to gain
+        if since >= patience:  # the steps are too long for what is left to gain
             aim, since = 0.5 * aim, 0
             held[:] = best
             direction[:] = 0.0

@@ -259,6 +259,8 @@ class Composed:
         words, arguments = parse(name)
         chosen: dict[Part, Any] = {}
         for word in map(str.strip, words.split("+")):
+            if not word:
+                raise ScenarioError(f"scheduler {name!r}: a part is missing beside a plus sign")
             part = next((part for part, names in _parts.items() if word in names), None)
             if part is None:
                 single = [entry for entry in entries("scheduler") if entry != ANY]

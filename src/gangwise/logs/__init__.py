@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.core.registry import entries
+from gangwise.core.registry import belongs_elsewhere, entries
 from gangwise.logs.format import (
     FOR_PEOPLE,
     SAVED,
@@ -90,7 +90,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
     if trace and trace not in formats:
         raise UnknownName("trace", trace, list(formats))
     if not path.exists():
-        raise TraceError("there is no such file or directory", path)
+        raise TraceError(f"there is no such file or directory{_instead_of(path)}", path)
     regular(path)
     if path.is_file() and not path.stat().st_size:
         raise TraceError("the file is empty", path)
@@ -112,7 +112,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
             obvious(path)
             return HeadedTable
         except TraceError as error:
-            doubt = f" ({str(error).removeprefix(f'{path}: ')})"
+            doubt = f"{str(error).removeprefix(f'{path}: ')}; "
     kind, contents = "first line", listed(header_of(path), 12) or "nothing readable"
     if path.is_dir():
         names = sorted(item.name for item in path.iterdir())[:12]
@@ -123,12 +123,22 @@ def reader_of(path: Path, trace: str = "") -> Any:
     if people:
         hint = f"; {people[0].name} is {FOR_PEOPLE}"
     elif texts:
-        hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}{doubt}"
-    raise TraceError(
-        f"no known trace format{hint}; "
-        f"looked for {', '.join(formats) or 'none (none is formats)'}; {kind} found: {contents}",
-        path,
-    )
+        hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
+    if doubt:
+        raise TraceError(f"{doubt}no known trace format{hint}", path)
+    looked = f"looked for {', '.join(formats) or 'none (none is formats)'}"
+    raise TraceError(f"no known trace format{hint}; {looked}; {kind} found: {contents}", path)
+
+
+def _instead_of(path: Path) -> str:
+    """What else the name of a file that is not there may stand for."""
+    from difflib import get_close_matches
+
+    if instead := belongs_elsewhere("trace", str(path)):
+        return f"; {instead}"
+    beside = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = get_close_matches(path.name, beside, n=1, cutoff=0.7)
+    return f"; did you mean {path.with_name(close[0])}?" if close else ""
 
 
 class RegisteredTrace(NamedTuple):

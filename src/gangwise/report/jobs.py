@@ -554,7 +554,12 @@ def shown_name(n: Compared, name: str) -> str:
 
 
 def headline(n: Compared) -> str:
-    """The verdict: which scheduler finishes jobs sooner, and whether the model may be trusted."""
+    """The verdict: which scheduler finishes jobs sooner, and whether the model may be trusted.
+
+    Where units of the log are in doubt, that is the first thing to know.
+    """
+    if n.units:
+        return f"Check the units of the log first: {n.units[0]}"
     return web.sentence_case(f"{_who_is_better(n)}{_how_far_to_trust(n)}.")
 
 
@@ -579,9 +584,22 @@ def _who_is_better(n: Compared) -> str:
     if costly:
         price = "kills more jobs" if verdicts[costly[0]] == "kills more" else "never starts some"
         return f"{shown_name(n, costly[0])} finishes jobs sooner than {base}, but {price}"
+    if n.base == CONFIGURED and len(n.others) == 1:
+        return _what_it_costs(n, n.others[0], base)
+    noun = "change" if n.base == CONFIGURED else "scheduler"
     if all(verdict == "worse" for verdict in verdicts.values()):
-        return f"no scheduler finishes these jobs sooner than {base}"
-    return f"no scheduler is clearly better than {base}"
+        return f"no {noun} finishes these jobs sooner than {base}"
+    return f"no {noun} is clearly better than {base}"
+
+
+def _what_it_costs(n: Compared, name: str, base: str) -> str:
+    """A change that is not better than the rules as configured: by how much, if it is known."""
+    words, change, jobs = shown_name(n, name), n.change(name).mean, n.refused(name)[0]
+    if jobs:
+        return f"with {words}, {number(jobs)} jobs can never start"
+    if n.verdict(name) == "cannot be told apart" or not change > SMALL:
+        return f"with {words}, jobs do not clearly finish sooner than under {base}"
+    return f"with {words}, jobs finish {number(change, int(change < 10))} % later than under {base}"
 
 
 def _without_victims(n: Compared) -> list[str]:

@@ -198,6 +198,8 @@ class Compared:
         What the log has and the replay does not model.
     partition : ndarray of str, shape [J], optional
         Of each job, as logged.
+    units : sequence of str
+        Questions about units of the log that look misread.
     """
 
     name: str
@@ -209,6 +211,7 @@ class Compared:
     learned: Mapping[str, LearnedRates] = field(default_factory=dict)
     ignored: Sequence[str] = ()
     partition: npt.NDArray[np.str_] | None = None
+    units: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         counts = {name: len(runs) for name, runs in self.outcomes.items()}

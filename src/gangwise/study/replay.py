@@ -246,6 +246,7 @@ class Replayed(PrintedTable):
             self.learned(),
             scenario.not_modelled,
             scenario.partition,
+            scenario.units,
         )
 
     def compared(self, bounds: Certified = NO_BOUNDS) -> Compared:
@@ -315,6 +316,8 @@ def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSourc
     folder = Path(source)
     if settings.get("nodes") == 0:  # the default, which no one types to ask for it
         raise ScenarioError("nodes=0: a cluster has nodes; leave it out to play the log's own")
+    if settings.get("load") == 0:
+        raise ScenarioError("load=0: no job would come; leave it out to play the log's own")
     if not any(folder.glob(f"*{PLAN}")):
         return NamedSource.of("replay", False, {"source": str(source), **settings})
     played = played_in(folder, settings)

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gangwise.core.arrays import Bools, Floats
-from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.settings import checked
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
@@ -72,7 +72,7 @@ SIMULATED = (*_COLUMNS, "after_from", "after")
 class ReplaySettings(BaseModel):
     """Settings of a replay: what is played, and under which rules."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: str = TWIN
     """a trace's folder or file, an .swf, twin:NAME, a cluster file"""
@@ -286,6 +286,11 @@ class ReplayScenario:
         return self.log.played.not_modelled
 
     @property
+    def units(self) -> Sequence[str]:
+        """Questions about units of the log that look misread."""
+        return self.log.played.units if self.cluster is None else ()
+
+    @property
     def partition(self) -> Any:
         """Partition or queue of each job that is played, [J]; None where the log has none."""
         jobs = self.jobs if self.cluster is None else None
@@ -326,9 +331,9 @@ class ReplayScenario:
         """ScenarioError where a replay has no such number: a small job alone is played."""
         nodes = self.draw(0).nodes
         job = Jobs.of([0.0], 1.0, 1, {nodes.devices[int(nodes.capacity.sum(0).argmax())]: 0.001})
-        metrics = ", ".join(Outcome.of(simulate_jobs(job, nodes), "").summary())
-        if name not in metrics.split(", "):
-            raise ScenarioError(f"{what}: there is no metric {name!r}; there are {metrics}")
+        metrics = list(Outcome.of(simulate_jobs(job, nodes), "").summary())
+        if name not in metrics:
+            raise ScenarioError(f"{what}: {UnknownName('metric', name, metrics)}")
 
     def draw(self, seed: int, keep: Any = None) -> ReplayInstance:
         """Jobs, nodes and hidden conditions of a seed; only of the jobs in ``keep``, if given."""

@@ -37,6 +37,8 @@ cluster: see :mod:`gangwise.study.workers`.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import pickle
 import signal
@@ -44,7 +46,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -94,7 +96,7 @@ Seeds = (
 
 
 class _FrozenModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PolicyTable(_FrozenModel):
@@ -294,11 +296,26 @@ _BRANCHES = ("str", "PolicyTable", "list[constrained-int]", "constrained-int")
 
 
 def schema() -> dict[str, Any]:
+    about = Experiment.model_json_schema()
+    for model, fields in ((Experiment, about), (PolicyTable, about["$defs"]["PolicyTable"])):
+        for name, text in _described(model).items():
+            fields["properties"][name]["description"] = text
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Experiment.model_json_schema(),
+        **about,
         "description": "An experiment file of gangwise.",
     }
+
+
+def _described(model: type) -> dict[str, str]:
+    """The text below each field; pydantic would read the source at every import."""
+    (body,) = ast.parse(inspect.getsource(model)).body
+    texts = {}
+    for line, following in pairwise(getattr(body, "body", ())):
+        match line, following:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(text))):
+                texts[name] = inspect.cleandoc(text)
+    return texts
 
 
 def _combinations(grid: Mapping[str, list[Any]]) -> list[Settings]:
