@@ -16,6 +16,7 @@ def drop_changes(state: State, size: int, j: int) -> int:
     """Forget what is noted of job j."""
     size_after = 0
     for i in range(size):
+        # A reservation has two rows, begin and end, of which one has PLAN_TAKES added.
         if (state.changes[i].item & (kernels.PLAN_TAKES - 1)) != j:
             if size_after < i:
                 kernels.put(state.changes, size_after, state.changes[i].time, state.changes[i].item)
@@ -60,6 +61,7 @@ def add_up(inputs: Inputs, state: State, size: int) -> None:
         j = item & (kernels.PLAN_TAKES - 1)
         amount = inputs.jobs[j].tasks if item < kernels.PLAN_TAKES else -inputs.jobs[j].tasks
         s = int64(inputs.jobs[j].shape)
+        # Sums over all nodes: a necessary condition only, but one that rules out most instants.
         for k in range(state.profile.shape[1]):
             state.profile[i + 1, k] = state.profile[i, k] + amount * inputs.cluster.demand[s, k]
 
@@ -75,6 +77,7 @@ def enough(inputs: Inputs, state: State, j: int, i: int) -> bool:
     if inputs.rules.limits_of_work:
         return True
     s = int64(job.shape)
+    # Enough in all is necessary, not sufficient: gangs need it in whole tasks.
     for k in range(state.profile.shape[1]):
         if job.tasks * inputs.cluster.demand[s, k] > state.profile[i, k]:
             return False
@@ -86,6 +89,7 @@ def truly_free(inputs: Inputs, state: State, j: int, pieces: int) -> bool:
     """Whether the devices tried for job j are free now, and not only expected to be."""
     s = int64(inputs.jobs[j].shape)
     able = True
+    # All pieces are taken first, because several may be on one node.
     for m in range(pieces):
         n = state.tried[m].node
         take_piece(inputs.cluster, state.room, s, state.tried, 0, m, kernels.TAKE)
@@ -118,6 +122,7 @@ def earliest(
         time = kernels.opens(inputs, j, time)
         if time >= before:
             return 0
+        # Changes at the instant itself have happened by then.
         while i < size and state.changes[i].time <= time:
             i += 1
         # Devices in all first: the first moment at which they are too few, until its own begin.
@@ -130,14 +135,17 @@ def earliest(
             while m < size and state.changes[m].time == moment:
                 m += 1
             able = enough(inputs, state, j, m)
+        # Enough in all throughout: now it is asked node by node.
         if able:
             if walked < 0:
                 copy_room(referenced(kernels.room_of(state.shadow, 0)), planned)
                 walked = 0
+            # `planned` is walked forward only; the job's own reservation is passed over.
             while walked < i:
                 if (state.changes[walked].item & (kernels.PLAN_TAKES - 1)) != j:
                     shift(inputs, state, planned, state.changes[walked].item)
                 walked += 1
+            # It must fit at the instant itself before the whole stretch is asked for.
             if tasks_in(inputs, state, planned, j) >= job.tasks:
                 lowest(inputs, state, j, i, size, time + limit)
                 pieces = arrange(inputs, state, beliefs, state.ahead, j)
@@ -162,6 +170,8 @@ def lowest(inputs: Inputs, state: State, j: int, low: int, size: int, until: flo
     copy_room(referenced(kernels.room_of(state.shadow, 1)), state.ahead)
     copy_room(referenced(kernels.room_of(state.shadow, 1)), state.trial)
     m = low
+    # What is given back in between may be taken again: the minimum counts, at each node that a job
+    # takes from.
     while m < size and state.changes[m].time < until:
         item = state.changes[m].item
         if (item & (kernels.PLAN_TAKES - 1)) != j:
@@ -225,6 +235,7 @@ def lay_out(inputs: Inputs, state: State, count: int) -> int:
         for i in range(at.running):
             kernels.put(state.changes, i, state.jobs[state.running[i]].expect, state.running[i])
     shadow = referenced(kernels.room_of(state.shadow, 0))
+    # Shadow 0 is what is free now, with what should have ended by now.
     copy_room(state.room, shadow)
     for k in range(state.total.size):
         state.profile[0, k] = state.total[k]
@@ -267,6 +278,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
     at = state.at
     now = at.now
     stuck = False
+    # All reservations are given up, and made anew in the order of the queue.
     if at.void:
         for i in range(count):
             state.plans[state.sequence[i].item].start = kernels.NEVER
@@ -285,6 +297,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
                     add_up(inputs, state, size)
             state.plans[j].planned = -1
             continue
+        # Its time has come: it starts if devices are there, or else looks for another time.
         due = slot <= now
         groups = inputs.cluster.shapes[inputs.jobs[j].shape].groups
         if not due and state.plans[j].planned == at.holes and groups == 0:
@@ -294,6 +307,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
         at.tests += 1
         pieces = earliest(inputs, state, beliefs, j, size, kernels.NEVER if due else slot)
         stuck = stuck or due
+        # Nothing sooner than what it has.
         if pieces == 0:
             if due:
                 state.plans[j].start = kernels.NEVER
@@ -308,6 +322,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
             size = drop_changes(state, size, j)
         state.plans[j].planned = at.holes
         state.plans[j].start = kernels.NEVER
+        # Free by the plan is not enough: a job past its request may still be there.
         if at.planned <= now and truly_free(inputs, state, j, pieces):
             start(inputs, state, j, pieces)
             end = state.jobs[j].expect + inputs.rules.security

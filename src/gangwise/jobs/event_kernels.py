@@ -37,9 +37,11 @@ def leave(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> None
     kernels.count_caps(inputs, state, j, kernels.FREE_CAP)
     if inputs.caps is not None and at.aside > 0:
         wake(inputs, state, j)
+    # It ended before it was expected to: what is planned may come sooner.
     if run.expect > state.at.now:
         at.holes += 1
     at.running -= 1
+    # The last of the running jobs takes the place that becomes free in the list.
     moved = state.running[at.running]
     state.running[run.place] = moved
     state.jobs[moved].place = run.place
@@ -48,6 +50,7 @@ def leave(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> None
         p = job.piece_from
         s = int64(job.shape)
         kind = inputs.cluster.shapes[s].dominant
+        # Learners that price waiting count what comes free, node by node.
         for i in range(p, p + run.pieces):
             d = (
                 inputs.cluster.demand[piece_shape(inputs.cluster, s, state.out, p, i), kind]
@@ -70,6 +73,8 @@ def measure(
         report_rates(inputs, state, j, first, ended)
     else:
         slowest, together = kernels.NEVER, start_kernels.together(inputs, state, j)
+        # What a node seems to give is its rate times what distance leaves of it; the learner
+        # separates the two.
         for i in range(count):
             rate = start_kernels.rate_on(inputs, state, j, state.out[p + i].node) * together
             state.rated[i] = state.out[p + i].node
@@ -108,6 +113,7 @@ def finish(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> Non
     job, run = inputs.jobs[j], state.jobs[j]
     at = state.at
     now = state.at.now
+    # When it would end by itself; later than now if its limit comes first.
     own = run.since + run.left / run.speed
     if inputs.rules.rates != kernels.LABELS and now > run.since:
         measure(
@@ -174,9 +180,11 @@ def cancel(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> Non
     run = state.jobs[j]
     at = state.at
     phase = run.phase
+    # It has ended already.
     if phase > kernels.RUNNING:
         return
     if phase == kernels.RUNNING:
+        # What was seen of its rate until now is not lost.
         if inputs.rules.rates != kernels.LABELS and state.at.now > run.since:
             early = state.at.now <= run.begun + inputs.rules.measured_after
             measure(inputs, state, beliefs, j, early, boolean(False))
@@ -201,6 +209,7 @@ def leave_queue(inputs: Inputs, state: State, j: int) -> None:
     state.at.waiting -= 1
     if inputs.caps is not None and state.at.aside > 0 and state.jobs[j].place == kernels.IN_LINE:
         follow(inputs, state, int64(job.claim))
+    # A reservation given up is a hole in the plan, into which others may move.
     if state.plans is not None and inputs.rules.backfilling == kernels.CONSERVATIVE:
         state.at.holes += state.plans[j].start < kernels.NEVER
         state.plans[j].start = kernels.NEVER
@@ -212,7 +221,9 @@ def interrupt(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, why
     job, run = inputs.jobs[j], state.jobs[j]
     at = state.at
     now = state.at.now
+    # Of the work left, less what was done since it was last worked off.
     remaining = max(run.left - max(now - run.since, 0.0) * run.speed, 0.0)
+    # A failure throws away what was done since the last checkpoint; who preempts saves it first.
     if why == WHY_FAILED:
         worked = job.work - remaining
         saved = worked
@@ -222,8 +233,11 @@ def interrupt(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, why
             saved = math.floor(worked / inputs.rules.checkpoint) * inputs.rules.checkpoint
         state.lost[j] += (worked - saved) * (kernels.devices_of(inputs, j) / 1000.0)
         remaining = job.work - saved
+    # Time spent restoring was in vain, as far as it had come.
     cost = min(max(now - run.begun - inputs.rules.latency, 0.0), run.overhead)
     state.lost[j] += cost * (kernels.devices_of(inputs, j) / 1000.0)
+    # The attempt becomes a row of its own, with copies of its pieces: the job's own are
+    # overwritten.
     i = at.cuts
     q = at.cut_pieces
     state.cuts[i].job = j
@@ -275,6 +289,7 @@ def enter(inputs: Inputs, state: State, j: int) -> None:
         state.standing is not None and inputs.rules.queue == kernels.MULTIFACTOR
     ):  # it ages from now on
         state.standing.eligible[j] = at.now
+        # It stands in `sequence` with an old key: the line is made anew.
         if run.attempts > 0:
             at.anew = 1
     if run.attempts == 0:
@@ -283,6 +298,7 @@ def enter(inputs: Inputs, state: State, j: int) -> None:
             state.times.expected[j] = expect(state.times, j, at.now)
     kernels.insert(state.words, state.summary, at, job.rank)
     at.waiting += 1
+    # Above that many the line is made anew, so they need not be listed.
     if at.fresh < state.fresh.size:
         state.fresh[at.fresh] = job.rank
     at.fresh += 1
@@ -297,6 +313,7 @@ def next_instant(inputs: Inputs, state: State) -> float:
     """Time of the next event, inf for none."""
     at = state.at
     time = kernels.NEVER
+    # Void entries on top of the heaps are dropped here, where they would be in the way.
     while at.ends > 0:
         j = state.ends[0].item
         if state.jobs[j].phase == kernels.RUNNING and state.jobs[j].finish == state.ends[0].time:
@@ -308,6 +325,7 @@ def next_instant(inputs: Inputs, state: State) -> float:
             time = min(time, state.timers[0].time)
             break
         at.timers = kernels.pop(state.timers, at.timers)
+    # Jobs that were withdrawn before their submission never come.
     while at.next_job < inputs.jobs.size and state.jobs[at.next_job].phase != kernels.UNSUBMITTED:
         at.next_job += 1
     if at.next_job < inputs.jobs.size:
@@ -332,6 +350,7 @@ def node_event(
             state.factor[n] = value
             state.log_factor[n] = math.log(value)
         count = 0
+        # Whom it concerns is listed first, as an interruption moves the list of running jobs.
         for m in range(at.running):
             j = state.running[m]
             p = inputs.jobs[j].piece_from
@@ -340,6 +359,7 @@ def node_event(
                     kernels.put(state.sequence, count, 0.0, j)
                     count += 1
                     break
+        # In the order of their numbers, so that it does not matter where they stood in the list.
         kernels.merge_sort(state.sequence, state.spare_rows, 0, count)
         at.anew = 1  # those who wait stood there
         for m in range(count):
@@ -366,6 +386,8 @@ def node_event(
     at.change += 1
     at.void = 1
     room = state.room
+    # A node that is not up has its capacity less free, so less than nothing where jobs still run;
+    # such amounts do not count.
     for k in range(room.free.shape[1]):
         room.free[n, k] += sign * inputs.cluster.capacity[n, k]
         state.total[k] = 0
@@ -394,6 +416,7 @@ def events(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
     at = state.at
     now = state.at.now
+    # Ends first: what they free is there for everyone who comes now.
     while at.ends > 0 and state.ends[0].time <= now:
         j = state.ends[0].item
         time = state.ends[0].time
@@ -416,6 +439,7 @@ def events(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
                 inputs.events[e].kind,
                 inputs.events[e].value,
             )
+    # Then submissions, in the order of the log.
     fresh = at.next_job
     while at.next_job < inputs.jobs.size and inputs.jobs[at.next_job].submit <= now:
         j = at.next_job
@@ -430,6 +454,7 @@ def events(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
         j = state.timers[0].item
         time = state.timers[0].time
         at.timers = kernels.pop(state.timers, at.timers)
+        # The timer was set anew since.
         if state.looks[j].timer != time:
             continue
         if state.jobs[j].phase == kernels.RUNNING:
@@ -451,6 +476,7 @@ def advance(inputs: Inputs, state: State, beliefs: Beliefs | None) -> int:
     """
     at = state.at
     time = next_instant(inputs, state)
+    # Running jobs have an end ahead, so nothing runs any more either.
     if time == kernels.NEVER or at.ended == inputs.jobs.size:
         return DONE
     if (
@@ -459,6 +485,7 @@ def advance(inputs: Inputs, state: State, beliefs: Beliefs | None) -> int:
     ):
         return MORE_ROOM
     at.looks = 0
+    # Between events all that run are looked at, at whole multiples of a period.
     if inputs.rules.look < kernels.NEVER and at.running > 0:
         due = (math.floor(state.at.now / inputs.rules.look) + 1) * inputs.rules.look
         if due <= time:
@@ -485,6 +512,7 @@ def measure_again(inputs: Inputs, state: State, beliefs: Beliefs | None) -> int:
         j = state.running[m]
         begun = state.jobs[j].begun
         works = begun + inputs.rules.latency + state.jobs[j].overhead
+        # Only those whose first measurement is behind them, and which work.
         if begun + inputs.rules.measured_after <= now and works < now:
             kernels.put(state.sequence, count, 0.0, j)
             count += 1

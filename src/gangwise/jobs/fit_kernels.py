@@ -26,12 +26,14 @@ def fits_of(cluster: ClusterArrays, room: FreeDevices, s: int, n: int, most: int
             c = room.free[n, k]
             if c < d:
                 return 0
+            # A multiplication first: most nodes hold all that is asked for, and division is slow.
             if c < f * d:
                 f = c // d
     if cluster.devices is not None:
         d = cluster.shapes[s].fraction
         if d > 0:
             c = 0
+            # Fractions of one task are on one device; several tasks may share it.
             for i in range(cluster.devices[n]):
                 if room.device[n, i] >= d:  # less than nothing where a plan promised it twice
                     c += room.device[n, i] // d
@@ -56,6 +58,7 @@ def take(
         fraction = cluster.shapes[s].fraction
         amount = fraction * tasks if fraction > 0 else 1000
         bits = mask
+        # Each set bit is a device; the lowest is taken off by bits & (bits − 1).
         while bits != 0:
             room.device[n, kernels.trailing_zeros(bits)] += sign * amount
             bits &= bits - 1
@@ -110,6 +113,7 @@ def occupy(inputs: Inputs, state: State, j: int, count: int) -> None:
         for k in range(free.shape[1]):
             d = state.tried[i].tasks * inputs.cluster.demand[part, k]
             if d > 0:
+                # The block's maximum can only fall if this node had it.
                 lowers_top = lowers_top or free[n, k] == state.room.top[b, k]
                 state.total[k] -= d
         take_piece(inputs.cluster, state.room, s, state.tried, 0, i, kernels.TAKE)
@@ -133,6 +137,7 @@ def vacate(inputs: Inputs, state: State, j: int) -> None:
         part = piece_shape(inputs.cluster, s, state.out, p, i)
         for k in range(state.total.size):
             state.total[k] += state.out[i].tasks * inputs.cluster.demand[part, k]
+            # Giving back can only raise the maximum, so the block need not be searched.
             state.room.top[b, k] = max(state.room.top[b, k], state.room.free[n, k])
     state.at.pieces -= run.pieces
     state.at.epoch += 1
@@ -192,6 +197,7 @@ def groups_fit(
     for m in range(low, low + cluster.shapes[s].groups):
         part, remaining = int64(cluster.groups[m].shape), int64(cluster.groups[m].tasks)
         allowed, fraction = cluster.shapes[part].constraint, cluster.shapes[part].fraction
+        # First-fit, group after group: it mostly answers, and the search need not be asked.
         for n in range(room.free.shape[0]):
             if remaining == 0:
                 break
@@ -236,12 +242,15 @@ def search(cluster: ClusterArrays, ways: Ways, room: FreeDevices, s: int) -> boo
     for n in range(N - 1, -1, -1):
         for k in range(S):
             behind[n, k] = -1
+        # a: the tasks of other groups on this node; k: those that are still to be placed from it
+        # on.
         for a in range(S):
             most = beside(cluster, room, s, main, n, a)
             for k in range(a, S if most >= 0 else a):
                 if behind[n + 1, k - a] >= 0 and is_part(cluster, s, main, a, k):
                     behind[n, k] = max(behind[n, k], most + behind[n + 1, k - a])
     state = S - 1
+    # Even the best way leaves too few for the main group.
     if behind[0, state] < wanted:
         return False
     for n in range(N):
@@ -272,6 +281,7 @@ def main_group(cluster: ClusterArrays, room: FreeDevices, s: int) -> tuple[int, 
     for m in range(low, low + cluster.shapes[s].groups):
         part, remaining = int64(cluster.groups[m].shape), int64(cluster.groups[m].tasks)
         states *= 1 if m == main else remaining + 1
+        # More than this is not searched; whoever asks takes what first-fit found.
         if states * states * N > kernels.SEARCHED:
             return -1, 0
         own = cluster.shapes[part].fraction
@@ -289,6 +299,7 @@ def main_group(cluster: ClusterArrays, room: FreeDevices, s: int) -> tuple[int, 
 @inlined_kernel
 def tasks_of_state(cluster: ClusterArrays, s: int, main: int, k: int, group: int) -> int:
     """Tasks of a group in state k; those of the first group count most."""
+    # States are numbers of mixed base: one digit for each group but the main one.
     for m in range(cluster.shapes[s].groups_from + cluster.shapes[s].groups - 1, group, -1):
         if m != main:
             k //= cluster.groups[m].tasks + 1
@@ -312,6 +323,8 @@ def beside(cluster: ClusterArrays, room: FreeDevices, s: int, main: int, n: int,
     most = min(int64(cluster.groups[main].tasks), int64(cluster.shapes[part].per_node))
     if not cluster.allowed[cluster.shapes[part].constraint, n]:
         most = int64(0)
+    # First what the other groups take on this node, then how often the main one's task goes into
+    # the rest.
     for k in range(room.free.shape[1]):
         asked = int64(0)
         for m in range(low, low + cluster.shapes[s].groups):
@@ -351,6 +364,7 @@ def devices_beside(
         elif fraction > 0 and room.device[n, i] >= fraction:
             loose += room.device[n, i] // fraction
     per = 1000 // fraction if fraction > 0 else int64(1)
+    # Devices that have to be opened for parts, rounded up.
     opened = -(-max(parts - loose, 0) // per)
     if wholes + opened > unused and wholes + parts > 0:
         return -1
@@ -429,6 +443,7 @@ def gather(
     count = 0
     total = 0
     for b in range(room.top.shape[0]):
+        # A block is left out by its maxima, without a look at its nodes.
         if block_misses(cluster, room, s, b):
             continue
         for n in range(b * kernels.BLOCK, min((b + 1) * kernels.BLOCK, N)):
@@ -472,6 +487,7 @@ def left_over(
         f = room.free[n, k] - tasks * d
         score += sign * (f / cluster.largest[k])
         if d == 0:
+            # More than any sum of the other terms, so that such a node comes behind all others.
             score -= K * (int64(cluster.capacity[n, k] > 0) + int64(f > 0))
     return score
 
@@ -527,6 +543,7 @@ def place_best(
         size = kernels.push(state.heap, size, -state.cands[i].score, i)
         state.cands[i].slot = -1
     count = int64(0)
+    # A heap of the best node next; worst-fit puts a node back after each task, with its new score.
     while tasks > 0:
         i = state.heap[0].item
         n = state.cands[i].node
@@ -574,6 +591,7 @@ def place_tightest(
                 continue
             size = kernels.push(state.heap, size, score, -n)
             total += f
+            # The loosest node kept goes as soon as the others hold all tasks without it.
             while total >= tasks:
                 f = fits_of(cluster, room, s, -state.heap[0].item, most)
                 if total - f < tasks:
@@ -585,6 +603,7 @@ def place_tightest(
     if total < tasks:
         return 0
     count = size
+    # The heap gives the loosest first, so pieces are filled in from the back.
     while size > 0:
         kernels.put_piece(state.tried, size - 1, -state.heap[0].item, int64(0), int64(0))
         size = kernels.pop(state.heap, size)
@@ -616,6 +635,7 @@ def fragments(cluster: ClusterArrays, memo: Rows, room: FreeDevices, n: int) -> 
             continue
         least = cluster.shapes[m].fraction if cluster.shapes[m].whole == 0 else 1000
         able = least > 0 and cluster.allowed[cluster.shapes[m].constraint, n]
+        # A task that cannot run here at all loses everything that is free.
         if not able or fits(cluster, room, m, n) == 0:
             total += memo[m].seen * idle
             continue
@@ -661,9 +681,11 @@ def growth(
         elif room.device[n, i] < d or seen_before(room.device, n, i):
             continue
         free = room.device[n, i] if d > 0 else int64(0)
+        # Tried on the room itself and taken back: copying it would cost more.
         take(cluster, room, s, n, int64(1), choice, kernels.TAKE)
         level = -((fragmented - fragments(cluster, memo, room, n)) // step)
         take(cluster, room, s, n, int64(1), choice, kernels.GIVE_BACK)
+        # Least growth, then the fullest device, then the first.
         if most_free == 0 or level < best or (level == best and free < most_free):
             best = level
             mask = choice
@@ -690,6 +712,7 @@ def place_fgd(cluster: ClusterArrays, state: State, room: FreeDevices, s: int, t
                 or not cluster.allowed[allowed, n]
             ):
                 continue
+            # A node may have no more tasks of a gang than `per_node`.
             slot = state.cands[n].slot
             if slot >= 0 and state.tried[slot].tasks >= cluster.shapes[s].per_node:
                 continue
@@ -732,6 +755,7 @@ def tell_apart(
         start = pieces
         if choice == kernels.FGD:
             copy_node(room, state.trial, n)
+        # Task by task; neighbours on one device become one piece.
         for _ in range(state.cands[i].fit):
             best = -1
             if choice == kernels.FGD:

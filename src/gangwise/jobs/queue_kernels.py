@@ -81,6 +81,7 @@ def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
     """Use after so many seconds at a rate of use, while e^(−decay) of it is left each second."""
     if decay == 0.0:
         return use + rate * seconds
+    # The solution of u' = rate − decay·u from u(0) = use.
     share_kept = math.exp(-decay * seconds)
     return use * share_kept + rate * (1.0 - share_kept) / decay
 
@@ -98,6 +99,7 @@ def use_at(shares: FairShareState, a: int, now: float) -> float:
 def hold(shares: FairShareState, j: int, sign: float, now: float) -> None:
     """Job j holds its devices from now on (sign 1), or no longer (−1)."""
     a = shares.leaf[j]
+    # Use up to now at the old rate, then the new one.
     shares.use[a] = use_at(shares, a, now)
     shares.since[a] = now
     shares.rate[a] += sign * shares.bill[j]
@@ -110,12 +112,14 @@ def tick(shares: FairShareState, now: float) -> bool:
     if due <= shares.clock[0]:
         return False
     shares.clock[0] = due
+    # Use weighs nothing, but ages grow with the clock all the same.
     if shares.fair_share == 0.0:
         return True
     for a in range(shares.total.size):
         shares.total[a] = 0.0
     for i in range(shares.order.size):
         shares.total[shares.order[i]] = use_at(shares, shares.order[i], due)
+    # Children stand behind their parents, so one walk from the back adds up the tree.
     for a in range(shares.total.size - 1, 0, -1):
         shares.total[shares.parent[a]] += shares.total[a]
     if shares.classic:
@@ -138,6 +142,7 @@ def effective_use(shares: FairShareState) -> None:
         share = shares.factor[p] * shares.share[a]
         shares.factor[a] = share
         norm = shares.total[a] / shares.total[0] if shares.total[0] > 0.0 else 0.0
+        # U_eff = U + (U_eff of the parent − U) · share among siblings.
         shares.level[a] = norm if p == 0 else norm + (shares.level[p] - norm) * shares.share[a]
     for i in range(shares.order.size):
         a = shares.order[i]
@@ -159,6 +164,7 @@ def fair_tree(shares: FairShareState) -> None:
         if shares.share[a] > 0.0:
             shares.level[a] = shares.share[a] / part if part > 0.0 else math.inf
     L = shares.order.size
+    # Insertion: from tick to tick few leaves change places.
     for i in range(1, L):
         a = shares.order[i]
         m = i
@@ -166,6 +172,7 @@ def fair_tree(shares: FairShareState) -> None:
             shares.order[m] = shares.order[m - 1]
             m -= 1
         shares.order[m] = a
+    # Slurm's rank ÷ number of users; those that are level share the first one's rank.
     rank = L
     for i in range(L):
         if i == 0 or abs(compare(shares, shares.order[i - 1], shares.order[i])) == 2:
@@ -181,6 +188,7 @@ def compare(shares: FairShareState, a: int, b: int) -> int:
     """
     for d in range(shares.path.shape[1]):
         p, q = shares.path[a, d], shares.path[b, d]
+        # One of the two paths is at its end.
         if p < 0 or q < 0:
             return int(p >= 0) - int(q >= 0)
         if shares.level[p] != shares.level[q]:
@@ -192,6 +200,7 @@ def compare(shares: FairShareState, a: int, b: int) -> int:
 def priority_key(shares: FairShareState, j: int) -> float:
     """Key of a job that waits; the smallest is first: the tier, then the priority."""
     age = min(max(shares.clock[0] - shares.eligible[j], 0.0) / shares.max_age, 1.0)
+    # Σ weight · factor; what does not change while the job waits is in `score`.
     priority = (
         shares.age * age + shares.fair_share * shares.factor[shares.leaf[j]] + shares.score[j]
     )
@@ -228,6 +237,8 @@ def capped(inputs: Inputs, state: State, j: int) -> bool:
 def meld(rows: Rows, a: int, b: int) -> int:
     """Skew heaps with the tops a and b, −1 for none, become one (Sleator and Tarjan, 1986)."""
     top = parent = int64(-1)
+    # Down the right spines, by key; each node passed has its children exchanged, which keeps spines
+    # short on average.
     while a >= 0 and b >= 0:
         if (rows[b].key, b) < (rows[a].key, a):
             a, b = b, a
@@ -247,6 +258,7 @@ def meld(rows: Rows, a: int, b: int) -> int:
 def shut(state: State, c: int, counter: int) -> None:
     """List claim c with a counter of which its jobs would take too much."""
     watched = state.watched[counter]
+    # The list of an older line is void: instead of being cleared it is begun anew.
     if watched.line != state.at.line:
         watched.line, watched.first = state.at.line, -1
     state.claims[c].next, state.claims[c].shut = watched.first, 1
@@ -263,6 +275,7 @@ def put_aside(inputs: Inputs, state: State, j: int) -> None:
         claim.line, claim.top, claim.shut = at.line, -1, 0
     state.jobs[j].place = kernels.ASIDE
     state.behind[j].left = state.behind[j].right = -1
+    # By what the job comes back into the line: its key, or its rank.
     if line_stays(inputs):
         state.behind[j].key = priority_key(state.standing, j)
     else:
@@ -284,6 +297,7 @@ def bring_back(inputs: Inputs, state: State, c: int) -> None:
         at.aside -= 1
         if state.jobs[j].phase != kernels.WAITING:  # withdrawn
             continue
+        # Ranks go back into the set; keys into the sorted rows, unless the row is still there.
         if not stays:
             kernels.insert(state.words, state.summary, at, inputs.jobs[j].rank)
         elif state.jobs[j].place == kernels.DROPPED and at.anew == 0:
@@ -316,6 +330,8 @@ def wake(inputs: Inputs, state: State, j: int) -> None:
             continue
         c = int64(watched.first)
         watched.first = -1
+        # Each claim is taken off the list before it is looked at, and put back by `follow` if it is
+        # still shut.
         while c >= 0:
             following = int64(state.claims[c].next)
             state.claims[c].shut = 0
@@ -340,9 +356,11 @@ def keys(inputs: Inputs, state: State) -> int:
     """Those waiting in `state.sequence`, in the order of the queue; their number."""
     now = state.at.now
     count = 0
+    # Use decays all the time, so it is brought up to now once for all keys.
     if state.users is not None and inputs.rules.queue == kernels.FAIR_SHARE:
         for u in range(state.users.size):
             charge(state.users, inputs.rules.half_life, now, u)
+    # Ranks go up, and merge sort is stable: equal keys stay in the order of ranks.
     rank = kernels.smallest(state.words, state.summary, state.at)
     while rank >= 0:
         j = inputs.by_rank[rank]
@@ -376,6 +394,7 @@ def stand_in_line(inputs: Inputs, state: State, fresh: int) -> None:
     """
     at, s = state.at, state.standing
     ticked = at.ordered != s.clock[0]
+    # Who stands where is not known any more: the line is made from the set of those who wait.
     if at.anew or fresh > state.fresh.size or (ticked and at.aside > 0):
         at.lined = keys(inputs, state)
         at.line += 1
@@ -383,6 +402,7 @@ def stand_in_line(inputs: Inputs, state: State, fresh: int) -> None:
         for i in range(at.lined):
             state.jobs[state.sequence[i].item].place = kernels.IN_LINE
     else:
+        # Keys changed, or most rows are of jobs that have left: compress, then sort anew.
         if ticked or at.lined > 2 * (at.waiting - at.aside) + 64:
             count = 0
             for i in range(at.lined):
@@ -396,6 +416,7 @@ def stand_in_line(inputs: Inputs, state: State, fresh: int) -> None:
                     state.jobs[j].place = kernels.DROPPED
             kernels.merge_sort(state.sequence, state.spare_rows, 0, count)
             at.lined = count
+        # Those who joined are inserted; between ticks nobody else moves.
         for i in range(fresh):
             j = inputs.by_rank[state.fresh[i]]
             if state.jobs[j].phase == kernels.WAITING:

@@ -54,6 +54,7 @@ def shift_shadow(
     if not allowed[n] or inputs.cluster.shapes[h].groups > 0:
         take_piece(inputs.cluster, room, s, pieces, first, i, sign)
         return 0
+    # Only node n changes, so the difference there is the difference of the whole room.
     fitting = fits(inputs.cluster, room, h, n)
     take_piece(inputs.cluster, room, s, pieces, first, i, sign)
     return int(fits(inputs.cluster, room, h, n) - fitting)
@@ -65,6 +66,7 @@ def correct(inputs: Inputs, state: State) -> bool:
     at = state.at
     size = at.entered
     i = 0
+    # Rows are in order: those outlived are in front, and corrected ones are entered behind.
     while i < size and state.order[i].time <= at.now:
         j = state.order[i].item
         elapsed = at.now - state.jobs[j].begun
@@ -116,10 +118,13 @@ def promise(inputs: Inputs, state: State, q: int, j: int, ends: Rows, size: int)
     fitting = opened(inputs, state, room, j)
     time = kernels.NEVER
     i = 0
+    # From end to end. Once the start is known the walk goes on to it, so that the room is what is
+    # free then.
     while instant <= time and instant < kernels.NEVER:
         while i < size and max(ends[i].time, now) == instant:
             fitting += give_back(inputs, state, room, j, ends[i].item)
             i += 1
+        # Groups cannot be counted by differences: they are placed anew at every instant.
         fitting = counted_anew(inputs, state, room, fitting, j)
         if time == kernels.NEVER and fitting >= inputs.jobs[j].tasks:
             time = kernels.opens(inputs, j, instant)
@@ -141,6 +146,7 @@ def keep_from(inputs: Inputs, state: State, j: int, instant: float) -> float:
     longer than it asked for.
     """
     if state.kept[j] == kernels.NEVER:
+        # A short wait promises little: the slack grows with the wait, up to `slack`.
         late = instant + min(inputs.rules.slack, instant - inputs.jobs[j].submit)
         state.kept[j] = kernels.opens(inputs, j, late)
     return float(max(state.kept[j], instant))
@@ -169,6 +175,7 @@ def keep_start(inputs: Inputs, state: State, p: int, j: int) -> None:
     ):  # set before: enough end by then, as a rule
         room = referenced(kernels.room_of(state.shadow, q))
         fit = opened(inputs, state, room, j)
+        # Everything whose request ends by then is given back, in any order: only the sum matters.
         for i in range(at.running):
             o = state.running[i]
             if max(state.jobs[o].begun + state.times.request[o], now) <= promised:
@@ -178,6 +185,8 @@ def keep_start(inputs: Inputs, state: State, p: int, j: int) -> None:
         state.promises[q].time = promised
         state.promises[q].fits = fit
     else:
+        # It is not enough, or nothing is kept yet: the promise is made anew, by requests instead of
+        # expectations.
         for i in range(at.running):
             o = state.running[i]
             kernels.put(state.changes, i, state.jobs[o].begun + state.times.request[o], o)
@@ -196,6 +205,7 @@ def keeps_promise(
     """
     s, h = int64(inputs.jobs[j].shape), int64(inputs.jobs[head].shape)
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[h].constraint]
+    # Job j runs past the promise, so its devices are missing then.
     for i in range(count):
         have += shift_shadow(inputs, room, h, allowed, s, state.tried, 0, i, kernels.TAKE)
     have = counted_anew(inputs, state, room, have, head)
@@ -227,6 +237,7 @@ def hold_for(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, p: i
     if state.at.first < 0:
         state.at.first = j
     state.heads[p] = j
+    # With not even room for the smallest task nobody can pass, and a promise need not be made yet.
     filled = full(inputs, state)
     if (
         state.kept is not None
@@ -240,9 +251,12 @@ def hold_for(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, p: i
         if inputs.rules.backfilling == kernels.EASY:
             state.at.again = 1
         return inputs.rules.backfilling != kernels.EASY and state.heads.size > 1
+    # Limits of work end by the rates seen so far, which have moved since the last promise.
     if beliefs is not None and inputs.rules.limits_of_work:
         start_kernels.expected_ends(inputs, state, beliefs)
     reserve(inputs, state, p, j)
+    # A first in line of another pool on these nodes might be faster, so this time is no promise to
+    # users.
     if alone:
         state.promised[j] = min(state.promised[j], state.promises[p].time)
     return True
@@ -286,6 +300,7 @@ def delayed_by(inputs: Inputs, state: State, j: int, count: int, end: float) -> 
     If there is none, the rooms of those that it is past are without these pieces.
     """
     P = state.heads.size
+    # EASY's condition, for each promise: the job ends before it, or leaves enough for it.
     for q in range(state.promises.size):
         if is_past(inputs, state, q, j, end):
             head, fitting = state.heads[q if q < P else q - P], state.promises[q].fits
@@ -294,6 +309,7 @@ def delayed_by(inputs: Inputs, state: State, j: int, count: int, end: float) -> 
             )
             state.promises[q].left = remaining
             if remaining < 0:
+                # Promises before this one gave their devices already: they get them back.
                 undo(inputs, state, j, count, end, q)
                 return q
     return -1
@@ -367,6 +383,7 @@ def only_joined(inputs: Inputs, state: State, fresh: int) -> bool:
         or (r.backfilling == kernels.EASY and (at.promised < at.now or at.waiting > r.depth))
     ):
         return False
+    # The first of a pool must still be the first: nobody who joined may stand in front of it.
     for p in range(state.heads.size):
         if state.heads[p] >= 0:
             if queue_kernels.capped(inputs, state, state.heads[p]):
@@ -439,6 +456,7 @@ def line_up(inputs: Inputs, state: State) -> tuple[int, int, int]:
     at.fresh = 0
     if state.standing is not None and queue_kernels.line_stays(inputs):
         queue_kernels.stand_in_line(inputs, state, fresh)
+    # Only those who joined are looked at: without backfilling in one pool not even they.
     if only_joined(inputs, state, fresh):
         if inputs.rules.backfilling != kernels.EASY and state.heads.size == 1:
             return ONLY_FRESH, 0, -1
@@ -447,6 +465,7 @@ def line_up(inputs: Inputs, state: State) -> tuple[int, int, int]:
                 kernels.put(state.sequence, i, 0.0, inputs.by_rank[state.fresh[i]])
             queue_kernels.shortest_first(inputs, state, 0, fresh)
             return BY_KEY, fresh, -1
+        # Insertion sort: they are few, and mostly in order.
         for i in range(1, fresh):
             rank = state.fresh[i]
             m = i
@@ -457,6 +476,7 @@ def line_up(inputs: Inputs, state: State) -> tuple[int, int, int]:
                 m -= 1
             state.fresh[m] = rank
         return ONLY_FRESH, fresh, -1
+    # A whole round: what the last one knew is forgotten.
     at.again = at.refused = 0
     at.first = -1
     at.promised = at.kept = kernels.NEVER
@@ -483,6 +503,7 @@ def next_in_line(
     """
     if inputs.caps is not None and last >= 0 and inputs.caps.most.size > 0:
         queue_kernels.follow(inputs, state, int64(inputs.jobs[last].claim))
+    # Jobs that a cap held may have come back into the line in the meantime.
     if way == BY_KEY and queue_kernels.line_stays(inputs):
         count = int64(state.at.lined)
     if way == BY_RANK:
@@ -543,6 +564,7 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
     while True:
         j, i, rank = next_in_line(inputs, state, way, i, count, rank, looked_at)
         looked_at = -1
+        # The line is through. Those put aside come now, the shortest first, if there are any.
         if j < 0:
             if passing or aside == 0:
                 break
@@ -557,6 +579,7 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
                 break
             continue
         kind = kind_of(inputs, beliefs, j)
+        # Somebody in front cannot start, so this job would be backfilled.
         if at.first >= 0:
             if blocked(inputs, state, j):
                 continue
@@ -567,6 +590,7 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
             if tested >= inputs.rules.depth:
                 at.again = 1  # those behind were not tried: they are at the next instant
                 break
+            # No job fits any more, whatever it asks for.
             if full(inputs, state):
                 break
             tested += 1
@@ -577,20 +601,27 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
         pieces = start_kernels.find(inputs, state, beliefs, j)
         if pieces == 0:
             p = kernels.pool_of(inputs, j)
+            # The first of its pool that cannot start: the others of the pool are now behind a
+            # promise.
             if state.heads[p] < 0 and not hold_for(inputs, state, beliefs, j, p):
                 break
             continue
         end = at.now
         if at.first >= 0:
+            # Limits in seconds end at now + limit; limits of work at now + limit ÷ rate on these
+            # nodes.
             rate = rate_of_limit(inputs, state, pieces)
             end = at.now + kernels.length(inputs, state, j) / rate
             p = delayed_by(inputs, state, j, pieces, end)
+            # It would break a start that is kept, which is asked by requests and so is not
+            # remembered.
             if p >= state.heads.size:
                 at.refused = 1
                 continue
             if p >= 0:
                 note_refused(inputs, state, kind, j, rate, p)
                 continue
+        # It fits and harms nobody, but does better to wait for faster or nearer nodes.
         if start_kernels.holds_off(inputs, state, beliefs, j, pieces):
             undo(inputs, state, j, pieces, end, state.promises.size)
             continue
@@ -619,6 +650,7 @@ def look_around(inputs: Inputs, state: State, beliefs: Beliefs) -> None:
     """Running jobs are measured again; while nobody waits, they move where that saves time."""
     at = state.at
     count = measure_again(inputs, state, beliefs)
+    # Free devices belong to those who wait.
     if at.waiting > 0:
         return
     for m in range(count):
@@ -626,6 +658,7 @@ def look_around(inputs: Inputs, state: State, beliefs: Beliefs) -> None:
         rate = state.looks[j].seen
         worked = start_kernels.work_done(inputs, state, j)
         limit, restart = inputs.jobs[j].limit, inputs.rules.restart
+        # What is left to do is shorter than a restart takes.
         if remaining(beliefs, limit, worked) <= rate * restart:
             continue
         pieces = start_kernels.arrange(inputs, state, beliefs, state.room, j)
@@ -634,6 +667,7 @@ def look_around(inputs: Inputs, state: State, beliefs: Beliefs) -> None:
         p = inputs.jobs[j].piece_from
         current = start_kernels.slowest(state, state.out, p, p + state.jobs[j].pieces)
         proposed = kernels.NEVER
+        # A cautious rate: the mean less some standard deviations, so that doubt does not move jobs.
         for i in range(pieces):
             n = state.tried[i].node
             proposed = min(proposed, state.mean[n] - beliefs.constants.caution * state.sd[n])
@@ -660,6 +694,7 @@ def play(inputs: Inputs, state: State, beliefs: Beliefs | None, instants: int) -
             if status != PAUSED:
                 return status
             at.rounds += at.waiting > 0
+        # A call that ended between an instant and its round goes on with the round.
         at.half = 0
         if state.plans is not None and inputs.rules.backfilling == kernels.CONSERVATIVE:
             plan_round(inputs, state, beliefs)

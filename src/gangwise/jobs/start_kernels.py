@@ -32,6 +32,7 @@ def speed_of(inputs: Inputs, state: State, j: int) -> float:
         return 1.0
     p = inputs.jobs[j].piece_from
     slowest = kernels.NEVER
+    # Tasks of a gang wait for one another in every step, so the slowest sets the pace of all.
     for i in range(p, p + state.jobs[j].pieces):
         slowest = min(slowest, rate_on(inputs, state, j, state.out[i].node))
     return slowest * together(inputs, state, j)
@@ -49,6 +50,7 @@ def together(inputs: Inputs, state: State, j: int) -> float:
 def work_done(inputs: Inputs, state: State, j: int) -> float:
     """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
     run = state.jobs[j]
+    # Nothing is done while the start takes effect, nor while a restart reads its checkpoint.
     elapsed = max(state.at.now - run.begun - inputs.rules.latency - run.overhead, 0.0)
     return float(state.looks[j].before + elapsed * state.looks[j].seen)
 
@@ -58,9 +60,12 @@ def schedule_end(inputs: Inputs, state: State, j: int) -> None:
     """Enter when job j will end as things are: by itself, or killed at its limit."""
     run = state.jobs[j]
     end = run.since + run.left / run.speed
+    # Limits of work cut the work itself, when tables are made, so only limits of time end a run
+    # here.
     if inputs.rules.enforced and not inputs.rules.limits_of_work:
         end = min(end, run.begun + inputs.rules.latency + inputs.jobs[j].limit)
     run.finish = end
+    # The heap is not searched for the old entry: one whose time is no longer the job's is void.
     if state.at.ends == state.ends.size:
         drop_ends(state, j)
     state.at.ends = kernels.push(state.ends, state.at.ends, end, j)
@@ -78,7 +83,9 @@ def drop_ends(state: State, j: int) -> None:
         time = state.ends[i].time
         if state.jobs[job].phase == kernels.RUNNING and state.jobs[job].finish == time and job != j:
             size = kernels.push(state.ends, size, time, job)
+            # Marks that the job has its entry; no time equals nan, so a second one is dropped.
             state.jobs[job].finish = math.nan
+    # The marks give way to the times again.
     for i in range(size):
         state.jobs[state.ends[i].item].finish = state.ends[i].time
     state.at.ends = size
@@ -102,6 +109,7 @@ def set_timer(state: State, j: int, time: float) -> None:
             if timer_holds(state, i):
                 size = kernels.push(state.timers, size, state.timers[i].time, state.timers[i].item)
         at.timers = size
+    # As with ends: only the entry with the time noted here counts.
     state.looks[j].timer = time
     at.timers = kernels.push(state.timers, at.timers, time, j)
 
@@ -110,6 +118,7 @@ def set_timer(state: State, j: int, time: float) -> None:
 def change_use(inputs: Inputs, state: State, j: int, sign: float) -> None:
     """Whoever job j is charged to holds its devices from now on (sign 1), or no longer (−1)."""
     job = inputs.jobs[j]
+    # Up to now the user had the old rate of use: that is settled before the rate changes.
     if state.users is not None and inputs.rules.queue == kernels.FAIR_SHARE:
         u = int64(job.user)
         charge(state.users, inputs.rules.half_life, state.at.now, u)
@@ -128,6 +137,7 @@ def expected_ends(inputs: Inputs, state: State, beliefs: Beliefs) -> None:
         seconds = rate_kernels.remaining(beliefs, inputs.jobs[j].limit, work_done(inputs, state, j))
         state.jobs[j].expect = state.at.now + seconds / state.looks[j].seen
         kernels.put(state.order, i, state.jobs[j].expect, j)
+    # `order` holds the running jobs alone from here on, none of it sorted.
     state.at.entered = state.at.running
     state.at.sorted = 0
     state.at.holes += 1
@@ -152,21 +162,26 @@ def start(inputs: Inputs, state: State, j: int, count: int) -> None:
     run.phase = kernels.RUNNING
     run.attempts += 1
     run.begun = now
+    # Work begins once the start has taken effect, and what was lost has been restored.
     run.since = now + inputs.rules.latency + run.overhead
     state.start[j] = min(state.start[j], now)
     run.speed = speed_of(inputs, state, j)
     schedule_end(inputs, state, j)
     run.expect = now + kernels.length(inputs, state, j)
     at.outlived = min(at.outlived, run.expect)
+    # Until it is measured the job is taken to run as fast as was believed.
     if inputs.rules.choice == kernels.BY_RATE:
         p = job.piece_from
         state.looks[j].seen = math.exp(slowest(state, state.out, p, p + count) - at.slower)
         state.looks[j].timer = -1.0
+    # Room for one more: what is void goes once it is more than half, so that it costs O(1) a start.
     if inputs.rules.backfilling != kernels.NO_BACKFILLING:
         if at.entered == state.order.size or at.entered > 2 * at.running + 64:
             drop_ended(state)
         kernels.put(state.order, at.entered, run.expect, j)
         at.entered += 1
+    # A look is only entered where it may come: a job that ends before, with no event in between, is
+    # measured at its end.
     if inputs.rules.choice == kernels.BY_RATE and inputs.rules.rates != kernels.LABELS:
         if now + inputs.rules.measured_after < run.finish or inputs.events.size > 0:
             set_timer(state, j, now + inputs.rules.measured_after)
@@ -228,12 +243,15 @@ def find(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> int:
     if state.memo[s].fail_epoch == state.at.epoch and tasks >= state.memo[s].fail_tasks:
         return 0
     count = 1
+    # Too much for all nodes together: no node need be looked at.
     for k in range(state.total.size):
         if tasks * inputs.cluster.demand[s, k] > state.total[k]:
             count = 0
             break
     if count > 0:
         count = arrange(inputs, state, beliefs, state.room, j)
+    # Groups are placed one after another, so that less free may change an earlier one's place and
+    # let a later one in.
     if count == 0 and inputs.cluster.shapes[s].groups > 0:
         state.at.again = 1  # with less free, other nodes are taken first, and it may fit
     elif count == 0:
@@ -295,6 +313,8 @@ def arrange_groups(
     s = int64(inputs.jobs[j].shape)
     low, choice = inputs.cluster.shapes[s].groups_from, int64(inputs.rules.choice)
     main, states = low, int64(0)
+    # Three ways, each more thorough: by the rule, by first-fit, and by search. The first that
+    # places all counts.
     while True:
         placed, count = 0, 0
         if choice == kernels.ALL_WAYS:
@@ -312,6 +332,7 @@ def arrange_groups(
                 count = arrange_alike(inputs, state, beliefs, room, j, part, tasks, choice)
             if count == 0:
                 break
+            # The next group finds these devices taken.
             for i in range(count):
                 tried = state.tried[i]
                 fit_kernels.take(
@@ -327,6 +348,7 @@ def arrange_groups(
                     state.grouped, placed, int64(tried.node), int64(tried.tasks), int64(tried.mask)
                 )
                 placed += 1
+        # A trial: whoever starts the job takes the pieces again.
         for i in range(placed):
             fit_kernels.take_piece(inputs.cluster, room, s, state.grouped, 0, i, kernels.GIVE_BACK)
         if count > 0:
@@ -336,6 +358,7 @@ def arrange_groups(
                     state.tried, i, int64(piece.node), int64(piece.tasks), int64(piece.mask)
                 )
             return placed
+        # The rule did not do: first-fit next, and behind it the search.
         choice = int64(kernels.ALL_WAYS if choice == kernels.FIRST_FIT else kernels.FIRST_FIT)
 
 
@@ -357,6 +380,7 @@ def arrange_alike(
         count = fit_kernels.place_tightest(inputs.cluster, state, room, s, tasks)
     else:
         count = fit_kernels.gather(inputs.cluster, state, room, s, tasks, choice)
+        # First-fit takes the nodes gathered as they come; the others put them in an order of worth.
         if choice == kernels.FIRST_FIT:
             count = fit_kernels.place_first(state, tasks, count)
         elif count > 0:
@@ -399,6 +423,7 @@ def rates_of(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> None:
             state.sd[n] = 0.0
             if inputs.rules.rates == kernels.LABELS:
                 state.mean[n] = inputs.labels[l, n]
+            # The oracle sees the true rates, with what nodes have gained or lost since.
             elif inputs.log_rates.size > 0:
                 state.mean[n] = inputs.log_rates[l, n] + state.log_factor[n]
             else:
@@ -413,6 +438,7 @@ def value_nodes(
     job = inputs.jobs[j]
     rates_of(inputs, state, beliefs, j)
     kind = inputs.cluster.shapes[s].dominant
+    # What is spare on each node, in devices of the type that a task has most of.
     for n in range(state.spare.size):
         state.spare[n] = room.free[n, kind] / 1000.0
     size = tasks * inputs.cluster.demand[s, kind] / 1000.0
@@ -442,6 +468,7 @@ def holds_off(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, cou
         return False
     job = inputs.jobs[j]
     now = state.at.now
+    # The gang runs at the rate of its slowest node: what it would gain is reckoned from that.
     slow = state.tried[0].node
     for i in range(1, count):
         if state.mean[state.tried[i].node] < state.mean[slow]:
@@ -458,6 +485,7 @@ def holds_off(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, cou
         seconds = beliefs.constants.patience - waited
     if seconds <= 0.0:
         return False
+    # A timer within the wait is there already: another would only bring a round more.
     if not now < state.looks[j].timer <= now + seconds:
         set_timer(state, j, now + seconds)
     return True
@@ -485,7 +513,10 @@ def waits_near(inputs: Inputs, state: State, beliefs: Beliefs, j: int, count: in
     slow = slowest(state, state.tried, int64(0), count)
     alone = math.exp(-slow) * rate_kernels.remaining(beliefs, inputs.jobs[j].limit, 0.0)
     devices = inputs.cluster.demand[s, inputs.cluster.shapes[s].dominant] / 1000.0
+    # Devices of nearer nodes come free at the rate of releases, and others wait for them too.
     dear = c.price * (1.0 + c.crowd * state.at.waiting) * devices / released
+    # Each level that is nearer than what there is: worth the wait, if some domain of it can hold
+    # the gang.
     for h in range(level):
         gain = alone * (math.exp(near.cost[level]) - math.exp(near.cost[h]))
         if gain > 0.0:
@@ -507,8 +538,8 @@ def count_domains(
 ) -> int:
     """Count in each domain of a level how many of so many tasks of a shape fit.
 
-    In ``count`` those that fit now, in ``order`` those that would if it were empty; gives the sum
-    of the latter.
+    In `held` those that fit now, in `order` those that would if it were empty; gives the sum of the
+    latter.
     """
     cluster, total = inputs.cluster, int64(0)
     near.held[:] = 0
@@ -530,6 +561,7 @@ def count_domains(
 @inner_kernel
 def hear(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> None:
     """Let the learner know what job j, which has just been submitted, asks for."""
+    # `SHARED` looks up the rates by itself.
     if beliefs.kind != rate_kernels.SHARED:
         rates_of(inputs, state, beliefs, j)
     rate_kernels.submitted(beliefs, asked_by(inputs, j), state.mean, state.at.now)

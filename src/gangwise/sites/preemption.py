@@ -83,6 +83,7 @@ def make_room(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
     copy_room(state.room, state.ahead)
     mine = passes.pools[inputs.cluster.shapes[s].pool]
+    # As if all who may give way were gone: if it does not fit even then, nothing is to be had.
     for m in range(at.running):
         o = state.running[m]
         job_class = passes.classes[passes.known[o].kind]
@@ -109,6 +110,7 @@ def make_room(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
         return 0
     put_in_turn(inputs, state, passes)
     pieces = int64(0)
+    # Slurm's reordering: each attempt takes the one first that the attempt before took last.
     for attempt in range(passes.settings.reorder + 2):
         if attempt > 0:
             if clock.able <= attempt:
@@ -146,6 +148,7 @@ def nodes_in(inputs: Inputs, state: State, among: Bools, j: int) -> int:
 def put_in_turn(inputs: Inputs, state: State, passes: PassState) -> None:
     """Those who may give way: by rank and nodes, or the youngest first; ties as they started."""
     able = passes.clock.able
+    # Two stable sorts, the less important key first.
     kernels.merge_sort(passes.able, state.spare_rows, 0, able)
     for i in range(able):
         o = passes.able[i].item
@@ -196,6 +199,7 @@ def preempt_until_fits(inputs: Inputs, state: State, passes: PassState, j: int) 
         q = inputs.jobs[o].piece_from
         for i in range(q, q + state.jobs[o].pieces):
             n = int64(state.out[i].node)
+            # Only nodes that the job may use count, and only the difference that a departure makes.
             counts = allowed[n] and state.up[n] and passes.shut[n] == 0
             have -= fits_of(inputs.cluster, state.ahead, s, n, most) if counts else 0
             take_piece(
@@ -234,6 +238,7 @@ def give_way(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
             continue
         way = int64(passes.classes[passes.known[o].kind].way)
         known = passes.known[o]
+        # When it would have ended is kept for the time in which it is suspended.
         known.end = max(state.jobs[o].expect, state.at.now) - known.ran
         known.ran += state.at.now - state.jobs[o].begun
         interrupt(inputs, state, None, o, int64(WHY_PREEMPTED))
@@ -241,6 +246,7 @@ def give_way(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
             lose(inputs, state, o)
         known.until = kernels.NEVER if way == CANCELLED else state.at.now + passes.settings.again
         known.by, known.asleep = j, way == SUSPENDED
+        # A job that started in this very instant was never there for others to see.
         if state.jobs[o].begun < state.at.now:
             known.mark = clock.round
             clock.moved += 1
@@ -302,6 +308,7 @@ def see(inputs: Inputs, state: State, passes: PassState, view: int, rank: float)
             gangs.holders[view, n, core] = 0
     for m in range(running + passes.clock.gave):
         j = state.running[m] if m < running else passes.gave[m - running]
+        # It has no cores yet, or gave them back when it left.
         if passes.known[j].held == 0 or (m >= running and not passes.known[j].asleep):
             continue
         if sees(passes, rank, j):
@@ -346,6 +353,7 @@ def find_cores(inputs: Inputs, state: State, passes: PassState, j: int, pieces: 
         enough = True
         for i in range(pieces):
             n, left = int64(state.tried[i].node), int64(state.tried[i].tasks) * each
+            # Cores are bits of words of 64; the first idle ones are taken.
             for core in range(inputs.cluster.capacity[n, gangs.kind] // 1000):
                 bit = int64(1) << (core & 63)
                 idle = gangs.holders[view, n, core] == 0 and not wanted[n, core >> 6] & bit
@@ -385,6 +393,7 @@ def meets(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
 def place_above(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     """:func:`make_room` under gang scheduling: who may give way is who has one of its cores."""
     clock, rank = passes.clock, float(passes.classes[passes.known[j].kind].rank)
+    # If every holder is seen there is nobody to suspend.
     clock.hidden = see(inputs, state, passes, int64(1), rank)
     if clock.hidden == 0:
         return 0
@@ -416,6 +425,7 @@ def suspended_in_turn(state: State, passes: PassState) -> int:
                 passes.able, count, float(passes.known[passes.gave[i]].turn), passes.gave[i]
             )
             count += 1
+    # By start, then by rank: stable sorts, the less important key first.
     kernels.merge_sort(passes.able, state.spare_rows, 0, count)
     for i in range(count):
         kernels.put(

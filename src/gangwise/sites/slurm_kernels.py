@@ -69,6 +69,8 @@ def happened(clock: Any, interval: float, time: float) -> None:
     changed.
     """
     elapse(clock, interval, time)
+    # Due again once the interval is over. If that was so already, backfilling comes with this very
+    # event, and the next interval counts from here.
     clock.due = time < clock.passed + interval
     if not clock.due:
         clock.passed = time
@@ -92,6 +94,8 @@ def unlike_before(inputs: Inputs, state: State, passes: PassState) -> bool:
     """
     if passes.gangs is None and overdue(state, passes.known):
         return True
+    # The line that backfilling saw is compared with the present one job by job: the first that
+    # differs decides.
     i = 0
     for m in range(passes.clock.lined if inputs.rules.keyed else 0):
         j = state.sequence[m].item
@@ -114,6 +118,8 @@ def line_up(line: WaitingLine, most: int) -> int:
     if not line.keyed:
         rank = kernels.smallest(line.words, line.summary, at)
     while count < most:
+        # Keys that change are sorted into `sequence` in every round; an order that stays is a set
+        # of ranks.
         if line.keyed:
             if i >= clock.lined:
                 break
@@ -124,6 +130,7 @@ def line_up(line: WaitingLine, most: int) -> int:
                 break
             j = line.by_rank[rank]
             rank = kernels.following(line.words, line.summary, at, rank + 1)
+        # A job that this round has just preempted has to wait for the next one.
         if line.jobs[j].phase == kernels.WAITING and line.known[j].mark != clock.round:
             line.front[count] = j
             count += 1
@@ -139,6 +146,7 @@ def may_start(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
         or passes.known[j].asleep
         or state.jobs[j].phase != kernels.WAITING
     )
+    # A job that names a reservation runs inside its window only.
     own = passes.known[j].reservation
     if own >= 0:
         barred = barred or passes.reserved[own].begin > now or passes.reserved[own].end <= now
@@ -176,6 +184,7 @@ def keep_off(inputs: Inputs, state: State, passes: PassState, j: int, sign: int)
     for r in range(passes.clock.site):
         booking = passes.reserved[r]
         mine = r == own
+        # A reservation that begins after the job's limit, or is over, is in nobody's way.
         if not mine and (
             booking.begin >= state.at.now + inputs.jobs[j].limit or booking.end <= state.at.now
         ):
@@ -186,6 +195,8 @@ def keep_off(inputs: Inputs, state: State, passes: PassState, j: int, sign: int)
             else:
                 passes.shut[passes.nodes[i]] += 2 * sign
                 shuts = True
+    # All nodes but those of its own reservation are shut; the marks in `on` are taken back on the
+    # way.
     if own >= 0:
         shuts = True
         for n in range(passes.shut.size):
@@ -227,6 +238,7 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
     shape, resumed = inputs.cluster.shapes[inputs.jobs[j].shape], passes.known[j].asleep
     if passes.gangs is not None and not resumed:
         preemption.find_cores(inputs, state, passes, j, pieces)
+    # Places are chosen by numbers of devices; which devices of a node these are is decided here.
     if inputs.cluster.devices is not None and not resumed and shape.fraction + shape.whole > 0:
         s = int64(inputs.jobs[j].shape)
         pieces = tell_apart(inputs.cluster, state, passes.room, s, pieces, int64(kernels.FIRST_FIT))
@@ -259,6 +271,7 @@ def resume(inputs: Inputs, state: State, passes: PassState, count: int) -> None:
         j = passes.turns[i].item if passes.gangs is not None else passes.line.front[i]
         if not passes.known[j].asleep or queue_kernels.capped(inputs, state, j):
             continue
+        # A suspended job goes on where it was: its old pieces are tried again, and no others.
         able, q = True, inputs.jobs[j].piece_from
         pieces = int64(state.jobs[j].pieces)
         for m in range(pieces):
@@ -294,6 +307,7 @@ def holds_no_nodes(inputs: Inputs, state: State, passes: PassState, j: int) -> b
 def nowhere(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
     """Of the nodes that job j may use all are down, or reserved for others while it would run."""
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[inputs.jobs[j].shape].constraint]
+    # Such a job keeps nobody behind it waiting: Slurm passes it over until nodes come back.
     usable = False
     for n in range(passes.shut.size):
         usable = usable or (allowed[n] and state.up[n] and passes.shut[n] % OWNED < 2)
@@ -327,6 +341,7 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
     for n in range(shut.size):
         shut[n] = 0
     all_open = True  # no nodes are shut
+    # All pools are open; the loop shuts the nodes of each pool of which a job cannot start.
     for q in range(passes.open.size):
         passes.open[q] = 1
         passes.of_pool[q] = 0
@@ -340,6 +355,7 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
             passes.of_pool[pool] += 1
             if passes.of_pool[pool] > passes.settings.part_depth:
                 continue
+        # No node of the pool is left that an earlier job does not wait for.
         if passes.open[pool] == 0 or not may_start(inputs, state, passes, j):
             continue
         apart = keep_off(inputs, state, passes, j, 1)
@@ -347,12 +363,15 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
         if passes.gangs is not None or not known_too_large(inputs, state, j):
             s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
             pieces = arrange(inputs.cluster, passes.places, passes.room, s, tasks, shut)
+            # Only a failure on all nodes, by numbers alone, says the same of every job that asks
+            # for no less.
             if pieces == 0 and all_open and not apart and passes.places.how[s] == ANY:
                 note_too_large(inputs, state, j)
         if passes.above is not None and pieces == 0:
             pieces = preemption.make_room(inputs, state, passes, j)
             if pieces > 0:
                 preemption.give_way(inputs, state, passes, j)
+        # Asked while the nodes of reservations are still shut for this job.
         passed_over = pieces == 0 and nowhere(inputs, state, passes, j)
         keep_off(inputs, state, passes, j, -1)
         if pieces > 0:
@@ -367,6 +386,8 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
             or holds_no_nodes(inputs, state, passes, j)
         ):
             continue
+        # The job waits for its nodes: nothing behind it may take them. Without any open pool, the
+        # loop is over.
         if shut_nodes(inputs, passes, j) == 0:
             return
         all_open = False
@@ -382,6 +403,8 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
     Of gangs: as a job of a rank sees it.
     """
     clock, now, order = passes.clock, state.at.now, passes.leaving
+    # Window 0 is now. Each further room is the one before it plus what the jobs of its window give
+    # back.
     copy_room(passes.room, referenced(kernels.room_of(passes.ahead.room, int64(0))))
     if passes.gangs is not None:
         entered, least = preemption.release_ahead(inputs, state, passes, rank), -kernels.NEVER
@@ -405,6 +428,8 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
     while i < entered:
         free_then = referenced(kernels.room_of(passes.ahead.room, count))
         copy_room(referenced(kernels.room_of(passes.ahead.room, count - 1)), free_then)
+        # Windows end at whole multiples of their length on Slurm's clock, not counted from now, so
+        # that they are the same in every pass.
         until = np.ceil((max(order[i].time, least) + epoch) / length) * length - epoch
         while i < entered and max(order[i].time, least) <= until:
             o = order[i].item
@@ -426,8 +451,11 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
             i += 1
         if passes.gangs is not None:
             preemption.show_cores(inputs.cluster, passes.gangs, state.up, free_then, int64(1))
+        # A job past its limit is expected to end at once, but not at this instant.
         passes.ahead.times[count] = max(order[i - 1].time, not_yet)
         count += 1
+        # Far ends need no precision: lengths double, so that the number of windows grows with the
+        # logarithm of the horizon.
         length *= 2.0 if count > FINE else 1.0
     clock.windows = count
 
@@ -457,6 +485,7 @@ def fitting_tasks_without_reserved(
 ) -> int:
     """The same, without nodes that are reserved while a job would run, see `cover`."""
     covered = 0
+    # The sum over all nodes is kept, so it is enough to look at the smaller part of them.
     for n in range(windows.cover.size):
         covered += 1 if windows.cover[n] > 0 else 0
     # Of the nodes with and those without reservations, the fewer are looked at.
@@ -485,6 +514,8 @@ def first_window(
     With ``reserved``, beside reservations.
     """
     while low < high:
+        # What is free grows from window to window, so the first with enough can be halved for.
+        # Beside reservations this holds too, as `cover` stays as it is.
         middle = (low + high) >> 1
         free = (
             fitting_tasks_without_reserved(cluster, windows, s, middle)
@@ -545,6 +576,8 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
     if nearest == ending:
         return kernels.NEVER
     epoch, order = passes.settings.epoch, passes.leaving
+    # The first group is as long as one window, and begins at the whole half minute after the first
+    # end.
     edge = ((order[nearest].time + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
     reaching = nearest  # the first end that reaches into the window; it says which group it is
     if not_yet <= passes.ahead.times[w - 1]:
@@ -553,6 +586,7 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
         if reaching == ending:
             return kernels.NEVER
     length = FIRST_WINDOW
+    # Each further group is twice as long as the one before it.
     while order[reaching].time > edge + length:
         length *= 2.0
     final = on_nodes_of(inputs, state, passes, j, first_later(passes, edge + length) - 1, int64(-1))
@@ -566,6 +600,8 @@ def cover_more(inputs: Inputs, passes: PassState, s: int, r: int, sign: int) -> 
     for i in range(passes.reserved[r].first, passes.reserved[r].last):
         n = int64(passes.nodes[i])
         passes.ahead.cover[n] += sign
+        # A node counts once, however many reservations have it: `idle` moves with the first and the
+        # last.
         if passes.ahead.cover[n] == (1 if sign > 0 else 0) and clock.window >= 0:
             clock.idle -= sign * fit_then(inputs.cluster, passes.ahead, s, int64(clock.window), n)
 
@@ -577,6 +613,8 @@ def cover_at(inputs: Inputs, passes: PassState, j: int, after: float, w: int) ->
     `idle` is what fits beside them in window w.
     """
     clock, s = passes.clock, int64(inputs.jobs[j].shape)
+    # Time only goes forward within a job, so each reservation enters and leaves once: both lists
+    # are sorted.
     while (
         clock.added < clock.reserved
         and passes.begins[clock.added].time <= after + inputs.jobs[j].limit
@@ -607,6 +645,7 @@ def meets_any(
     """Job j, on the pieces tried from then on, would be on nodes that are reserved then."""
     begins = rounded(passes, time) if time > state.at.now else time
     until = rounded(passes, time + inputs.jobs[j].limit)
+    # The nodes of the choice are marked, then looked up by each reservation that overlaps in time.
     for i in range(pieces):
         passes.on[state.tried[i].node] = True
     meets = False
@@ -618,6 +657,7 @@ def meets_any(
         if booking.begin < ends and booking.end > (time if r < passes.clock.site else begins):
             for i in range(booking.first, booking.last):
                 meets = meets or passes.on[passes.nodes[i]]
+    # The marks are taken back, so that `on` is clear for the next question.
     for i in range(pieces):
         passes.on[state.tried[i].node] = False
     return meets
@@ -631,6 +671,7 @@ def not_before(inputs: Inputs, passes: PassState, j: int) -> float:
         return time
     for i in range(passes.clock.bounds):
         bound = passes.bounds[i]
+        # What was too little for fewer tasks, for a shorter time, is too little for this job.
         if bound.shape == job.shape and bound.tasks <= job.tasks and bound.limit <= job.limit:
             time = max(time, bound.time)
     return time
@@ -688,6 +729,7 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
     early = not_before(inputs, passes, j)
     every = int64(clock.windows)
     able = first_window(inputs.cluster, passes.ahead, s, tasks, int64(0), every, boolean(False))
+    # Not even the emptiest window has room for it, or one that asks for less never found any.
     if able == clock.windows or early == kernels.NEVER:
         return kernels.NEVER, 0
     earliest, tried = max(state.at.now, early), False
@@ -699,6 +741,7 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
             a += 1
         while b < R and passes.ends[b].time <= earliest:
             b += 1
+        # The next instant at which another set of reservations is in the way.
         later = min(
             passes.begins[a].time if a < R else kernels.NEVER,
             passes.ends[b].time if b < R else kernels.NEVER,
@@ -709,17 +752,22 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
         while window + 1 < clock.windows and passes.ahead.times[window + 1] <= later:
             window += 1
         cover_at(inputs, passes, j, earliest, int64(window))
+        # Window `window` is the last that begins before `later`: if too little is free in it, then
+        # in all before.
         w = window + 1
         if clock.idle >= tasks:
             w = first_window(
                 inputs.cluster, passes.ahead, s, tasks, int64(able), int64(window), boolean(True)
             )
+        # From here on a failure is one of nodes, not of numbers, and says nothing of other jobs.
         if w <= window and not tried:
             tried = True
             if earliest > early:
                 too_early(inputs, passes, j, earliest)
         pieces, time = int64(0), earliest
         while w <= window and pieces == 0:  # features may need more than enough room
+            # It starts when the group of running jobs ends whose ends give it room, not at the
+            # window's end.
             if w > 0:
                 time = end_of_group(inputs, state, passes, j, int64(w))
                 if time > later:
@@ -731,6 +779,7 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
             w += 1
         if pieces > 0:
             time = max(time, earliest)
+            # Times are rounded for reservations, so the choice is compared with them once more.
             if not meets_any(inputs, state, passes, j, time, pieces):
                 return time, pieces
             later = time if time > earliest else later
@@ -767,6 +816,8 @@ def reserve(
         passes.nodes[clock.held] = state.tried[i].node
         clock.held += 1
     booking.last = clock.held
+    # Both lists stay sorted by insertion: reservations of a pass are made in the order of the line,
+    # not of time.
     kernels.enter_row(passes.begins, int64(0), r, booking.begin, r)
     kernels.enter_row(passes.ends, int64(0), r, booking.end, r)
     clock.reserved += 1
@@ -775,6 +826,8 @@ def reserve(
 @inlined_kernel
 def too_many(passes: PassState, j: int) -> bool:
     """As many of its user, partition or association were looked at as may be; else one more is."""
+    # First all limits are asked, then all counters grow: a job that one of them stops counts in
+    # none.
     for k in range(GROUPS):
         if 0 < passes.most[k] <= passes.looked[k, passes.group[k, j]]:
             return True
@@ -797,6 +850,8 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
             int64(inputs.jobs[j].tasks),
             inputs.jobs[j].limit,
         )
+        # In a pass less and less is free: who asks for no less than one that failed need not be
+        # asked.
         failed = passes.failed[s]  # of its shape, that asked for no more: in this pass
         hopeless = failed.stamp == passes.clock.passes and failed.tasks <= tasks
         hopeless = hopeless and failed.limit <= limit
@@ -814,6 +869,7 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
                 >= tasks
             ):
                 break
+            # Of the failures of a shape the one that asked for least rules out most.
             easier = tasks <= failed.tasks and limit <= failed.limit
             if failed.stamp != passes.clock.passes or easier:
                 failed.stamp, failed.tasks, failed.limit = passes.clock.passes, tasks, limit
@@ -827,6 +883,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
     clock, now = passes.clock, state.at.now
     clock.reserved, clock.held, started = 0, clock.site_nodes, 0
     clock.passes += 1
+    # The site's own reservations come first; those that the pass makes are forgotten at its end.
     for r in range(clock.site):
         kernels.enter_row(passes.begins, int64(0), int64(r), passes.reserved[r].begin, int64(r))
         kernels.enter_row(passes.ends, int64(0), int64(r), passes.reserved[r].end, int64(r))
@@ -838,6 +895,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
     end_of_line = count - 1
     i = 0
     while True:
+        # Behind the last job that can start now nothing needs a reservation.
         if recheck:
             end_of_line = last_able(inputs, state, passes, i, end_of_line)
             recheck = False
@@ -860,6 +918,8 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
             time, pieces = first_time(inputs, state, passes, j)
             if passes.above is None or time <= now or rank > -kernels.NEVER:
                 break
+            # The place found without preemption is kept aside: looking for jobs to preempt
+            # overwrites it.
             for m in range(pieces):
                 passes.kept[m] = state.tried[m].node
             shut_reserved(inputs, state, passes, j)
@@ -879,6 +939,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
             )  # once more, without those below
         if time <= now:
             begin(inputs, state, passes, j, pieces)
+            # What is free has changed, now and ahead: the windows are made anew for the next job.
             ready, recheck = False, passes.above is None
             started += 1
             if started == passes.settings.starts:
@@ -887,6 +948,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
             continue
         elif time <= now + passes.settings.window and time < kernels.NEVER:
             reserve(inputs, state, passes, j, time, pieces)
+            # Only a reservation that begins before the last job would end can take its place away.
             begins = passes.reserved[clock.reserved - 1].begin
             meets_last = begins <= now + inputs.jobs[passes.line.front[end_of_line]].limit
             recheck = meets_last and passes.above is None
@@ -940,6 +1002,7 @@ def prepare(inputs: Inputs, state: State, passes: PassState) -> None:
         else:
             passes.known[j].until, passes.known[j].asleep = -kernels.NEVER, 0
     clock.gave = count
+    # Limits count work: the faster a job runs, the sooner it reaches its limit.
     if inputs.rules.limits_of_work:
         for i in range(at.running):
             j = state.running[i]
@@ -966,6 +1029,7 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
     clock, at, now = passes.clock, state.at, state.at.now
     rules = passes.settings
     prepare(inputs, state, passes)
+    # Once a minute Slurm's main loop looks at everyone; in between, at the first `depth` jobs only.
     whole_line = now >= clock.whole + WHOLE_LINE
     looked_at = passes.line.front.size if whole_line else rules.depth + 1
     count = line_up(passes.line, int64(passes.line.front.size if clock.asleep > 0 else looked_at))
@@ -976,6 +1040,7 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
         clock.whole = now
     if passes.gangs is not None and overdue(state, passes.known):
         clock.changed = 1
+    # Those preempted in this round are not tried before the next.
     if at.waiting > clock.moved and rules.tested > 0 and now >= clock.passed + rules.interval:
         clock.passed = now
         if inputs.rules.keyed:
@@ -1012,6 +1077,7 @@ def ask(inputs: Inputs, state: State, passes: PassState, first: int) -> None:
     for r in range(clock.site):
         steady = steady and passes.reserved[r].end < now
     clock.steady = steady
+    # Nothing runs and nothing is to come: only a change of the line could start anyone.
     over = (
         at.running == 0 and at.next_event == inputs.events.size and at.next_job == inputs.jobs.size
     )
@@ -1045,6 +1111,7 @@ def play(inputs: Inputs, state: State, passes: PassState, instants: int) -> int:
             status = advance(inputs, state, None)
             if status != PAUSED:
                 return status
+            # Events of one instant are one to the clock of backfilling; two or more make it due.
             if at.now > previous:
                 for _ in range(min(clock.here, 2)):  # a second event finds it due again
                     happened(clock, passes.settings.interval, previous)
@@ -1056,6 +1123,7 @@ def play(inputs: Inputs, state: State, passes: PassState, instants: int) -> int:
             at.half = 1
             return MORE_ROOM
         at.half = 0
+        # Live: events that came between two calls count for the clock when they happened.
         for i in range(passes.earlier.size):
             happened(clock, passes.settings.interval, passes.earlier[i])
         if at.waiting > 0:

@@ -318,6 +318,7 @@ def arrange(
     how, begin, end = places.how[s], places.parts_from[s], places.parts_from[s + 1]
     count = int64(0)
     if how == ALL_OF_ONE:
+        # The first feature of the list whose nodes hold the whole gang.
         for i in range(begin, end):
             count = lightest(places, free, tasks, int64(places.parts[i, 0]), int64(0))
             if count > 0:
@@ -384,6 +385,7 @@ def lightest(places: Places, free: Ints, tasks: int, feature: int, count: int) -
     if total < tasks:
         return 0
     weight = int64(0)
+    # Weight after weight: heavier nodes are used only for what lighter ones leave.
     while tasks > 0:
         tasks_here = int64(0)
         for n in range(free.size):
@@ -427,9 +429,11 @@ def best_run(places: Places, runs: int, tasks: int, nodes: int) -> int:
         if run.fits == 0:  # taken
             continue
         holds = run.fits >= tasks and run.last - run.first >= nodes
+        # One that holds all beats any that does not.
         if best < 0 or holds > enough:
             best, enough = r, holds
         elif holds == enough:
+            # Tight where it suffices, large where it does not, so that few runs are used.
             most = places.runs[best].free
             if run.free < most if enough else run.free > most:
                 best = r
@@ -453,6 +457,7 @@ def consecutive(places: Places, free: Ints, tasks: int, runs: int, count: int) -
         best = best_run(places, runs, tasks, int64(1))
         first, last = places.runs[best].first, places.runs[best].last
         places.runs[best].fits = 0
+        # A single node that holds the rest is better than the start of the run.
         one = fullest(places, free, tasks, first, last)
         if one >= 0:
             first, last = int64(one), int64(one + 1)
@@ -497,6 +502,8 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
                 first, last = int64(one), int64(one + 1)
             for n in range(first, last):
                 if tasks > 0 and (most == 0 or count < most):
+                    # Each node leaves at least one task for each of the nodes that are still
+                    # wanted.
                     some = min(places.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
                     put_piece(places.tried, count, n, some, int64(0))
                     count += 1
@@ -532,6 +539,7 @@ def under_one_top(places: Places, nodes: int, tasks: int) -> bool:
         heaviest = max(heaviest, places.weight[n])
     count_below(places, heaviest)
     least = heaviest
+    # Tops are their own parents; nodes of other trees cannot talk to these.
     for i in range(places.above.size):
         if places.above[i] == i and places.able[i] >= nodes and places.room[i] >= tasks:
             weight = heaviest
@@ -559,6 +567,7 @@ def better_leaf(places: Places, one: int, other: int, nodes: int, tasks: int) ->
     """
     a, b = int64(one), int64(other)
     while True:
+        # Both leaves' switches are compared, then the switches above them, up to the common one.
         holds = places.able[a] >= nodes and (not places.leaf_cores or places.room[a] >= tasks)
         too = places.able[b] >= nodes and (not places.leaf_cores or places.room[b] >= tasks)
         if holds and too and places.able[a] != places.able[b]:
@@ -582,6 +591,7 @@ def take_leaf(places: Places, i: int) -> None:
         if places.above[k] == k:
             break
         k = places.above[k]
+    # Distances add up over all leaves taken, so that the next is near to all of them.
     for other in range(places.above.size):
         if places.steps[other] >= 0:
             places.steps[other] += places.apart[i, other]
@@ -634,12 +644,14 @@ def on_switches(places: Places, tasks: int, s: int, per_node: int) -> int:
         if enough > places.fit.size:
             break
     count_below(places, enough - 1)
+    # Only leaves are taken: whatever has a switch below it is out of reach.
     for i in range(places.above.size):
         places.steps[i] = 0
     for i in range(places.above.size):
         if places.above[i] != i:
             places.steps[places.above[i]] = FAR
     count, leaf, first = int64(0), int64(-1), True
+    # First the nodes of all weights that do not suffice, then leaf after leaf.
     while tasks > 0 or count < wanted:
         if not first:
             leaf = best_leaf(places, wanted - count, tasks)
