@@ -230,9 +230,9 @@ def test_schedules_are_those_of_the_plain_passes(gangs):
 @pytest.mark.full
 @pytest.mark.parametrize("gangs", [False, True])
 def test_many_schedules_are_those_of_the_plain_passes(gangs):
-    """Another hundred; GANGWISE_EXHAUSTIVE=1 draws three hundred."""
-    most = 312 if "GANGWISE_EXHAUSTIVE" in os.environ else 112
-    assert sum(compare(seed, gangs) for seed in {0, 3, *range(12, most)}) > 40
+    """Another fifty; GANGWISE_EXHAUSTIVE=1 draws three hundred."""
+    most = 312 if "GANGWISE_EXHAUSTIVE" in os.environ else 62
+    assert sum(compare(seed, gangs) for seed in {0, 3, *range(12, most)}) > 20
 
 
 @pytest.mark.parametrize(("other", "planned"), [(1_050, 1_050), (1_051, 1_000)])
