@@ -464,7 +464,7 @@ def events(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
     if beliefs is not None and inputs.rules.waits and inputs.rules.rates != kernels.LABELS:
         for j in range(fresh, at.next_job):
             if state.jobs[j].phase == kernels.WAITING:
-                start_kernels.hear(inputs, state, beliefs, j)
+                start_kernels.notify_submitted(inputs, state, beliefs, j)
 
 
 @inlined_kernel

@@ -226,7 +226,7 @@ def search(cluster: ClusterArrays, ways: Ways, room: FreeDevices, s: int) -> boo
     A state is how many tasks of all groups but the largest, the main one, are still to be placed.
     From the last node to the first, what a state leaves to the main group is
 
-        behind[n, k] = max over states a ≤ k of beside(n, a) + behind[n + 1, k − a].
+        behind[n, k] = max over states a ≤ k of main_tasks_beside(n, a) + behind[n + 1, k − a].
 
     On each node in turn the fewest tasks of the other groups that leave a way are chosen, those of
     the first group counting most, and then as many of the main group as it takes. That is exact,
@@ -245,7 +245,7 @@ def search(cluster: ClusterArrays, ways: Ways, room: FreeDevices, s: int) -> boo
         # a: the tasks of other groups on this node; k: those that are still to be placed from it
         # on.
         for a in range(S):
-            most = beside(cluster, room, s, main, n, a)
+            most = main_tasks_beside(cluster, room, s, main, n, a)
             for k in range(a, S if most >= 0 else a):
                 if behind[n + 1, k - a] >= 0 and is_part(cluster, s, main, a, k):
                     behind[n, k] = max(behind[n, k], most + behind[n + 1, k - a])
@@ -257,7 +257,7 @@ def search(cluster: ClusterArrays, ways: Ways, room: FreeDevices, s: int) -> boo
         for a in range(state + 1):
             if behind[n + 1, state - a] < 0 or not is_part(cluster, s, main, a, state):
                 continue
-            most = beside(cluster, room, s, main, n, a)
+            most = main_tasks_beside(cluster, room, s, main, n, a)
             if most >= 0 and most + behind[n + 1, state - a] >= wanted:
                 ways.chosen[n, 0], ways.chosen[n, 1] = a, min(most, wanted)
                 state -= a
@@ -317,7 +317,9 @@ def is_part(cluster: ClusterArrays, s: int, main: int, a: int, k: int) -> bool:
 
 
 @inner_kernel
-def beside(cluster: ClusterArrays, room: FreeDevices, s: int, main: int, n: int, a: int) -> int:
+def main_tasks_beside(
+    cluster: ClusterArrays, room: FreeDevices, s: int, main: int, n: int, a: int
+) -> int:
     """How many tasks of the main group node n takes beside those of state a; −1: not even these."""
     low, part = cluster.shapes[s].groups_from, int64(cluster.groups[main].shape)
     most = min(int64(cluster.groups[main].tasks), int64(cluster.shapes[part].per_node))

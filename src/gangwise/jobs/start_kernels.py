@@ -559,7 +559,7 @@ def count_domains(
 
 
 @inner_kernel
-def hear(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> None:
+def notify_submitted(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> None:
     """Let the learner know what job j, which has just been submitted, asks for."""
     # `SHARED` looks up the rates by itself.
     if beliefs.kind != rate_kernels.SHARED:

@@ -525,11 +525,11 @@ class _LogBuilder:
     def _jobs(self, keep: Ints, devices: Sequence[str]) -> Jobs:
         every = keep.size == len(self.rows)
 
-        def of(column: pl.Series) -> pl.Series:
+        def chosen(column: pl.Series) -> pl.Series:
             return column if every else column[keep]
 
         columns, constraint = self.rows.columns, None
-        models = of(self.rows["models"].fill_null(""))
+        models = chosen(self.rows["models"].fill_null(""))
         if (models != "").any():
             constraint = [_constraint(m) for m in models]
         zero = np.zeros(len(self.rows))
@@ -538,26 +538,27 @@ class _LogBuilder:
             self.run[keep],
             self.tasks[keep],
             {q: self.demand.get(q, zero)[keep] for q in devices},
-            id=of(self.ids).to_numpy(),
+            id=chosen(self.ids).to_numpy(),
             limit=(self.limit + self.lost)[keep],
             per_node=self._per_node(keep),
             constraint=constraint,
-            type=_as_array(of(self.types)),
-            user=_as_array(of(self.rows["user"])) if "user" in columns else None,
+            type=_as_array(chosen(self.types)),
+            user=_as_array(chosen(self.rows["user"])) if "user" in columns else None,
             priority=np.nan_to_num(self._column("priority")[keep])
             if "priority" in columns
             else 0.0,
             after=self._after(keep),
-            groups={i: self.groups[i] for i in of(self.ids).to_list() if i in self.groups} or None,
+            groups={i: self.groups[i] for i in chosen(self.ids).to_list() if i in self.groups}
+            or None,
             recorded_start=self.start[keep],
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
             withdrawn=self.withdrawn[keep],
             censored=self._unfinished()[keep],
             early=self.early[keep],
-            charged=_as_array(of(self.rows["account"])) if "account" in columns else None,
-            pool=_as_array(of(self.rows[self._group])) if self._group else None,
-            qos=_as_array(of(self.rows["qos"])) if "qos" in columns else None,
-            terms=_as_array(of(self.rows["terms"])) if "terms" in columns else None,
+            charged=_as_array(chosen(self.rows["account"])) if "account" in columns else None,
+            pool=_as_array(chosen(self.rows[self._group])) if self._group else None,
+            qos=_as_array(chosen(self.rows["qos"])) if "qos" in columns else None,
+            terms=_as_array(chosen(self.rows["terms"])) if "terms" in columns else None,
         )
 
     def _per_node(self, keep: Ints) -> npt.ArrayLike:

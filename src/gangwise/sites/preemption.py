@@ -243,7 +243,7 @@ def give_way(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
         known.ran += state.at.now - state.jobs[o].begun
         interrupt(inputs, state, None, o, int64(WHY_PREEMPTED))
         if way != SUSPENDED:
-            lose(inputs, state, o)
+            discard_unsaved_work(inputs, state, o)
         known.until = kernels.NEVER if way == CANCELLED else state.at.now + passes.settings.again
         known.by, known.asleep = j, way == SUSPENDED
         # A job that started in this very instant was never there for others to see.
@@ -267,7 +267,7 @@ def give_way(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
 
 
 @inlined_kernel
-def lose(inputs: Inputs, state: State, j: int) -> None:
+def discard_unsaved_work(inputs: Inputs, state: State, j: int) -> None:
     """Job j, which was preempted, loses what it did since its last checkpoint."""
     every = inputs.rules.checkpoint
     done = inputs.jobs[j].work - state.jobs[j].left

@@ -204,7 +204,7 @@ class Tuning:
     def as_dict(self) -> dict[str, Any]:
         """What ``--json`` prints, and ``tuning.json``: see docs/results.schema.json."""
 
-        def of(trial: Trial) -> dict[str, Any]:
+        def row(trial: Trial) -> dict[str, Any]:
             about = {"number": trial.number, "arguments": dict(trial.arguments)}
             about |= dict(
                 zip(("value", "low", "high"), statistics.numbers(trial.estimate).values())
@@ -221,9 +221,9 @@ class Tuning:
             "ranges": [vars(parameter) for parameter in self.ranges],
             "seeds": list(self.seeds),
             "validation_seeds": list(self.validation),
-            "default": of(self.default),
-            "best": of(self.best),
-            "trials": [of(trial) for trial in self.trials],
+            "default": row(self.default),
+            "best": row(self.best),
+            "trials": [row(trial) for trial in self.trials],
             "validation": None if self.row is None else dict(self.row),
             "sentence": self.sentence,
         }

@@ -17,7 +17,7 @@ from gangwise.core.errors import UnknownName
 from gangwise.jobs.gavel import water_filling
 from gangwise.jobs.metrics import spread
 from gangwise.jobs.model import Conditions, Jobs
-from gangwise.papers.reproduce.filling import Filling, untimed, with_gpus
+from gangwise.papers.reproduce.filling import Filling, drop_recorded_times, with_gpus
 from gangwise.study.replay_scenario import ReplayInstance, ReplayScenario, only_jobs
 from gangwise.study.runs import Rows
 
@@ -187,7 +187,7 @@ class Unallocated:
 
     @cached_property
     def log(self) -> Any:
-        return untimed(self.source)
+        return drop_recorded_times(self.source)
 
     def describe(self) -> dict[str, Any]:
         return {"source": self.source.name, "files": dict(self.log.played.digests)}

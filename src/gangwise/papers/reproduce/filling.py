@@ -345,7 +345,7 @@ def drawn_device(x: Board, s: int, n: int, draw: float) -> int:
     return int(int64(1) << best)
 
 
-def untimed(source: Path) -> JobLog:
+def drop_recorded_times(source: Path) -> JobLog:
     """All jobs of a trace as if they came at once and took a second."""
     knobs: dict[str, Any] = {}
     if not without_reader(source) and "untimed" in reader_arguments(reader_of(source, "")):
