@@ -55,7 +55,11 @@ class Cluster:
     pools: dict[str, dict[str, Any]]
     qos: dict[str, dict[str, Any]]
     jobs: list[Asked]
+    ageing: list[tuple[tuple[str, ...], bool, int]] = field(default_factory=list)
+    """Of accounts, all or each user, how many waiting jobs age at once."""
     start: dict[int, float] = field(default_factory=dict)
+    since: dict[int, float] = field(default_factory=dict)
+    """Since when a job ages."""
 
     def use(self, leaf: tuple[str, str], now: float) -> float:
         """Processor-seconds, each worth half after every half-life."""
@@ -140,7 +144,8 @@ class Cluster:
         def key(j: int) -> tuple[int, int, int]:
             job = self.jobs[j]
             pool, qos = self.pools[job.pool], self.qos[job.qos]
-            priority = w["age"] * min(max(due - job.submit, 0) / self.max_age, 1)
+            age = max(due - self.since.get(j, math.inf), 0)
+            priority = w["age"] * min(age / self.max_age, 1)
             priority += w["fair_share"] * factors[job.account, job.user]
             priority += w["job_size"] * (1 + job.size / self.processors) / 2
             priority += (
@@ -150,6 +155,20 @@ class Cluster:
             return -pool["tier"], -max(int(priority), 1), j
 
         return sorted(waiting, key=key)
+
+    def let_age(self, now: float, submitted: float) -> None:
+        """Jobs that wait begin to age in turn, while each limit has room for one more."""
+        for j, job in enumerate(self.jobs):
+            if job.submit > submitted or j in self.since or j in self.start:
+                continue
+            rivals = [self.jobs[i] for i in self.since if i not in self.start]
+            if all(
+                job.account not in accounts
+                or sum(r.account in accounts and (not each or r.user == job.user) for r in rivals)
+                < most
+                for accounts, each, most in self.ageing
+            ):
+                self.since[j] = now
 
     def play(self) -> list[float]:
         now = -1.0
@@ -161,6 +180,9 @@ class Cluster:
             waiting = [
                 j for j, job in enumerate(self.jobs) if job.submit <= now and j not in self.start
             ]
+            for job in self.jobs:
+                if job.submit == now:
+                    self.let_age(now, now)
             promised, spare = math.inf, -1
             for j in self.order(waiting, now) if waiting else []:
                 job = self.jobs[j]
@@ -184,4 +206,5 @@ class Cluster:
                     free -= job.size
                     self.start[j] = now
                     running.append(j)
+                    self.let_age(now, now)
         return [self.start[j] for j in range(len(self.jobs))]

@@ -12,7 +12,8 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.tenancy import AccountRule, PriorityWeights, Qos
-from gangwise.sites.site import Pool, Rules, Site
+from gangwise.sites.site import CapRule, Pool, Rules, Site
+from gangwise.study.replay_scenario import ReplayScenario
 from tests.jobs.middle import SiteCase
 from tests.reference.multifactor import Account, Asked, Cluster
 
@@ -66,6 +67,11 @@ class Crowd:
             period=300,
             fair=self.fair,
         )
+        self.ageing: list[tuple[tuple[str, ...], bool, int]] = []
+        if seed % 3 == 2:  # those below a; those of d; each user of b, and of d
+            self.weights = self.weights.model_copy(update={"age": 90_000.0, "max_age": 9_000.0})
+            self.ageing = [(("a", "b", "c"), False, 4), (("d",), False, 2)]
+            self.ageing += [(("b",), True, 1), (("d",), True, 1)]
 
     def starts(self, engine: str) -> list[float]:
         columns = zip(*((j.submit, j.run, j.size) for j in self.jobs))
@@ -83,6 +89,17 @@ class Crowd:
                 qos=tuple(self.qos),
                 account=tuple(self.accounts),
                 priority=self.weights,
+                cap=tuple(
+                    CapRule(
+                        scope="user" if each else "all",
+                        of="ageing",
+                        most=most,
+                        account=accounts[0],
+                        alone=each,
+                    )
+                    for whose, each, most in self.ageing
+                    for accounts in ([(name,) for name in whose] if each else [whose])
+                ),
             )
         )
         name = f"multifactor+{self.backfilling}+first-fit"
@@ -111,6 +128,7 @@ class Crowd:
             },
             {q.name: {"priority": q.priority, "factor": q.usage_factor} for q in self.qos},
             self.jobs,
+            self.ageing,
         ).play()
 
 
@@ -192,3 +210,62 @@ def test_multifactor_without_weights_to_read_is_refused():
     site = Site(Rules(priority=PriorityWeights(tres={"gpus": 1})))
     with pytest.raises(UnknownName, match="'gpus'"):
         simulate_jobs(Jobs.of([0], 1), Nodes.pool(4), "multifactor", site=site)
+
+
+AGEING_CONF = """
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=1,default_queue_depth=500
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+PriorityType=priority/multifactor
+PriorityWeightAge=100000
+PriorityMaxAge=00:20:00
+PriorityCalcPeriod=1
+AccountingStorageEnforce=associations,limits
+NodeName=a1 CPUs=2 RealMemory=8000
+PartitionName=p Default=YES MaxTime=60 Nodes=ALL
+"""
+AGEING_ASSOC = """
+Cluster|Account|User|Partition|ParentName|Share|GrpTRES|GrpJobs|GrpJobsAccrue|MaxJobs|MaxJobsAccrue
+lab|root||||1|||||
+lab|acc|||root|1|||||
+lab|acc|tu1|||1|||||1
+lab|acc|tu2|||1|||||
+lab|bcc|||root|1|||2||
+lab|bcc|tu3|||1|||||
+"""
+AGED = """
+1|tu2|acc|19:13|19:14|22:34
+2|tu1|acc|19:18|22:35|24:36
+3|tu1|acc|19:18|28:38|30:40
+4|tu1|acc|19:18|34:43|36:44
+5|tu3|bcc|19:19|24:36|26:37
+6|tu3|bcc|19:19|26:37|28:38
+7|tu3|bcc|19:19|30:40|32:41
+8|tu3|bcc|19:19|32:42|34:43
+"""
+"""Job, user, account, submission, start and end as a real Slurm 22.05 had them on one node."""
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_limits_of_jobs_that_age_order_the_line_as_slurm_did(limited, tmp_path):
+    """In the order of submission 3 and 4 go before 5; but of tu1 one job ages at once."""
+    at = [[f"2026-01-05T10:{t}" for t in row.split("|")[3:]] for row in AGED.split()]
+    who = [row.split("|")[:3] for row in AGED.split()]
+    head = "JobID|User|Account|State|Submit|Start|End|Timelimit|ReqTRES|AllocTRES|NNodes|NodeList"
+    rows = [
+        f"{job}|{user}|{account}|COMPLETED|{'|'.join(t)}|00:30:00|cpu=2,node=1|cpu=2,node=1|1|a1"
+        for (job, user, account), t in zip(who, at)
+    ]
+    (tmp_path / "sacct.txt").write_text("\n".join([f"{head}|Partition", *(f"{r}|p" for r in rows)]))
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "slurm.conf").write_text(AGEING_CONF)
+    columns = slice(None) if limited else slice(8)
+    assoc = ["|".join(row.split("|")[columns]) for row in AGEING_ASSOC.split()]
+    (tmp_path / "site" / "assoc.txt").write_text("\n".join(assoc) + "\n")
+    scenario = ReplayScenario(source=str(tmp_path / "sacct.txt"), site=f"slurm:{tmp_path / 'site'}")
+    jobs, nodes, conditions = scenario.draw(0)
+    schedule = simulate_jobs(jobs, nodes, scenario.site.scheduler, conditions, scenario.options)
+    order = "".join(jobs.id[np.argsort(schedule.start)])
+    assert order == ("12563784" if limited else "12345678")
+    assert "age" not in " ".join(scenario.site.notes)

@@ -62,8 +62,10 @@ OTHER = {
     "ExclusiveUser=YES",
     "qos": "Name=other Priority=2 GrpTRES=cpu=1 GrpJobs=1 MaxTRES=cpu=1 MaxTRESPU=cpu=1 "
     "MaxJobsPU=1 MaxTRESPA=cpu=1 MaxJobsPA=1 MaxWall=60 UsageFactor=2 Preempt=normal "
+    "GrpJobsAccrue=1 MaxJobsAccruePU=1 MaxJobsAccruePA=1 "
     "PreemptMode=cancel PreemptExemptTime=00:05:00 Flags=OverPartQOS",
-    "assoc": "Account=other ParentName=acc GrpTRES=cpu=1 GrpJobs=1 MaxJobs=1 MaxTRES=cpu=1 Share=2",
+    "assoc": "Account=other ParentName=acc GrpTRES=cpu=1 GrpJobs=1 MaxJobs=1 MaxTRES=cpu=1 Share=2 "
+    "GrpJobsAccrue=1 MaxJobsAccrue=1",
     "assoc2": "Cluster=far User=bob Partition=p",
     "reservation": "ReservationName=l StartTime=2025-01-01T00:00:00 EndTime=2026-01-03T00:00:00 "
     "Nodes=n2 Flags=WEEKLY",

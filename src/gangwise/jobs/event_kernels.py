@@ -17,7 +17,7 @@ from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels, start_kernels
 from gangwise.jobs.fit_kernels import block_top, gang_size, piece_shape, vacate
 from gangwise.jobs.kernels import Inputs, State, int64
-from gangwise.jobs.queue_kernels import follow, tick, wake
+from gangwise.jobs.queue_kernels import follow, join_ageing, leave_ageing, tick, wake
 from gangwise.jobs.rate_kernels import Beliefs, finished, needed, observe, released
 from gangwise.jobs.run_times import ended, expect
 
@@ -207,6 +207,8 @@ def leave_queue(inputs: Inputs, state: State, j: int) -> None:
     job = inputs.jobs[j]
     kernels.remove(state.words, state.summary, job.rank)
     state.at.waiting -= 1
+    if state.standing is not None and inputs.rules.queue == kernels.MULTIFACTOR:
+        leave_ageing(state.standing, j, state.at.now)
     if inputs.caps is not None and state.at.aside > 0 and state.jobs[j].place == kernels.IN_LINE:
         follow(inputs, state, int64(job.claim))
     # A reservation given up is a hole in the plan, into which others may move.
@@ -288,7 +290,7 @@ def enter(inputs: Inputs, state: State, j: int) -> None:
     if (
         state.standing is not None and inputs.rules.queue == kernels.MULTIFACTOR
     ):  # it ages from now on
-        state.standing.eligible[j] = at.now
+        join_ageing(state.standing, j, at.now)
         # It stands in `sequence` with an old key: the line is made anew.
         if run.attempts > 0:
             at.anew = 1

@@ -299,6 +299,17 @@ class FreeDevices(NamedTuple):
 
 
 @by_reference
+class Ageing(NamedTuple):
+    """Limits of how many waiting jobs age at once; what jobs take of them is as in `Caps`."""
+
+    caps: Caps
+    claim: Ints  # [J]
+    used: Ints  # by counter
+    line: Ints  # [J] jobs that wait and do not age yet, in the order of submission
+    size: Ints  # [1] how many
+
+
+@by_reference
 class FairShareState(NamedTuple):
     """Multifactor priority: weights, what jobs add, and a tree of A nodes with L leaves."""
 
@@ -313,7 +324,7 @@ class FairShareState(NamedTuple):
     score: Floats  # [J] of size, pool, QOS, TRES and the job's own priority, weighted
     leaf: Ints  # [J] whom its use is charged to
     bill: Floats  # [J] use per second
-    eligible: Floats  # [J] since when a job waits; changes
+    eligible: Floats  # [J] since when a job ages; changes
     parent: Ints  # [A]
     share: Floats  # [A] of the shares of its siblings and its own
     path: Ints  # [A, D] nodes from below the root down to a leaf, −1 behind it
@@ -326,6 +337,7 @@ class FairShareState(NamedTuple):
     level: Floats  # [A] fair tree: share / use among siblings; classic: effective use
     factor: Floats  # [A] of a leaf: fair share from 0 to 1
     order: Ints  # [L] leaves, highest level first
+    ageing: Any  # Ageing; None: every job ages from when it is eligible
 
 
 @by_reference

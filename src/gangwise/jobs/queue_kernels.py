@@ -27,7 +27,7 @@ import math
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels
-from gangwise.jobs.kernels import FairShareState, Inputs, Rows, State, int64
+from gangwise.jobs.kernels import Ageing, FairShareState, Inputs, Rows, State, int64
 
 
 @lean_kernel
@@ -73,7 +73,11 @@ TIER = 2.0**33
 def copy_of(shares: FairShareState) -> FairShareState:
     """A deep copy of the mutable arrays."""
     own = "eligible", "clock", "use", "rate", "since", "total", "level", "factor", "order"
-    return shares._replace(**{name: getattr(shares, name).copy() for name in own})
+    shares = shares._replace(**{name: getattr(shares, name).copy() for name in own})
+    if (limits := shares.ageing) is not None:
+        changing = {name: getattr(limits, name).copy() for name in ("used", "line", "size")}
+        shares = shares._replace(ageing=limits._replace(**changing))
+    return shares
 
 
 @lean_kernel
@@ -205,6 +209,64 @@ def priority_key(shares: FairShareState, j: int) -> float:
         shares.age * age + shares.fair_share * shares.factor[shares.leaf[j]] + shares.score[j]
     )
     return float(-(shares.tier[j] * TIER + min(max(math.floor(priority), 1.0), HIGHEST)))
+
+
+@lean_kernel
+def join_ageing(shares: FairShareState, j: int, now: float) -> None:
+    """Job j waits and is eligible: it ages from now on, or once its limits let it."""
+    if shares.ageing is None:
+        shares.eligible[j] = now
+        return
+    g, i = shares.ageing, int64(shares.ageing.size[0])
+    # Jobs stand in the order of submission; one that waits again may have to go in between.
+    while i > 0 and g.line[i - 1] > j:
+        g.line[i] = g.line[i - 1]
+        i -= 1
+    g.line[i] = j
+    g.size[0] += 1
+    shares.eligible[j] = math.inf
+    let_age(shares, now)
+
+
+@lean_kernel
+def leave_ageing(shares: FairShareState, j: int, now: float) -> None:
+    """Job j waits no longer: another may age in its place."""
+    if shares.ageing is None:
+        return
+    g, size = shares.ageing, int64(0)
+    if shares.eligible[j] < math.inf:
+        count_ageing(g, j, kernels.FREE_CAP)
+    for i in range(g.size[0]):
+        if g.line[i] != j:
+            g.line[size] = g.line[i]
+            size += 1
+    g.size[0] = size
+    let_age(shares, now)
+
+
+@lean_kernel
+def let_age(shares: FairShareState, now: float) -> None:
+    """Jobs that their limits let age do so from now on, the first submitted first."""
+    g, size = shares.ageing, int64(0)
+    for i in range(g.size[0]):
+        j = int64(g.line[i])
+        able = True
+        for m in range(g.caps.starts[g.claim[j]], g.caps.starts[g.claim[j] + 1]):
+            able = able and g.used[g.caps.counter[m]] + g.caps.amount[m] <= g.caps.most[m]
+        if able:
+            shares.eligible[j] = now
+            count_ageing(g, j, kernels.USE_CAP)
+        else:
+            g.line[size] = j
+            size += 1
+    g.size[0] = size
+
+
+@lean_kernel
+def count_ageing(limits: Ageing, j: int, sign: int) -> None:
+    """Job j takes its part of the limits (sign 1), or gives it back (−1)."""
+    for m in range(limits.caps.starts[limits.claim[j]], limits.caps.starts[limits.claim[j] + 1]):
+        limits.used[limits.caps.counter[m]] += sign * limits.caps.amount[m]
 
 
 # ------------------------------------------------------------------------------------------- caps

@@ -20,7 +20,15 @@ from gangwise.jobs.books import Books, Explanation, Piece, Running
 from gangwise.jobs.choice import BestFit, placed
 from gangwise.jobs.kernels import FairShareState
 from gangwise.jobs.model import Job
-from gangwise.jobs.queue_kernels import decayed, formula_key, hold, priority_key, tick
+from gangwise.jobs.queue_kernels import (
+    decayed,
+    formula_key,
+    hold,
+    join_ageing,
+    leave_ageing,
+    priority_key,
+    tick,
+)
 from gangwise.jobs.tenancy import allowed_on, standing_of
 
 AGENT = Path(__file__).with_name("agent.npz")
@@ -224,10 +232,13 @@ class Multifactor(Order):
                 continue
             if event.kind == "started":
                 hold(self.standing, event.job.row, 1.0, event.time)
+                leave_ageing(self.standing, event.job.row, event.time)
             elif event.released:
                 hold(self.standing, event.job.row, -1.0, event.time)
             elif event.kind == "submitted":  # also after a failure
-                self.standing.eligible[event.job.row] = event.time
+                join_ageing(self.standing, event.job.row, event.time)
+            elif event.kind == "cancelled":  # while it waited
+                leave_ageing(self.standing, event.job.row, event.time)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         tick(self.standing, now)

@@ -177,6 +177,7 @@ class Tables:
     doomed: npt.NDArray[np.bool_]
     cluster: kernels.ClusterArrays  # its demand is over the nodes' device types
     claims: Claims
+    ageing: Claims  # of `Tenancy.ageing`
     hours: Opening
     rates: Floats
     log_rates: Floats
@@ -202,6 +203,7 @@ class Tables:
         largest, closes = int(jobs.sizes.max(initial=1)), bool(options.closed)
         cluster = cluster_of(nodes, placed_shapes(jobs, nodes), largest, closes)
         of_caps = claims(options.caps, jobs, nodes, cluster.demand)
+        limits = options.tenancy.ageing
         aside, account = _set_aside(jobs, nodes, cluster.demand, options, of_caps, without_groups)
         hours = Opening.of(options.closed, jobs, nodes, cluster.demand)
         keep = ~aside[jobs.after]
@@ -226,6 +228,7 @@ class Tables:
             doomed=doomed,
             cluster=cluster,
             claims=Claims.of(options.caps, of_caps, J),
+            ageing=Claims.of(limits, claims(limits, jobs, nodes, cluster.demand), J),
             hours=hours,
             rates=rates,
             log_rates=np.log(rates),

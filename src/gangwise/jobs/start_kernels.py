@@ -7,7 +7,7 @@ import math
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs import distance_kernels, fit_kernels, kernels, rate_kernels
 from gangwise.jobs.kernels import FreeDevices, Inputs, Rows, State, int64
-from gangwise.jobs.queue_kernels import charge, hold
+from gangwise.jobs.queue_kernels import charge, hold, leave_ageing
 from gangwise.jobs.rate_kernels import Beliefs, JobRequest
 
 # ------------------------------------------------------------------------------- speeds and ends
@@ -127,6 +127,8 @@ def change_use(inputs: Inputs, state: State, j: int, sign: float) -> None:
         )
     elif state.standing is not None and inputs.rules.queue == kernels.MULTIFACTOR:
         hold(state.standing, j, sign, state.at.now)
+        if sign > 0.0:
+            leave_ageing(state.standing, j, state.at.now)
 
 
 @inner_kernel

@@ -19,10 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.settings import DAY, DAYS, Clock
-from gangwise.jobs.kernels import FairShareState
+from gangwise.jobs.kernels import Ageing, FairShareState
 from gangwise.jobs.model import Job, Jobs, Nodes, Shape, terms_of
 
 Scope = Literal["user", "account", "pool", "qos", "all", "job", "array"]
+AGEING = "ageing"
+"""What a cap is of in a site file that counts waiting jobs whose priority grows with age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,6 +570,8 @@ class Tenancy:
     reservations: tuple[Reservation, ...] = ()
     epoch: float = 0.0
     """Seconds since 1970 at time 0: from there Slurm counts half minutes and its resolution."""
+    ageing: tuple[Cap, ...] = ()
+    """How many of some jobs that wait age at once, in the order of their submission."""
 
 
 def check_tree(accounts: tuple[AccountRule, ...]) -> None:
@@ -669,7 +673,17 @@ def standing_of(t: Any) -> FairShareState:
         path,
         *_unused(parent.size),
         leaves,
+        _ageing(t) if w.age and "accrue_always" not in w.flags else None,
     )
+
+
+def _ageing(t: Any) -> Ageing | None:
+    """Limits of jobs that age; None where there are none."""
+    if not t.options.tenancy.ageing:
+        return None
+    none = np.zeros(len(t.jobs), dtype=np.int64)
+    used, size = np.zeros(t.ageing.counters, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    return Ageing(t.ageing.caps, t.ageing.of_job, used, none, size)
 
 
 def _unused(nodes: int) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
@@ -682,7 +696,7 @@ _NONE, _NO_INTS = np.zeros(0), np.zeros(0, dtype=np.int64)
 _OF_JOBS = _NO_INTS, _NONE, _NO_INTS, _NONE, _NONE
 _TREE = _NO_INTS, _NONE, np.zeros((0, 0), dtype=np.int64)
 NOBODY = FairShareState(
-    0.0, 0.0, 1.0, 1.0, 0.0, False, 1.0, *_OF_JOBS, *_TREE, *_unused(0), _NO_INTS
+    0.0, 0.0, 1.0, 1.0, 0.0, False, 1.0, *_OF_JOBS, *_TREE, *_unused(0), _NO_INTS, None
 )
 """Fair-share state without accounts, for orders that do not use it."""
 

@@ -560,14 +560,13 @@ class Site:
         asks += [tenancy.Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in r.qos]
         # Pools and QOS that ask for nothing bound nothing.
         bounds = tuple(b for b in asks if b != tenancy.Bounds(b.pool, qos=b.qos))
-        caps = tuple(
-            tenancy.Cap(
-                **cap.model_dump(exclude={"account", "alone"}),
-                accounts=(cap.account,) * cap.alone
-                or (tenancy.below(r.account, cap.account) if cap.account else ()),
-            )
-            for cap in r.cap
-        )
+        caps, ageing = list[tenancy.Cap](), list[tenancy.Cap]()
+        for cap in r.cap:
+            below = tenancy.below(r.account, cap.account) if cap.account else ()
+            own = cap.model_dump(exclude={"account", "alone"})
+            own["accounts"] = (cap.account,) * cap.alone or below
+            # What counts waiting jobs keeps none from starting.
+            (ageing if cap.of == tenancy.AGEING else caps).append(tenancy.Cap(**own))
         closed = tuple(
             tenancy.Closing(
                 *(rule.hours, self._hours(rule), rule.longer_than),
@@ -588,16 +587,20 @@ class Site:
         priority = r.priority or tenancy.PriorityWeights()
         epoch = self.clock.epoch if self.clock else 0.0
         shares = tenancy.Tenancy(
-            priority, r.pool, r.qos, r.account, r.preemption, r.kueue, reservations, epoch
+            *(priority, r.pool, r.qos, r.account, r.preemption, r.kueue, reservations, epoch),
+            tuple(replace(cap, of="jobs") for cap in ageing),
         )
         options = replace(options, closed=closed, tenancy=shares, latency=r.start.latency)
-        return replace(options, caps=caps, bounds=bounds)
+        return replace(options, caps=tuple(caps), bounds=bounds)
 
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
         r, priority = self.rules, self.rules.priority or tenancy.PriorityWeights()
         counted = [*nodes.devices, "jobs", "nodes"]
-        counts = {"cap": [cap.of for cap in r.cap], "closed": [rule.of for rule in r.closed]}
+        counts = {
+            "cap": [cap.of for cap in r.cap if cap.of != tenancy.AGEING],
+            "closed": [rule.of for rule in r.closed],
+        }
         for table, kinds in counts.items():
             for kind in kinds:
                 bare = kind.partition(":")[0]

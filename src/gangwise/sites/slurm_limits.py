@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+from gangwise.jobs import tenancy
 from gangwise.notation import slurm as notation
 from gangwise.sites.slurm_files import SettingRow, SlurmReading
 
@@ -23,12 +24,18 @@ OF_QOS = {
     "GrpJobs": "all",
     "MaxJobsPU": "user",
     "MaxJobsPA": "account",
+    "GrpJobsAccrue": "all",
+    "MaxJobsAccruePU": "user",
+    "MaxJobsAccruePA": "account",
 }
 """Limits of a QOS, and of whom."""
-GRP_OF_ASSOCIATION = ("GrpTRES", "GrpJobs")
-OF_USER = ("MaxTRES", "MaxJobs")
+GRP_OF_ASSOCIATION = ("GrpTRES", "GrpJobs", "GrpJobsAccrue")
+OF_USER = ("MaxTRES", "MaxJobs", "MaxJobsAccrue")
 """Limits of a user's association: what it does not say, an account above it may."""
-ALSO = {"MaxJobs": ("MaxJobsPU", "MaxJobsPA")}
+ALSO = {
+    "MaxJobs": ("MaxJobsPU", "MaxJobsPA"),
+    "MaxJobsAccrue": ("MaxJobsAccruePU", "MaxJobsAccruePA"),
+}
 """What of a QOS counts before a limit of an association, where it is called otherwise."""
 Limits = dict[tuple[str, str], float]
 """How much at most, by setting and what it counts."""
@@ -62,7 +69,7 @@ def limits_of(r: SlurmReading, row: SettingRow, names: Any) -> Limits:
     for name in names:
         if "Jobs" in name:
             if (amount := r.value(row, name, float, -1.0)) >= 0:
-                limits[name, "jobs"] = amount
+                limits[name, tenancy.AGEING if "Accrue" in name else "jobs"] = amount
         else:
             for device, amount in r.value(row, name, notation.amounts, notation.NO_AMOUNTS).items():
                 limits[name, device] = amount

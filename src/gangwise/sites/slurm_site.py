@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from gangwise.jobs.model import Node, Nodes
-from gangwise.jobs.tenancy import PriorityFlag
+from gangwise.jobs.tenancy import AGEING, PriorityFlag
 from gangwise.notation import slurm as notation
 from gangwise.notation.slurm import expand_nodes, time_limit
 from gangwise.sites.distances import switch_labels
@@ -69,7 +69,9 @@ def read_slurm(
     memory = any("Memory" in name for name in _listed(r, config, "SelectTypeParameters").values)
     ignored = () if memory else ("mem",)
     countable = (
-        {*nodes.devices, "nodes", "jobs"} - {*ignored} if nodes else {cap["of"] for cap in caps}
+        {*nodes.devices, "nodes", "jobs", AGEING} - {*ignored}
+        if nodes
+        else {cap["of"] for cap in caps}
     )
     lost = [
         cap
