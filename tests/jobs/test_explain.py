@@ -9,7 +9,11 @@ import pytest
 
 from gangwise.core.errors import UnknownName
 from gangwise.jobs import Conditions, Explanation, Jobs, Node, Nodes, Options, create_scheduler
+from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.simulation import JobSimulation, Tables
+from gangwise.jobs.waiting import CAUSES, waiting_causes
+from gangwise.sites.site import Site
+from tests.jobs.middle import MiddleCase, SiteCase
 
 
 def told(scheduler: Any, jobs: Jobs, nodes: Nodes, until: float, **happens: Any) -> Any:
@@ -59,7 +63,7 @@ def test_a_label_that_no_node_has_now() -> None:
     jobs = Jobs.of([0, 5], [100, 10], 1, {"gpu": 1}, id=["a", "b"], constraint=[{}, {"rack": "2"}])
     scheduler = told("fcfs+easy+best-fit", jobs, nodes, 5.0, drains=[(2.0, 1)])
     assert scheduler.explain("b") == Explanation(
-        "b", "no node that is up has rack=2", (), 5.0, np.inf
+        "b", "no node that is up has rack=2", (), 5.0, np.inf, cause="away"
     )
 
 
@@ -69,3 +73,34 @@ def test_gavel_says_whose_turn_it_is() -> None:
     scheduler = told("gavel:seconds=360", jobs, Nodes.of([Node("n", {"gpu": 1})]), 0.0)
     said = scheduler.explain("b")
     assert (said.since, said.start, said.frees) == (0.0, 5000.0, ("a",))
+
+
+@pytest.mark.parametrize("seed", [1, 5, 14, 17, 19, 20, 25, 28])
+def test_what_is_said_meanwhile_adds_up_to_the_causes_of_the_replay(seed: int) -> None:
+    """Each waiting job is asked after every event; hours by cause are those told in the end."""
+    case = SiteCase(seed) if seed % 3 else MiddleCase(seed, small=True)
+    jobs, nodes, conditions = case.jobs, case.nodes, case.conditions
+    options = case.options
+    if case.rules is not None:
+        site = Site(case.rules)
+        jobs, nodes, conditions = site.placed(jobs, nodes, conditions)
+        options = site.options(options)
+    scheduler = create_scheduler("fcfs+easy+first-fit")
+    simulation = JobSimulation(Tables.of(jobs, nodes, conditions, options), scheduler)
+    said, before, begun = np.zeros((len(jobs), len(CAUSES))), dict[int, str](), set[int]()
+    last = 0.0
+    while simulation.step():
+        for j, cause in before.items():
+            said[j, CAUSES.index(cause)] += simulation.now - last
+        last = simulation.now
+        begun |= {running.job.row for running in simulation.books.running.values()}
+        waiting = (job for job in simulation.waiting if job.row not in begun)
+        before = {job.row: scheduler.explain(job.id).cause for job in waiting}
+    outcome = Outcome.of(simulation.schedule(), "")
+    told = waiting_causes(outcome, conditions, options).seconds
+    told[:, CAUSES.index("kept")] += told[:, CAUSES.index("unseen")]
+    for cause in ("unseen", "after", "latency"):  # of the last two it is no job that waits
+        told[:, CAUSES.index(cause)] = 0.0
+    rows = outcome.queued & (outcome.waiting > 0)
+    assert told[rows].any()
+    np.testing.assert_allclose(said[rows], told[rows], atol=1e-6)

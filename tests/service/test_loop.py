@@ -59,7 +59,8 @@ def test_a_head_and_its_workers_start_together_or_wait(cluster: Path, tmp_path: 
     assert service.ledger.jobs[gang].phase == "waiting"
     row = service.explanation(gang)
     assert [(g["tasks"], g["demand"]["gpu"]) for g in row["groups"]] == [(1, 2), (3, 1)]
-    assert "2 gpu" in row["why"]
+    assert (row["cause"], len(row["users"])) == ("busy", 1)
+    assert row["why"].startswith("nothing free: 2 gpu")
     service.engine.cancel(blocker)
     until(service, lambda: service.ledger.jobs[gang].phase == "running")
     placed = service.ledger.jobs[gang].placed

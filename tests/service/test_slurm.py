@@ -65,6 +65,8 @@ def test_a_heterogeneous_job_starts_whole_or_not_at_all(lab, tmp_path: Path):
     assert {f"{int(gang) + i} PD" for i in (0, 1)} <= set(states)
     assert service.ledger.jobs[gang].phase == "waiting"
     assert [group.tasks for group in service.ledger.jobs[gang].asked.groups] == [1, 3]
+    row = service.explanation(gang)
+    assert (row["cause"], row["why"].partition(":")[0]) == ("pieces", "free in pieces")
     service.engine.cancel(blocker)
     until(service, lambda: gang in service.ledger.outcomes)
     assert service.ledger.outcomes[gang] == "finished"

@@ -15,6 +15,16 @@ def words_of(package: str) -> Mapping[str, Any]:
     return tomllib.loads((files(package) / "words.toml").read_text(encoding="utf-8"))
 
 
+def cause_words(cause: str, of: str = "short") -> str:
+    """A cause of waiting, in a line: what it is called (``short``), or its ``meaning``.
+
+    >>> cause_words("reservation"), cause_words("busy")
+    ('a reservation', 'nothing free')
+    """
+    text = str(words_of("gangwise.study")["causes"][cause][of])
+    return text.replace("-\n", "").replace("\n", " ")
+
+
 def phrases(package: str) -> Callable[..., str]:
     """A function of the name of a text in the table ``texts``, and of the values in its places."""
 

@@ -411,6 +411,11 @@ class Explanation:
     start : float
         When it is expected to start if everyone takes as long as requested and no other job comes;
         inf where nothing says.
+    cause : str
+        What the wait is charged to now, of :data:`gangwise.jobs.waiting.CAUSES`; "" where nothing
+        says. ``kept`` stands for ``unseen`` as well, of which only the time to come decides.
+    users : tuple of str
+        Whose jobs hold what it waits for, most first; or for whose it is kept.
     """
 
     job: str
@@ -420,6 +425,8 @@ class Explanation:
     until: float
     frees: tuple[str, ...] = ()
     start: float = np.inf
+    cause: str = ""
+    users: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         places = f"; {', '.join(self.nodes[:5])} would do" if self.nodes else ""

@@ -7,6 +7,7 @@ then to the earlier row of the log. Backfilling decides who may start past a job
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +17,10 @@ import numpy as np
 
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import kernels
-from gangwise.jobs.books import Books, Explanation, Piece, Running
+from gangwise.jobs.books import Books, Explanation, Piece, Running, of_groups
 from gangwise.jobs.choice import BestFit, placed
 from gangwise.jobs.kernels import FairShareState
-from gangwise.jobs.model import Job
+from gangwise.jobs.model import ALONE, Job
 from gangwise.jobs.queue_kernels import (
     decayed,
     formula_key,
@@ -532,6 +533,46 @@ class Round:
             return None
         return hours.why(job.row, self.now), until
 
+    def cause(self, job: Job) -> tuple[str, tuple[str, ...]]:
+        """The cause of its wait and whose jobs it is, see :class:`.Explanation`."""
+        books, nodes, shape, asks = self.books, self.books.nodes, job.shape, job.shape.demand
+        if self.closed(job):
+            return "closed", ()
+        if self.capped(job):
+            return "cap", ()
+        if books.has_room(job):
+            promise = self.delays.get(job.id)
+            front = [promise] if promise else self.in_front(job)
+            return "kept", tuple(dict.fromkeys(head.job.user for head in front))
+        allowed, total = allowed_on(nodes, shape), nodes.capacity.sum(axis=0)
+        types = [k for k, amount in enumerate(asks) if amount and nodes.devices[k] != ALONE]
+        k = min(types, key=lambda k: total[k])
+        on, free, ask = allowed & books.up, books.free[:, k], job.tasks * asks[k]
+        if not shape.groups:
+            # What is away has nothing free, less what still runs there.
+            back, away = Books.opened(nodes), ~books.up[:, None]
+            back.free, back.device = (
+                back.free * away + books.free,
+                back.device * away + books.device,
+            )
+            if back.has_room(job):
+                return "away", ()
+            if books.fits(shape._replace(pool="")).sum() >= job.tasks:
+                return "partition", ()
+        if free[on].sum() >= ask:
+            alone = ALONE in nodes.devices and asks[nodes.devices.index(ALONE)] > 0
+            tasks = np.minimum(free[on] // asks[k], shape.per_node or job.tasks).sum()
+            beside = tasks >= job.tasks and not alone and not shape.groups
+            return "beside" if beside else "pieces", ()
+        later, by_user = 0, Counter[str]()
+        for running in books.running.values():
+            for part, pieces in of_groups(running.job.shape, running.pieces):
+                amount = sum(c * part.demand[k] for n, c, _ in pieces if on[n])
+                later += amount * (running.job.row > job.row)
+                by_user[running.job.user] += amount
+        users = tuple(user for user, amount in by_user.most_common() if amount)
+        return "overtaken" if free[on].sum() + later >= ask else "busy", users
+
     def explanation(self, job: Job, constraint: str, since: float, until: float) -> Explanation:
         """Why a waiting job waits, with the nodes that have room and its expected start."""
         if self._forecast is None:
@@ -540,7 +581,9 @@ class Round:
         start, frees = self._forecast.start(job.id)
         fits = np.sum([self.books.fits(shape) for _, shape in job.groups], axis=0)
         nodes = [self.books.nodes.names[n] for n in np.flatnonzero(fits)]
-        return Explanation(job.id, constraint, tuple(nodes), since, until, frees, start)
+        return Explanation(
+            job.id, constraint, tuple(nodes), since, until, frees, start, *self.cause(job)
+        )
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.core.wording import words_of
+from gangwise.core.wording import cause_words, words_of
 from gangwise.jobs.waiting import WaitingCauses
 from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.report import page as web
@@ -72,12 +72,7 @@ def causes_section(
     parts: list[web.Part] = [chart, *sheets]
     if (causes := of.get(n.base)) is not None:
         parts += [*_by_name(causes), *_by_group(n, causes)]
-    meanings = {
-        _words(CAUSES[c]).replace("\n", " "): words_of("gangwise.study")["causes"][CAUSES[c]][
-            "meaning"
-        ]
-        for c in shown
-    }
+    meanings = {cause_words(CAUSES[c]): cause_words(CAUSES[c], "meaning") for c in shown}
     return web.Section("Where the waiting went", [*parts, web.terms(meanings)])
 
 

@@ -109,8 +109,10 @@ class NodeShown(ApiModel):
 class JobShown(ApiModel):
     """A job; why it waits, or where it runs or ran.
 
-    ``until`` is when the reason is expected to end, ``frees`` whose end would let it start, and
-    ``p50`` and ``p90`` the times by which it starts with an even chance and in nine cases of ten.
+    ``cause`` is as in the causes of waiting of a replay, ``users`` whose jobs hold what it waits
+    for, or for whose it is kept. ``until`` is when the reason is expected to end, ``frees`` whose
+    end would let it start, and ``p50`` and ``p90`` the times by which it starts with an even chance
+    and in nine cases of ten.
     """
 
     job: str
@@ -121,6 +123,8 @@ class JobShown(ApiModel):
     submitted: float | None = None
     since: float | None = None
     why: str | None = None
+    cause: str = ""
+    users: list[str] = []
     where: list[str] = []
     until: float | None = None
     frees: list[str] = []

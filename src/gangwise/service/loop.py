@@ -46,6 +46,7 @@ from gangwise.core.errors import (
 from gangwise.core.files import lock_file
 from gangwise.core.handles import Tree
 from gangwise.core.simulation import read_checkpoint, write_checkpoint
+from gangwise.core.wording import cause_words
 from gangwise.engines.background import Backoff, moment
 from gangwise.engines.engine import (
     ENDED,
@@ -1008,6 +1009,9 @@ def _named(error: Exception) -> str:
 
 def _as_row(found: Explanation) -> dict[str, Any]:
     row = {"why": found.constraint, "since": found.since, "until": found.until}
+    row |= {"cause": found.cause, "users": list(found.users[:20])}
+    if found.cause:
+        row["why"] = f"{cause_words(found.cause)}: {found.constraint}"
     return row | {"where": list(found.nodes[:20]), "frees": list(found.frees[:20])}
 
 

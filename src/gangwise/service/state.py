@@ -26,6 +26,7 @@ from rich.table import Table
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.files import sealed_line, unsealed
+from gangwise.core.wording import cause_words
 from gangwise.engines.background import age
 from gangwise.notation.units import roughly
 from gangwise.service.store import FAULTS, FILE, Database, ServiceStore, as_store_error, check_files
@@ -429,6 +430,11 @@ def explained(row: Mapping[str, Any]) -> str:
         f"job {row['job']} ({asked}) waits for {roughly(instant - row['submitted'])}",
         f"  because   {row['why']}, for {roughly(instant - row['since'])}",
     ]
+    if cause := row.get("cause"):
+        lines.append(f"  that is   {cause_words(cause, 'meaning')}")
+    if row.get("users"):
+        kept = "kept for" if cause == "kept" else "held by "
+        lines.append(f"  {kept}  jobs of {', '.join(row['users'][:5])}")
     if row["where"]:
         lines.append(f"  room on   {', '.join(row['where'])}")
     if row.get("frees"):

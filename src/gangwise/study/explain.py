@@ -19,7 +19,7 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.registry import create
 from gangwise.core.settings import finite
-from gangwise.core.wording import phrases, words_of
+from gangwise.core.wording import cause_words, phrases
 from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.kernels import RUNNING
@@ -136,9 +136,8 @@ def _causes(outcome: Outcome, played: ReplayInstance, options: Options, j: int) 
     if outcome.pieces is None or not outcome.queued[j] or not outcome.waiting[j] > 0:
         return []
     seconds = waiting_causes(outcome, played.conditions, options).seconds[j]
-    texts = words_of("gangwise.study")["causes"]
     order = [c for c in np.argsort(-seconds, kind="stable").tolist() if seconds[c] > 0]
-    parts = [f"{roughly(seconds[c])}: {texts[CAUSES[c]]['meaning']}" for c in order]
+    parts = [f"{roughly(seconds[c])}: {cause_words(CAUSES[c], 'meaning')}" for c in order]
     return [phrase("job causes", parts="; ".join(parts))]
 
 
@@ -175,11 +174,13 @@ class _Following(JobSimulation):
         if reason.constraint == self._last:
             return
         self._last = text = reason.constraint
+        if reason.cause:
+            text = f"{cause_words(reason.cause)}: {text}"
         if reason.nodes:
             text += f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}"
         if reason.frees:
             text += f"; the end of {', '.join(reason.frees[:MOST_LISTED])} would let it start"
-        times = {"until": reason.until, "expected": reason.start}
+        times = {"cause": reason.cause, "until": reason.until, "expected": reason.start}
         names = ", ".join(sorted(placed)[:MOST_LISTED])
         self._note(now, "waits", text, **times, started_instead=names)
 
