@@ -202,6 +202,28 @@ def test_a_log_without_imbalance_is_clean(tmp_path: Path, seed: int) -> None:
     assert "nothing stands out" in audit.verdict
 
 
+def test_jobs_without_the_main_device_count_in_what_they_hold(tmp_path: Path) -> None:
+    """Jobs of a GPU and a core, and two cores: those of u1, who asks for eight times the time."""
+    rows = ["id,submit,start,end,cpus,gpus,limit,user"]
+    for j in range(60):
+        start, mine = 3600 * j, j % 4 == 1
+        hours = 8 if mine else 2
+        rows.append(
+            f"{j},{start},{start},{start + 3600},{1 + mine},{1 - mine},{3600 * hours},u{j % 4}"
+        )
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(rows) + "\n")
+    audit = audit_log(str(log), prices={"cpu": 0.5})
+    assert (audit.device, audit.total.jobs, audit.total.used) == ("gpu", 45, 45.0)
+    total, [u1], _ = audit.others["cpu"]
+    assert (u1.name, u1.jobs, u1.used, u1.asked) == ("u1", 15, 30.0, 240.0)
+    assert total.used == 30.0
+    [finding] = audit.findings
+    assert (finding.kind, finding.whose, finding.name) == ("long", "user", "u1")
+    assert (finding.device, finding.hours, finding.cost) == ("cpu", 210.0, 105.0)
+    assert audit.verdict == "more than four times the hours used are asked for by 1 user"
+
+
 def test_use_and_limits_are_those_counted_by_hand() -> None:
     jobs = Jobs.of(
         submit=[0, 0, 0],

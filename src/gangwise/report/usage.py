@@ -27,18 +27,19 @@ def usage_sheets(audit: UsageAudit) -> list[Sheet]:
         columns: Columns = [
             ("hours", [value_cell(round(f.hours)) for f in findings]),
             ("of", [Cell(f.device, words=True) for f in findings]),
-            ("finding", [Cell(f"{f.text}.", words=True) for f in findings]),
         ]
         if audit.prices:
-            columns.insert(2, ("cost", [value_cell(round(f.cost, 0)) for f in findings]))
+            columns.append(("cost", [value_cell(round(f.cost, 0)) for f in findings]))
         rest = len(audit.findings) - len(findings)
         caption = f"The {SHOWN} with the most hours; {rest:,} more are in audit.json." * (rest > 0)
         sheets.append(
-            _sheet("What stands out", [f.name for f in findings], columns, caption, "name")
+            _sheet(*("What stands out", [f"{f.text}." for f in findings], columns, caption, ""))
         )
-    for kind, uses in (("user", audit.users), ("account", audit.accounts)):
-        if uses:
-            sheets.append(_use_sheet(audit, audit.device, audit.total, uses, kind))
+    own = audit.total, audit.users, audit.accounts
+    for kind in ("user", "account"):
+        for device, (total, *groups) in ((audit.device, own), *audit.others.items()):
+            if of_device := groups[kind == "account"]:
+                sheets.append(_use_sheet(audit, device, total, of_device, kind))
         for device, (total, *groups) in audit.held.items():
             if of_device := groups[kind == "account"]:
                 sheets.append(_use_sheet(audit, device, total, of_device, kind, held=True))
@@ -88,11 +89,14 @@ def _use_sheet(
         columns.append((name, [value_cell(cost, 0) for cost in paid]))
     caption = f"The {SHOWN} that used most of {len(uses):,}." * (len(uses) > SHOWN)
     title = f"{device} held and used, by {kind}" if held else f"Use by {kind}"
+    if device in audit.others and not held:
+        before = [audit.device, *audit.others][: 1 + [*audit.others].index(device)]
+        title += f": jobs without {' and '.join(before)}"
     return _sheet(title, [use.name for use in shown], columns, caption, kind)
 
 
 def shorter_text(shorter: Shorter) -> str:
-    return web.phrase(
+    text = web.phrase(
         "shorter limits",
         jobs=f"{shorter.jobs:,}",
         quantile=f"{100 * QUANTILE:g}",
@@ -102,11 +106,17 @@ def shorter_text(shorter: Shorter) -> str:
         hours=f"{abs(shorter.hours):,.0f}",
         saved="less" if shorter.hours >= 0 else "more",
     )
+    _, low, high = shorter.waiting
+    chance = low is not None and high is not None and low <= 0.0 <= high
+    return f"{text} {web.phrase('nothing gained')}" if chance else text
 
 
 def usage_page(audit: UsageAudit, command: str) -> web.Page:
     """One page that a manager reads: the verdict, four numbers, a chart, the tables."""
     total, device, shorter = audit.total, audit.device, audit.shorter
+    totals = [total, *(every for every, *_ in audit.others.values())]
+    users = [audit.users, *(of_users for _, of_users, _ in audit.others.values())]
+    names = {use.name for of_users in users for use in of_users}
     known = math.isfinite(total.asked)
     cost = (
         f"{total.used * audit.price:,.0f} at {audit.price:g} each"
@@ -115,13 +125,15 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
     )
     tiles = [
         web.Tile("Findings", f"{len(audit.findings)}", "", "bad" if audit.findings else "good"),
-        web.Tile(f"{web.in_words(device)}-hours used", f"{total.used:,.0f}", cost),
+        web.Tile(f"{device}-hours used", f"{total.used:,.0f}", cost),
         web.Tile(
             "Asked for",
             f"{number(total.times, 1)} times" if known else "not known",
             "what is used, by limits" if known else "the log has no limits",
         ),
     ]
+    for name, (others, *_) in audit.others.items():
+        tiles.append(web.Tile(f"{name}-hours used by other jobs", f"{others.used:,.0f}", ""))
     if shorter is not None:
         change = f"{number(shorter.waiting.mean, 1, sign=True)} %"
         ends = f"{estimate_text(shorter.waiting, 1, sign=True)}; learned from earlier weeks"
@@ -134,7 +146,7 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
             for use in shown
             for line, hours in (("asked for", use.asked), ("used", use.used))
         ]
-        panel = Panel("use", "user", f"{web.in_words(device)}-hours", "bars")
+        panel = Panel("use", "user", f"{device}-hours", "bars")
         parts.append(web.pictured("Asked for and used", rows, [panel], ""))
     if shorter is not None:
         parts.append(web.Text(shorter_text(shorter)))
@@ -143,7 +155,7 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
     return web.answer(
         f"Audit of {Path(audit.source).name}",
         f"{audit.verdict}.",
-        [count(total.jobs, "job"), count(len(audit.users), "user")],
+        [count(sum(of.jobs for of in totals), "job"), count(len(names), "user")],
         parts,
         made_by(command),
         web.jobs_terms("waiting", "limit"),

@@ -31,7 +31,7 @@ from gangwise.sites.site import PRINTED, together
 from gangwise.study.answer import Compared
 from gangwise.study.replay import BASE, replay_source
 from gangwise.study.replay_scenario import ReplayInstance
-from gangwise.study.statistics import Estimate, numbers
+from gangwise.study.statistics import Estimate, count, numbers
 from gangwise.study.sweep import Progress, silent
 
 phrase = phrases("gangwise.study")
@@ -43,7 +43,7 @@ LEAST_JOBS = 10  # of a user or an account that is named, or whose past sets a l
 LEAST_SHARE = 0.01  # of all hours of its kind that a finding is about
 CUT_SHARE = 0.25  # of the hours of a user whose jobs end at their limit, from which it is named
 SHORT, OVER = 0.8, 1.2  # of its share: an account below the first is short, above the second over
-SHORT_HOURS = 24.0  # in which an account is short, at least, until it is called starved
+SHORT_HOURS = 12.0  # in which an account is short, at least, until it is called starved
 QUANTILE = 0.95  # of run over limit, of a user's earlier jobs: the shorter limit
 
 
@@ -63,6 +63,10 @@ class Use(NamedTuple):
     def times(self) -> float:
         """How many times what is used was asked for."""
         return self.asked / self.used if self.used > 0 else float("nan")
+
+
+Groups = tuple[Use, Sequence[Use], Sequence[Use]]
+"""Use of all, and by user and account."""
 
 
 class ShareUse(NamedTuple):
@@ -91,13 +95,18 @@ class Finding(NamedTuple):
     name: str
     hours: float  # device-hours
     text: str
+    whose: str = "account"
     device: str = ""
     cost: float = float("nan")  # NaN without a price
 
 
 @dataclass(frozen=True)
 class UsageAudit:
-    """What an audit of a log found."""
+    """What an audit of a log found.
+
+    ``total``, ``users`` and ``accounts`` are of the jobs that hold the ``device``, the type of
+    which most is in use; ``others`` are the same of jobs that hold none of it, by their type.
+    """
 
     source: str
     lines: Sequence[str]  # what was left out and assumed
@@ -109,7 +118,8 @@ class UsageAudit:
     shorter: Shorter | None
     findings: Sequence[Finding]
     # Device type → held and used by the whole log, users and accounts, where the log says it.
-    held: Mapping[str, tuple[Use, Sequence[Use], Sequence[Use]]] = field(default_factory=dict)
+    held: Mapping[str, Groups] = field(default_factory=dict)
+    others: Mapping[str, Groups] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -121,13 +131,24 @@ class UsageAudit:
     def verdict(self) -> str:
         if not self.findings:
             return phrase("audit clean")
-        kinds = dict.fromkeys(finding.kind for finding in self.findings)
-        counts = [(sum(f.kind == kind for f in self.findings), kind) for kind in kinds]
-        return "; ".join(phrase(f"audit {kind}", count=n) for n, kind in counts)
+        rows: dict[str, list[str]] = {}
+        for finding in self.findings:
+            rows.setdefault(finding.kind, []).append(finding.whose)
+        counts = {
+            kind: " and ".join(count(whose.count(one), one) for one in dict.fromkeys(whose))
+            for kind, whose in rows.items()
+        }
+        return "; ".join(phrase(f"audit {kind}", count=said) for kind, said in counts.items())
 
     def as_dict(self) -> dict[str, Any]:
         def rows(uses: Sequence[Use]) -> list[dict[str, Any]]:
             return [use._asdict() | {"times": use.times} for use in uses]
+
+        def by_device(groups: Mapping[str, Groups]) -> dict[str, Any]:
+            return {
+                device: {"total": rows([total])[0], "users": rows(users), "accounts": rows(own)}
+                for device, (total, users, own) in groups.items()
+            }
 
         shorter = self.shorter
         document: dict[str, Any] = finite(
@@ -144,10 +165,8 @@ class UsageAudit:
                 "shares": [row._asdict() for row in self.shares],
                 "shorter_limits": shorter
                 and {**shorter._asdict(), "waiting": numbers(shorter.waiting)},
-                "held": {
-                    device: {"total": rows([total])[0], "users": rows(users), "accounts": rows(own)}
-                    for device, (total, users, own) in self.held.items()
-                },
+                "held": by_device(self.held),
+                "others": by_device(self.others),
                 "prices": dict(self.prices),
             }
         )
@@ -191,14 +210,14 @@ def audit_log(
     base = _played(played, scheduler, scenario.options)
     if not recorded or outcome is None:
         outcome = base
-    device_seconds = np.where(outcome.ended, outcome.end - outcome.last_start, 0) @ outcome.demand
-    k = int(np.argmax(device_seconds / np.maximum(outcome.capacity, 1e-9)))
     advance("playing", 1, 2)
     shorter = _shorter(played, scheduler, scenario.options, base)
     by_kind = {"user": (jobs.user, jobs.users), "account": (jobs.charged, jobs.accounts)}
     everything = np.zeros(len(jobs), dtype=np.int64), ("all",)
     groups = everything, *by_kind.values()
-    [total], users, accounts = (use_of(outcome, k, *group) for group in groups)
+    uses = _uses(outcome, groups)
+    (device, (total, users, accounts)), *others = uses.items()
+    k = nodes.devices.index(device)
     held = _held(outcome, of_log, groups if len(accounts) > 1 else groups[:2])
     tree = scenario.site.rules.account if scenario.site is not None else ()
     parts = account_shares(tree)
@@ -207,7 +226,7 @@ def audit_log(
     columns = by_kind["account"], (jobs.pool, jobs.pools)
     named = next((of for of in columns if parts.keys() & {*of[1]}), columns[0])
     shares = shares_of(outcome, k, parts, *named)
-    findings = _findings(nodes.devices[k], total, (users, accounts), shares, held)
+    findings = _findings(uses, shares, held)
     findings = [
         row._replace(cost=row.hours * (prices or {}).get(row.device, float("nan")))
         for row in findings
@@ -224,7 +243,7 @@ def audit_log(
     return UsageAudit(
         source,
         lines,
-        nodes.devices[k],
+        device,
         total,
         users,
         accounts if len(accounts) > 1 else (),
@@ -232,22 +251,40 @@ def audit_log(
         shorter,
         findings,
         held,
+        dict(others),
         dict(prices or {}),
     )
 
 
+def _uses(outcome: Outcome, groups: Sequence[tuple[Ints, Sequence[str]]]) -> dict[str, Groups]:
+    """Use by device type: each job counts in one, the one of which the most is in use.
+
+    Jobs that hold none of it count in the next.
+    """
+    uses: dict[str, Groups] = {}
+    rest, devices = np.array(outcome.ended), outcome.nodes.devices
+    counts = np.array([name != ALONE for name in devices])
+    while rest.any() or not uses:
+        seconds = np.where(rest, outcome.end - outcome.last_start, 0) @ outcome.demand
+        k = int(np.argmax(counts * seconds / np.maximum(outcome.capacity, 1e-9)))
+        mine = rest & (outcome.demand[:, k] > 0)
+        if uses and (devices[k] in uses or not seconds[k] > 0):
+            break
+        [total], users, accounts = (use_of(outcome, k, *group, mine) for group in groups)
+        uses[devices[k]] = total, users, accounts
+        rest &= ~mine
+    return uses
+
+
 def _findings(
-    device: str,
-    total: Use,
-    uses: tuple[Sequence[Use], Sequence[Use]],
-    shares: Sequence[ShareUse],
-    held: Mapping[str, tuple[Use, Sequence[Use], Sequence[Use]]],
+    uses: Mapping[str, Groups], shares: Sequence[ShareUse], held: Mapping[str, Groups]
 ) -> list[Finding]:
     """All findings, those of the most hours first."""
-    findings = _of_shares(shares, total)
-    for kind, rows in zip(("user", "account"), _told_once(*uses)):
-        findings += _of_use(rows, kind, total)
-    findings = [row._replace(device=device) for row in findings]
+    (device, (total, *_)), findings = next(iter(uses.items())), list[Finding]()
+    findings += [row._replace(device=device) for row in _of_shares(shares, total)]
+    for name, (all_used, *groups) in uses.items():
+        for kind, rows in zip(("user", "account"), _told_once(*groups)):
+            findings += [row._replace(device=name) for row in _of_use(rows, kind, all_used)]
     for name, (all_held, *groups) in held.items():
         for kind, rows in zip(("user", "account"), _told_once(*groups)):
             findings += [row._replace(device=name) for row in _idle(rows, kind, all_held, name)]
@@ -277,9 +314,9 @@ def _held(
     outcome: Outcome,
     of_log: Mapping[str, tuple[Floats, Floats]],
     groups: Sequence[tuple[Ints, Sequence[str]]],
-) -> dict[str, tuple[Use, Sequence[Use], Sequence[Use]]]:
+) -> dict[str, Groups]:
     """Held against used of each device type that the log knows: all, by user, by account."""
-    held: dict[str, tuple[Use, Sequence[Use], Sequence[Use]]] = {}
+    held: dict[str, Groups] = {}
     for device, (used, asked) in of_log.items():
         every, users, *accounts = (held_of(outcome, used, asked, *group) for group in groups)
         if every:
@@ -292,13 +329,15 @@ def _played(played: ReplayInstance, scheduler: str, options: Options) -> Outcome
     return Outcome.of(simulate_jobs(jobs, nodes, scheduler, conditions, options), scheduler)
 
 
-def use_of(outcome: Outcome, k: int, codes: Ints, names: Sequence[str]) -> list[Use]:
-    """Device-hours by user or account, the most used first."""
+def use_of(
+    outcome: Outcome, k: int, codes: Ints, names: Sequence[str], chosen: Bools | bool = True
+) -> list[Use]:
+    """Device-hours of chosen jobs by user or account, the most used first."""
     jobs, run = outcome.jobs, outcome.end - outcome.last_start
     devices, known = outcome.demand[:, k] / 3600, jobs.requested & np.isfinite(run)
     asked = np.where(known, np.maximum(jobs.limit, run) * devices, np.nan)
     cut = np.where(known & (run >= REACHED * jobs.limit), run * devices, 0.0)
-    return _by_name(outcome, (run * devices, asked, cut), codes, names) or [
+    return _by_name(outcome, (run * devices, asked, cut), codes, names, chosen) or [
         Use("all", 0, 0.0, float("nan"), 0.0)
     ]
 
@@ -436,11 +475,11 @@ def _of_use(uses: Sequence[Use], kind: str, total: Use) -> list[Finding]:
         idle = use.asked - use.used
         if use.times > TIMES and idle > LEAST_SHARE * (total.asked - total.used):
             about = {"kind": kind, "name": use.name, "times": use.times, "hours": idle}
-            findings.append(Finding("long", use.name, idle, phrase("audit asks", **about)))
+            findings.append(Finding("long", use.name, idle, phrase("audit asks", **about), kind))
         if use.cut > CUT_SHARE * use.used and use.cut > LEAST_SHARE * total.used:
             about = {"kind": kind, "name": use.name, "share": 100 * use.cut / use.used}
             text = phrase("audit cuts", hours=use.cut, **about)
-            findings.append(Finding("cut", use.name, use.cut, text))
+            findings.append(Finding("cut", use.name, use.cut, text, kind))
     return findings
 
 
@@ -456,7 +495,7 @@ def _idle(uses: Sequence[Use], kind: str, total: Use, device: str) -> list[Findi
         ):
             about = {"kind": kind, "name": use.name, "device": device, "idle": idle}
             text = phrase("audit holds", hours=use.asked, share=100 * use.used / use.asked, **about)
-            findings.append(Finding("idle", use.name, idle, text))
+            findings.append(Finding("idle", use.name, idle, text, kind))
     return findings
 
 
