@@ -520,6 +520,30 @@ def test_tasks_of_what_was_asked_for_and_given(asked, given, line, expected):
     assert (found.tasks, found.per_node, found.cpu, found.terms) == expected
 
 
+@pytest.mark.parametrize(
+    ("asked", "given", "line", "expected"),
+    [  # as Slurm 22.05 printed them on nodes of 16 cores and 4 GPUs, of which it gave 4 and 2
+        ("cpu=6,node=1", "cpu=6,node=2", "--ntasks=6 --gpus-per-task=1", (6, 0, 1)),
+        ("cpu=6,node=1", "cpu=6,node=2", "--gpus=6 --ntasks=6", (6, 0, 1)),
+        ("cpu=6,node=1", "cpu=6,node=2", "run.sh", (6, 0, 1)),
+        ("cpu=6,node=2", "cpu=6,node=2", "-N2 -n 6 --gpus=6", (6, 5, 1)),
+        ("cpu=1,node=1", "cpu=2,node=2", "--gpus=6", (6, 0, 1)),
+        ("cpu=20,node=1", "cpu=20,node=2", "-n 20 -G 6", (6, 0, 1)),
+        ("cpu=3,node=1", "cpu=3,node=2", "-n 3 --gpus-per-task=2", (3, 0, 2)),
+        ("cpu=2,node=1", "cpu=2,node=2", "-n 2 --gpus=6", (6, 0, 1)),  # on two nodes at most
+        ("cpu=1,node=1", "cpu=1,node=1", "-n 1 --gpus=6", (1, 1, 6)),  # a task is on one node
+        ("cpu=6,node=2", "cpu=6,node=2", "-n 6 --gpus=6 --gpus-per-node=3 -N 2", (2, 1, 3)),
+        ("cpu=6,node=1", "cpu=6,node=1", "--gres=gpu:6 -n 6", (1, 1, 6)),
+    ],
+)
+def test_gpus_of_a_job_stand_on_nodes_as_they_are_free(asked, given, line, expected):
+    six = ",gres/gpu=6"
+    found = request(asked + six, given + six, sizes=sizes_of(submitted(f"sbatch {line}")))
+    assert (found.tasks, found.per_node, found.gpu) == expected
+    assert found.tasks * found.cpu == pytest.approx(int(given[4 : given.index(",")]), abs=0.01)
+    assert ("nodes=0-2" in found.terms) == (line == "-n 2 --gpus=6")
+
+
 def test_models_are_those_asked_for():
     def models(asked, given):
         return request(asked, given).models

@@ -404,7 +404,7 @@ class _LogBuilder:
 
     def _in_line(self) -> Bools:
         """Rows whose status says that they waited until ``deleted``: others may have run."""
-        if "status" not in self.rows.columns:
+        if "status" not in self.rows.columns or not self.never.any():
             return np.zeros(len(self.rows), dtype=bool)
         status = self.rows["status"].cast(pl.String).fill_null("")
         return status.str.contains(WAITED).to_numpy()
@@ -548,8 +548,9 @@ class _LogBuilder:
             if "priority" in columns
             else 0.0,
             after=self._after(keep),
-            groups={i: self.groups[i] for i in chosen(self.ids).to_list() if i in self.groups}
-            or None,
+            groups={i: self.groups[i] for i in chosen(self.ids) if i in self.groups} or None
+            if self.groups
+            else None,
             recorded_start=self.start[keep],
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
             withdrawn=self.withdrawn[keep],
@@ -775,7 +776,7 @@ class _LogBuilder:
         place = np.flatnonzero(early)
         place = place[np.argsort(self.start[place], kind="stable")]
         if "user" in self.rows.columns:  # jobs of a user are alike: the first one counts
-            user = self.rows["user"].cast(pl.String).fill_null("").to_numpy()[place]
+            user = self.rows["user"][place].cast(pl.String).fill_null("").to_numpy()
             place = place[np.unique(user, return_index=True)[1]]
         # Survival of the run times known of others gives each job its cumulative hazard.
         longer = ran.size - np.searchsorted(ran, begins - self.start[place], side="left")
@@ -823,7 +824,10 @@ class _LogBuilder:
         counts = (self.tables.trace, total, len(jobs), self.device, self.unit, *hours)
         sources = ((*self.tables.notes, *self.notes), self.tables.digests)
         beyond = (overused(jobs, nodes), self._not_modelled(place))
-        misread = tuple(_misread(jobs, nodes, self.device))
+        # Devices that the nodes given lack hold nothing.
+        here = np.array([name == self.device for name in nodes.devices])
+        capacity = float(nodes.capacity[:, here].sum()) / 1000 / self.scale[self.device]
+        misread = tuple(_misread(jobs, hours[1] * 3600, capacity))
         return Played(
             *counts, every, self.assumed, unread, *sources, *beyond, nodes_assumed, misread
         )
@@ -884,8 +888,11 @@ class _LogBuilder:
         return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), places["node"].to_numpy()
 
 
-def _misread(jobs: Jobs, nodes: Nodes, device: str) -> Iterator[str]:
-    """What is out of this world by the limits of ``jobs.toml``, each as a question about units."""
+def _misread(jobs: Jobs, held: float, capacity: float) -> Iterator[str]:
+    """What is out of this world by the limits of ``jobs.toml``, each as a question about units.
+
+    ``held`` are device-seconds of all jobs, ``capacity`` the devices there are, 0 for none known.
+    """
     wait = (jobs.recorded_start - jobs.submit)[np.isfinite(jobs.recorded_start)]
     ran = jobs.run[np.isinf(jobs.withdrawn)]
     span = float(np.ptp(jobs.submit)) if jobs.submit.size else 0.0
@@ -896,10 +903,7 @@ def _misread(jobs: Jobs, nodes: Nodes, device: str) -> Iterator[str]:
         "run": float(np.median(ran)) if ran.size >= FEW else math.nan,
         "load": math.nan,
     }
-    of_device = np.array([name == device for name in nodes.devices])  # or nodes given lack it
-    capacity = float(nodes.capacity[:, of_device].sum()) / 1000
     if capacity > 0 and span > 86400 and ran.size >= FEW:
-        held = float((held_devices(jobs, nodes)[:, of_device].T @ jobs.run).sum())
         values["load"] = held / (capacity * span)
     for limit in WORDS["units"]:
         value = values[limit["of"]]

@@ -71,7 +71,7 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
 
 
 SIZES: tuple[str, ...] = ("nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "exclusive")
-SIZES += ("mem", "gpus-per-task", "spread-job")
+SIZES += ("mem", "gpus", "gpus-per-node", "gpus-per-task", "gres", "spread-job")
 """Options that say how many tasks a job has, and how many of them a node takes."""
 
 
@@ -232,20 +232,26 @@ def _tasks(
     anywhere = (ntasks > 0 and not low) or (started and second.nodes > first.nodes)
     if a_node and ntasks and not low:  # as many on each node, however few were asked for
         return (second.nodes if started else max(first.nodes, -(-ntasks // a_node))), 1, (0, 0)
-    shared = first.gpu > 0 and "gpus-per-task" not in options
+    # GPUs of the job (--gpus) stand on nodes as they are free: a request of each node would have
+    # grown with the nodes that were given.
+    of_job = "gpus" in options or (started and second.nodes > first.nodes)
+    of_job &= ntasks != 1 and first.gpu == second.gpu > 1
+    of_job &= not {"gres", "gpus-per-node", "gpus-per-task"} & {*options}
+    shared = first.gpu > 0 and not of_job and "gpus-per-task" not in options
     # More than a core a node that was not asked for: whole nodes, not both threads of a core.
     whole_nodes = second.cpu > first.cpu + second.nodes or options.get("exclusive") == ""
-    if (whole_nodes and started) or shared or a_node or not (anywhere or ntasks > low > 0):
+    anywhere |= of_job or ntasks > low > 0
+    if (whole_nodes and started) or shared or a_node or not anywhere:
         return second.nodes, 1, (0, 0)
     cpu = max(first.cpu, second.cpu)
     # Cores that do not divide among tasks are taken one by one.
-    tasks = int(cpu // (1 if cpu % cores else cores))
+    tasks = int(first.gpu if of_job else cpu // (1 if cpu % cores else cores))
     if tasks <= max(low, 1):
         return second.nodes, 1, (0, 0)
     if "mem" in options and low == high > 0:  # memory of a node: in equal parts
         return second.nodes, 1, (0, 0)
     low = low or (first.nodes if first.nodes > 1 else 0)
-    high = high or tasks * ("spread-job" in options)
+    high = high or tasks * ("spread-job" in options) or ntasks * (of_job and ntasks < tasks)
     if low < 2 and not high:
         return tasks, 0, (0, 0)
     return tasks, tasks - low + 1 if low > 1 else 0, (low, high)
