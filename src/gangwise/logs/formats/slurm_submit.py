@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import polars as pl
@@ -315,6 +315,12 @@ def terms(asked: dict[str, str], name: str, features: str, request: str, nodes: 
     return ",".join(map("=".join, parts.items()))
 
 
+@lru_cache(maxsize=1 << 14)
+def _terms_of_request(features: str, request: str) -> str:
+    """Terms of a job whose line of submission is not known, which many share."""
+    return terms({}, "", features, request, None)
+
+
 def _not_played(asked: dict[str, str], nodes: int | None) -> list[str]:
     """Options of a job that are not played, each with what is done instead."""
     not_played = OPTIONS["not_played"]
@@ -422,8 +428,11 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         name, line, features, req, alloc, title, nodes, submit = rows[i]
         offset = name.partition("#")[0].partition("+")[2]
         options = submitted(line, int(offset or 0)) if line else {}
-        own[i], sizes[i] = terms(options, name, features, req or alloc, nodes), sizes_of(options)
-        if options:
+        if not options:
+            own[i] = _terms_of_request(features, req or alloc)
+        else:
+            own[i] = terms(options, name, features, req or alloc, nodes)
+            sizes[i] = sizes_of(options)
             named.update(_not_played(options, nodes))
             if "nice" in options:  # 100 where no number is given
                 lower = options["nice"] or "100"
