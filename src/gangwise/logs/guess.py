@@ -59,8 +59,8 @@ BASES, ASKED, RAN = (frozenset(WORDS["ambiguous"][of].split()) for of in ("bases
 LENGTHS = frozenset(WORDS["ambiguous"]["created"].split())
 """Names of a time in some systems and of the length of a wait in others."""
 BETWEEN = WORDS["between"]["words"].split()
-UNITS_OF_TIME = ("ns", "us", "ms", "s", "sec", "secs", "seconds", "min", "mins", "minutes")
-UNITS_OF_TIME += ("h", "hour", "hours", "days")
+UNITS_OF_TIME: tuple[str, ...] = ("ns", "us", "ms", "s", "sec", "secs", "seconds", "min", "mins")
+UNITS_OF_TIME += ("minutes", "h", "hour", "hours", "days")
 TEXTS = (*("name", "user", "status", "models", "type", "hosts", "partition", "account", "qos"),)
 """Roles of columns that are no numbers."""
 LIST_OF_DEVICES = re.compile(
@@ -627,10 +627,11 @@ class _Draft:
             if run is None:
                 run = self._lengths(*choice)
         limits = [c for c in columns if c not in self.role.values()]
+        limits += [c for c in self.sample.columns if c not in columns and self._never_less(c, run)]
         for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
-            named = _name_without(column, IGNORED_WORDS["limit"]) not in AMBIGUOUS
-            sure = named and column in self.candidates["limit"]
-            again = not sure and run is not None and self._matching_unit([column], run)
+            of_one_meaning = _name_without(column, IGNORED_WORDS["limit"]) not in AMBIGUOUS
+            by_name = of_one_meaning and column in self.candidates["limit"]
+            again = not by_name and run is not None and self._matching_unit([column], run)
             if again or self._is_from_submission(column):
                 continue
             unit_of_limit = self._unit_of_limit(column, run)
@@ -647,6 +648,17 @@ class _Draft:
                 f"{choice[0]} may be the limit that was asked for: no column says how long "
                 "jobs ran, so it counts as the run time"
             )
+
+    def _never_less(self, column: str, run: Floats | None) -> bool:
+        """Whether a column whose name is of lengths of time is at least as long as jobs ran."""
+        parts = {*_parts(column)}
+        if run is None or not parts & BASES or parts & RAN or column in self.role.values():
+            return False
+        if not (units_of := self._units_of(column)):
+            return False
+        lengths = self._lengths(column, units_of[0])
+        sure = np.isfinite(lengths) & np.isfinite(run)
+        return bool(sure.any() and (lengths[sure] >= run[sure]).mean() >= 0.95)
 
     def _is_from_submission(self, column: str) -> bool:
         """Whether lengths are the time from submission to start or end in nine of ten rows."""
@@ -891,8 +903,7 @@ def _are_measured(amounts: Floats) -> bool:
 
 def _span(texts: Sequence[str], form: str) -> float:
     times = pl.Series(texts, dtype=pl.String).str.to_datetime(form, strict=False, time_unit="ms")
-    times = times.drop_nulls().dt.epoch("ms")
-    return float(times.max() - times.min()) if len(times) else np.inf  # type: ignore[operator]
+    return float(np.ptp(times.drop_nulls().dt.epoch("ms").to_numpy()))
 
 
 def _matches_format(texts: Sequence[str], form: str) -> bool:
