@@ -59,7 +59,7 @@ def test_reproduction(reproduced: Path) -> None:
         ["ESDP, figure 2", "11.28", "as printed", "55 ± 26"],
         ["OPS and OPM, figure 2", "always", "as printed", "55 ± 26"],
     ]
-    assert "3 claims, played small (--quick), which is no verdict; agree: 1." in page.text
+    assert "1 of 3 claims agree, played small, which is no verdict" in page.text
     for said in ("a misprint", "needs a trace", "gangwise reproduce esdp --quick"):
         assert said in page.text
     chosen = [given for tag, given in page.attributes if tag == "input"]

@@ -61,7 +61,10 @@ def test_command(sacct, tmp_path):
     stored = json.loads((tmp_path / "out" / "nodes.json").read_text())
     assert stored["jobs"]["read"] == 403
     assert [node["node"] for node in stored["nodes"] if node["slow"]] == ["n3"]
-    assert "Nodes of jobs.txt" in (tmp_path / "out" / "nodes.html").read_text()
+    page = (tmp_path / "out" / "nodes.html").read_text()
+    assert "Nodes of jobs.txt" in page
+    (longer,) = (node["longer"] for node in stored["nodes"] if node["slow"])
+    assert f"1 node is slow: jobs take {100 * longer:.0f} % longer on n3" in page
     told = json.loads(CliRunner().invoke(app, ["nodes", str(sacct), "--json"]).stdout)
     assert told == stored
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,8 +195,15 @@ def test_what_cannot_be_played_is_said(words: list[str], message: str, tmp_path:
 def test_the_command_prints_a_table_with_the_jobs_of_each_log(tmp_path: Path) -> None:
     sources = swf(tmp_path / "a.swf", 1, 16), swf(tmp_path / "b.swf", 2, 8)
     settings = ["--route", "home,forecast", "--set", "tries=1", "--set", "first=80"]
-    done = CliRunner().invoke(app, ["replay", *sources, *settings])
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["replay", *sources, *settings, "--out", str(out)])
     assert done.exit_code == 0, done.output
+    routes = json.loads((out / "routes.json").read_text(encoding="utf-8"))["routes"]
+    home, ahead = (routes[name]["completion"][0] for name in ("home", "forecast"))
+    text = " ".join(re.sub(r"<[^>]*>", " ", (out / "routes.html").read_text("utf-8")).split())
+    change = 100 * (ahead / home - 1)
+    better = f"Route forecast finishes jobs {-change:.1f} % sooner than home, which may be chance"
+    assert (better if change < 0 else "No route finishes jobs sooner") in text
     for word in ("hindsight", "forecast", "jobs of", "b.swf", "data are everywhere"):
         assert word in " ".join(done.output.split())
 

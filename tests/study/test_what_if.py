@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import re
@@ -18,7 +19,7 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.bounds import _priced, _search
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.report.jobs import results_of
-from gangwise.report.pages import write_report
+from gangwise.report.pages import write_replay, write_report
 from gangwise.sites.site import CapRule, Pool, Rules, Site
 from gangwise.study.answer import CONFIGURED
 from gangwise.study.changes import changed, changed_lines, changes_of
@@ -386,6 +387,12 @@ def test_the_fewest_nodes_are_those_that_brute_force_finds(
         one = f"nodes.{each.kind}={each.now + 1}"
         both = (played.outcomes[name][0].until_left for name in (CONFIGURED, one))
         assert each.played == pytest.approx(next(both) - next(both))
+    # The page begins with the answer, also when it is made again from the folder.
+    write_replay(played, asked.out, capacity=[each.as_dict(gate) for each in found])
+    write_report(Path(asked.out))
+    page = Path(asked.out, "report.html").read_text(encoding="utf-8")
+    heading = html.unescape(page.split("<h1>")[1].split("</h1>")[0])
+    assert f"{found[1].needed:,} nodes reach {target}, and there are 32" in heading
 
 
 def test_what_cannot_be_reached_is_said_and_unknown_kinds_are_named(asked: CurrentRules) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from gangwise.core.registry import names_of
 
 if TYPE_CHECKING:
     from gangwise.study.explain import ForecastOfLog
-    from gangwise.study.what_if import Gate, Needed
+    from gangwise.study.what_if import Needed
 
 
 TWIN_SETTINGS = {"world": "unlike", "nodes": 8, "load": 0.9, "limits": "work"}
@@ -89,9 +88,9 @@ def replay_command(
     named = {"world": world, "load": load, "site": site}
     values |= {key: value for key, value in named.items() if value is not None}
     if more or route is not None:
-        if rules or seeds or out is not None or bound is not None:
-            raise ScenarioError("--route prints a table: drop --as, --seeds, --bound and --out")
-        _replay_routes([source, *(more or ())], route, names, values, as_json)
+        if rules or seeds or bound is not None:
+            raise ScenarioError("--route takes no --as, --seeds or --bound: drop them")
+        _replay_routes([source, *(more or ())], route, names, values, out, as_json)
         return
     chosen: Sequence[int] = seed_list(seeds) if seeds else ()
     steps = STEPS if bound else None
@@ -127,8 +126,10 @@ def _replay_routes(
     route: str | None,
     schedulers: Sequence[str],
     values: dict[str, Any],
+    out: Path | None,
     as_json: bool,
 ) -> None:
+    from gangwise.report.answers import route_page
     from gangwise.study.route import play_routes
 
     if len(sources) < 2 or route is None:
@@ -139,13 +140,19 @@ def _replay_routes(
     with progress("nothing is kept") as advance:
         values |= dict(zip(("scheduler",), schedulers))
         routed = play_routes(sources, names_of(route), progress=advance, **values)
+    logs = [Path(path).name for path in sources]
+    page = route_page(routed, logs, command_line())
+    plain = json_text(routed.as_dict()) if as_json or out else ""
+    if out is not None:
+        write_page(out, "routes", page, plain)
     if as_json:
-        echo(json_text(routed.as_dict()))
+        echo(plain)
         return
     console = screen()
+    console.print(f"{page.chapters[0].title}\n", style="bold", markup=False)
     console.print("\n".join(routed.lines), markup=False)
     heads = ["route", "completion, h", "waiting, h", "over hindsight, h", "moved"]
-    heads += [f"jobs of {Path(path).name}, h" for path in sources]
+    heads += [f"jobs of {log}, h" for log in logs]
     console.print(table(heads, routed.rows(), (0,)))
 
 
@@ -299,6 +306,7 @@ def what_if_command(
     Nothing is applied: the last lines say what to change in the site's files.
     """
     from gangwise.report.jobs import results_of
+    from gangwise.report.page import sentence_case
     from gangwise.study.replay import BASE
     from gangwise.study.sweep import Workers
     from gangwise.study.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
@@ -327,19 +335,20 @@ def what_if_command(
     reasons = broken(played.compared(), gates)
     if as_json:
         answer = as_dict(played) | {"fails": reasons}
-        answer |= {"capacity": [need._asdict() for need in needed]} if target else {}
+        answer |= {"capacity": [need.as_dict(Gate.of(target)) for need in needed]} if target else {}
         echo(json_text(played.as_dict() | answer))
     else:
         screen().print(results.terminal())
         for need in needed:
-            echo(f"\n{_needed(need, Gate.of(target))}")
+            echo(f"\n{sentence_case(need.sentence(Gate.of(target)))}")
         for name, lines in results.edits.items() if not target else ():
             head = "in the site's files:" if lines else "no line of a site's files"
             echo("\n".join([f"\n{name} changes {head}", *lines]))
     if out is not None:
         from gangwise.report.pages import write_replay
 
-        write_replay(played, out, None, command_line())
+        about = [need.as_dict(Gate.of(target)) for need in needed]
+        write_replay(played, out, None, command_line(), about)
         say(f"wrote report.html and summary.json to {out}")
     for line in reasons:
         say(f"fails: {line}")
@@ -377,25 +386,6 @@ def audit_command(
             echo(shorter_text(audit.shorter))
     if out is not None:
         write_page(out, "audit", usage_page(audit, command_line()), plain)
-
-
-def _needed(each: Needed, target: Gate) -> str:
-    from gangwise.notation.units import roughly
-    from gangwise.study.statistics import Estimate, number
-
-    def describe(value: float) -> str:
-        return target.describe(Estimate(value, None, None))
-
-    line = f"{each.kind}: no number of nodes tried reaches {target.text}; the most has "
-    line += describe(each.value)
-    if each.needed is not None:
-        line = f"{each.kind}: {each.needed:,} nodes reach {target.text}, and there are {each.now:,}"
-        line += f" ({describe(each.value)}; with one less {describe(each.one_less)})"
-    longer = "shortens" if each.played >= 0 else "lengthens"
-    line += f". One more than now {longer} mean completion by {roughly(abs(each.played))}"
-    if math.isfinite(each.bound):
-        line += f"; it lowers what no schedule can beat by {number(each.bound, 1)} s at most"
-    return f"{line}."
 
 
 def _prices(given: list[str] | None) -> dict[str, float]:

@@ -6,7 +6,7 @@ Each has the frame of :func:`~gangwise.report.page.answer`: the verdict, tiles, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from gangwise.study.explain import ForecastOfLog
     from gangwise.study.findings import Calibrated
     from gangwise.study.replay import Leaderboard
+    from gangwise.study.route import Routed
+
+
+HINDSIGHT = "hindsight"  # see :mod:`gangwise.study.route`, which compiles
 
 
 def made_by(command: str, what: str = "numbers") -> web.Section:
@@ -285,6 +289,61 @@ def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
         parts,
         made_by(command),
         web.jobs_terms("completion", "waiting", "bound"),
+    )
+
+
+def route_page(routed: Routed, logs: Sequence[str], command: str) -> web.Page:
+    """Routes between clusters against jobs that stay at home: completion, and whose jobs pay."""
+    numbers = routed.numbers
+    base = "home" if "home" in numbers else next(iter(numbers))
+    changes = {
+        name: mean_and_interval(100 * (table[:, 0] / numbers[base][:, 0] - 1))
+        for name, table in numbers.items()
+        if name != base
+    }
+    able = [name for name in changes if name not in (HINDSIGHT, "oracle")]
+    best = min(able, key=lambda name: changes[name].mean, default=HINDSIGHT)
+    change = changes[best]
+    verdict = f"no route finishes jobs sooner than {base}"
+    if change.mean < 0:
+        sure = change.high is not None and change.high < 0
+        verdict = f"route {best} finishes jobs {number(-change.mean, 1)} % sooner than {base}"
+        verdict += "" if sure else ", which may be chance"
+    hours = {name: mean_and_interval(table[:, 0]) for name, table in numbers.items()}
+    moved = mean_and_interval(100 * numbers[best][:, 2]).mean
+    tiles = [
+        _tile("Best route", best, f"{number(change.mean, 1, sign=True)} %; {_ends(change)}"),
+        _tile(
+            f"Mean completion, {base} → best",
+            f"{_time(3600 * hours[base].mean)} → {_time(3600 * hours[best].mean)}",
+        ),
+        _tile("Jobs that run elsewhere", f"{number(moved, int(moved < 10))} %", f"under {best}"),
+        _tile("Above hindsight", _time(3600 * max(routed.regret(best).mean, 0.0)), "on average"),
+    ]
+    caption = "Less is better. Hindsight: the best choice that was found afterwards."
+    chart = web.dots(f"Mean completion against {base}, %", changes, caption)
+    names = sorted(numbers, key=lambda name: hours[name].mean)
+    columns = [("completion,\nh", 0), ("waiting,\nh", 1), ("moved,\n%", 2)]
+    columns += [(f"jobs of\n{log}, h", 3 + k) for k, log in enumerate(logs)]
+    looks: list[tuple[str, list[Cell]]] = [
+        (
+            heading,
+            estimate_cells(
+                [mean_and_interval(numbers[name][:, k]) for name in names],
+                factor=100.0 if k == 2 else 1.0,
+            ),
+        )
+        for heading, k in columns
+    ]
+    table = columns_sheet(
+        "Routes", names, looks, ("Means; completion of each log's jobs.",), "route"
+    )
+    parts: list[web.Part] = [web.Tiles(tiles), *chart, *web.notes(routed.lines)]
+    parts.append(web.Section("Who wins and who pays", [table]))
+    facts = [count(len(logs), "cluster"), count(len(numbers), "route")]
+    words = web.jobs_terms("completion", "waiting")
+    return web.answer(
+        "Routes between clusters", f"{verdict}.", facts, parts, made_by(command), words
     )
 
 

@@ -94,6 +94,7 @@ class JobResults(Compared):
     prices: Mapping[str, float] = field(default_factory=dict)  # of a device-hour
     edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines of the site's files
     causes: Mapping[str, WaitingCauses] = field(default_factory=dict)  # of waiting, first seed
+    capacity: Sequence[Mapping[str, Any]] = ()  # how many nodes reach a target, by kind
 
     @cached_property
     def sheets(self) -> list[Sheet]:
@@ -116,6 +117,7 @@ class JobResults(Compared):
             *([count(self.seeds, "seed")] if self.drawn else []),
         ]
         parts: list[web.Part] = [web.Tiles(tiles(self)), *change_dots(self, ["completion"])]
+        parts += [web.Bullets([row["sentence"] for row in self.capacity])] * bool(self.capacity)
         parts += web.notes([*self.fidelity, *map(web.sentence_case, self.assumed)])
         parts += [section for make in SECTIONS if (section := make(self)) is not None]
         made = provenance_section(self)
@@ -553,14 +555,15 @@ def shown_name(n: Compared, name: str) -> str:
     return web.short_name(name)
 
 
-def headline(n: Compared) -> str:
+def headline(n: JobResults) -> str:
     """The verdict: which scheduler finishes jobs sooner, and whether the model may be trusted.
 
     Where units of the log are in doubt, that is the first thing to know.
     """
     if n.units:
         return f"Check the units of the log first: {n.units[0]}"
-    return web.sentence_case(f"{_who_is_better(n)}{_how_far_to_trust(n)}.")
+    answer = "; ".join(str(row["verdict"]) for row in n.capacity) or _who_is_better(n)
+    return web.sentence_case(f"{answer}{_how_far_to_trust(n)}.")
 
 
 def _who_is_better(n: Compared) -> str:
@@ -571,15 +574,20 @@ def _who_is_better(n: Compared) -> str:
     better = [name for name in n.others if verdicts[name] == "better"]
     if better:
         sooner = number(-n.change(better[0]).mean, int(n.change(better[0]).mean > -10))
+        if n.base == CONFIGURED:
+            return (
+                f"with {shown_name(n, better[0])}, jobs finish {sooner} % sooner than under {base}"
+            )
         return f"{shown_name(n, better[0])} would finish jobs {sooner} % sooner than {base}"
     able = _without_victims(n)
     change = n.change(able[0]).mean if able else math.nan
     if able and verdicts[able[0]] == "no interval" and change < -SMALL:
         sooner = number(-change, int(change > -10))
-        return (
-            f"{shown_name(n, able[0])} finishes these jobs {sooner} % sooner than {base}, which "
-            "may be chance"
-        )
+        if n.base == CONFIGURED:
+            than = f"with {shown_name(n, able[0])}, these jobs finish {sooner} % sooner than under"
+        else:
+            than = f"{shown_name(n, able[0])} finishes these jobs {sooner} % sooner than"
+        return f"{than} {base}, which may be chance"
     costly = [name for name in n.others if verdicts[name] in ("kills more", "refuses")]
     if costly:
         price = "kills more jobs" if verdicts[costly[0]] == "kills more" else "never starts some"
@@ -622,9 +630,10 @@ def _how_far_to_trust(n: Compared) -> str:
         judged, share = retold.weakest
         if judged != "mean wait":
             explained += f", and {number(100 * max(share, 0.0))} % of its {WEAKEST[judged]}"
+        rows = "changes" if n.base == CONFIGURED else "schedulers"
         return (
-            f"; but the model explains {explained}, so compare schedulers with one another, not "
-            "with the past"
+            f"; but the model explains {explained}, so compare {rows} with one another, not with "
+            "the past"
         )
     clear = [name for name in n.others if n.verdict(name) == "better"]
     if clear and not n.beyond(clear[0]):
@@ -641,10 +650,16 @@ WEAKEST = {
 """What a model must explain, see :data:`~gangwise.sites.retelling.JUDGED`, in a sentence."""
 
 
-def tiles(n: Compared) -> list[web.Tile]:
-    """Recorded and model wait, explained share, best change, and what is left by the bound."""
+def tiles(n: JobResults) -> list[web.Tile]:
+    """Recorded and model wait, explained share, best change, and what is left by the bound.
+
+    The nodes that reach a target come first.
+    """
     row, retold = [], n.retold
     base = shown_name(n, n.base)
+    for need in n.capacity:
+        enough = "none tried" if need["needed"] is None else f"{need['needed']:,}"
+        row.append(web.Tile(f"Nodes needed, {need['kind']}", enough, f"now {need['now']:,}"))
     if retold is not None:
         wait = f"{roughly(retold.recorded)} → {roughly(retold.simulated)}"
         row.append(web.Tile("Mean wait, recorded → model", wait, f"model: {base}"))
@@ -674,6 +689,9 @@ def tiles(n: Compared) -> list[web.Tile]:
         saved = f"at most {number(saving, int(saving < 10))} %"
         proved = "certified: no schedule without preemption finishes sooner"
         row.append(web.Tile("Left to gain", saved, proved))
+    elif able and not n.capacity:
+        waits = (roughly(n.of(rules, "waiting.mean").mean) for rules in (n.base, able[0]))
+        row.append(web.Tile("Mean wait, before → after", " → ".join(waits), "in the model"))
     return row
 
 

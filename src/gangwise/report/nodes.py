@@ -20,6 +20,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
 from gangwise.notation.units import roughly
 from gangwise.report.page import (
+    Bullets,
     Page,
     Section,
     Tile,
@@ -313,11 +314,16 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> Page:
         Tile("Jobs compared", f"{e.compared:,}", f"of {found.read:,}, in {e.programs:,} programs"),
         Tile("Nodes that changed", f"{len(e.changes)}", "over the time of the log"),
     ]
-    tables = [Section(sheet.title, [sheet]) for sheet in node_sheets(found)]
-    parts = [Tiles(tiles), *[picture] * bool(order), *notes([found.line]), *tables * bool(order)]
+    tables = [Section("Every node", node_sheets(found))]
+    answers = [found.answer, *([found.distance.answer] if found.distance else [])]
+    parts = [Tiles(tiles), *[picture] * bool(order), Bullets([f"{text}." for text in answers])]
+    parts += [*notes([found.line]), *tables * bool(order)]
     facts = [f"{len(found.names):,} nodes"]
-    headline = (
-        found.answer if found.distance is None else f"{found.answer}. {found.distance.answer}"
-    )
+    slow = [n for n in order if e.slow[n]]
+    headline = "no node is clearly slower than the others"
+    if slow:
+        longer = f"{100 * np.expm1(e.mean[slow[0]]):.0f} % longer on {found.names[slow[0]]}"
+        verb = "node is" if len(slow) == 1 else "nodes are"
+        headline = f"{int(e.slow.sum())} {verb} slow: jobs take {longer}, the slowest"
     made = how_to_repeat(by_command(command, "numbers", "Made from Python."), versions())
     return answer(f"Nodes of {name}", f"{headline}.", facts, parts, made, jobs_terms("p"))

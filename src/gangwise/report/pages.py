@@ -36,6 +36,7 @@ from gangwise.study.replay import NAME as REPLAY
 from gangwise.study.replay import Replayed
 from gangwise.study.results import Results
 from gangwise.study.statistics import NOTHING, Estimate, count, decimals_for, estimate_text, number
+from gangwise.study.statistics import verdict as verdict_on
 from gangwise.study.store import command_of, provenance_text, versions
 from gangwise.study.sweep import experiment_toml
 from gangwise.study.tune import TUNING, Tuning, read_tuning
@@ -68,7 +69,8 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     if isinstance(content, Comparison):
         write_comparison(content, folder, command_of(folder, content.results.experiment["name"]))
     elif isinstance(content, Replayed):
-        write_replay(content, folder, _stored(folder, BOUNDS), command_of(folder, REPLAY))
+        command, capacity = command_of(folder, REPLAY), _capacity(folder)
+        write_replay(content, folder, _stored(folder, BOUNDS), command, capacity)
     else:
         text = page.html(document(folder))
         with Folder(folder).publish("report") as edition:
@@ -114,7 +116,8 @@ def document(folder: Path) -> page.Page:
         return comparison_page(content, command_of(folder, content.results.experiment["name"]))
     if isinstance(content, Replayed):
         certified = _certified(folder, _stored(folder, BOUNDS))
-        return results_of(content, certified, command_of(folder, REPLAY)).document()
+        results = results_of(content, certified, command_of(folder, REPLAY))
+        return replace(results, capacity=_capacity(folder)).document()
     if content:
         return _experiments(folder, content)
     if (folder / "reproduction.json").exists():
@@ -136,7 +139,7 @@ def _experiments(folder: Path, names: Sequence[str]) -> page.Page:
     title, lead = names[0] if len(names) == 1 else folder.resolve().name, ""
     if tuned is not None:
         # What gangwise tune concluded; its trials alone would say more than they know.
-        title, lead = f"Tuning {tuned.policy}", f"{page.sentence_case(tuned.sentence)}."
+        title, lead = _verdict_of(tuned), f"{page.sentence_case(tuned.sentence)}."
     chapters = [_experiment(shown, f"e{i}", tuned) for i, shown in enumerate(every)]
     byline = f"{len(names)} experiments, gangwise {gangwise.__version__}"
     return page.Page(f"{title}: results", chapters, title, byline, lead)
@@ -160,8 +163,39 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> page.Cha
     notes: list[page.Part] = [page.Text(line, "note") for line in results.notes]
     if tuned is not None and name == TUNING:
         chapter = experiments.tuning_chapter(tuned, shown)
-        return chapter._replace(name=name, parts=[*notes, *chapter.parts])
+        parts = [page.Tiles(_tuning_tiles(tuned)), *notes, *chapter.parts]
+        return chapter._replace(name=name, parts=parts)
     return experiments.chapter(shown, results.notes, name=name)
+
+
+def _verdict_of(tuned: Tuning) -> str:
+    if tuned.row is None:
+        return f"No trial is better than the default of {tuned.policy}"
+    names = {"policy": f"tuned {tuned.policy}", "over": "its default"}
+    return page.sentence_case(verdict_on({**tuned.row, **names}))
+
+
+def _tuning_tiles(tuned: Tuning) -> list[page.Tile]:
+    """What tuning is worth on seeds that did not choose, on those that did, and of how many."""
+    row = []
+    worth = (
+        ("On other seeds", tuned.row),
+        ("On the seeds that chose", tuned.over_default(tuned.best)),
+    )
+    for label, gain in worth:
+        if gain is None:
+            continue
+        change, unit = Estimate.of(gain), " %" * bool(gain["percent"])
+        text = estimate_text(change, decimals_for([change]), sign=True)
+        mean, _, half = text.partition(" ± ")
+        tone = "good" if gain["low"] is not None and gain["low"] > 0 else ""
+        row.append(page.Tile(label, f"{mean}{unit}", f"± {half}" * bool(half), tone))
+    best = ", ".join(
+        f"{key} {number(value, 2)}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in tuned.best.arguments.items()
+    )
+    row.append(page.Tile("Trials", f"{len(tuned.trials)}", f"best: {best}"))
+    return row
 
 
 def _keys(results: Results) -> list[str]:
@@ -227,6 +261,10 @@ Stored = Mapping[str, float | list[float]]
 """By seed, the two bounds as ``bounds.json`` has them; one number where it is of gangwise 0.3."""
 
 
+def _capacity(folder: Path) -> Sequence[Mapping[str, Any]]:
+    return list((_stored(folder, SUMMARY) or {}).get("capacity", ()))
+
+
 def _certified(folder: Path, bounds: Stored | Sequence[LowerBound] | None) -> Certified:
     if not isinstance(bounds, Mapping):
         return Certified.of(bounds or [])
@@ -241,17 +279,20 @@ def write_replay(
     directory: Path | str,
     bounds: Stored | Sequence[LowerBound] | None = None,
     command: str = "",
+    capacity: Sequence[Mapping[str, Any]] = (),
 ) -> list[Path]:
     """Write ``summary.json``, the prices that prove the bounds, and ``report.html``, as a whole.
 
     Bounds that are given as numbers are those of the folder: the prices that prove them stay.
+    ``capacity`` is how many nodes reach a target, :meth:`~gangwise.study.what_if.Needed.as_dict`.
     StoreError when files cannot be written; what was there before is still there.
     """
     folder = Folder(directory)
     certified = _certified(folder.path, bounds)
     with folder.publish(REPLAY) as edition:
-        results = results_of(played, certified, command)
+        results = replace(results_of(played, certified, command), capacity=capacity)
         summary = finite(played.as_dict(certified) | what_if(played))
+        summary |= {"capacity": finite(list(capacity))} if capacity else {}
         edition.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         pairs = [list(pair) for pair in zip(*filter(None, certified[:2]))]
         edition.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), pairs))) + "\n")
@@ -556,9 +597,19 @@ def reproduction_page(folder: Path) -> page.Page:
     papers = list(dict.fromkeys(a.paper for a in content.artefacts))
     named = ", ".join(PAPERS.get(paper, paper) for paper in papers)
     scale = "quick: fewer slots, seeds and cells than the papers" if content.quick else "full scale"
-    claims = counts(content.rows, content.quick) if content.rows else "without a claim"
-    shown = count(len(content.artefacts), "artefact")
-    parts: list[page.Part] = [page.Text(f"{shown}, {claims}.", "lead")]
+    words, shown = claims_by_word(content.rows), count(len(content.artefacts), "artefact")
+    parts: list[page.Part] = []
+    if content.rows:
+        texts = (verdict_text(verdict, content.quick) for verdict in VERDICTS)
+        claims = count(words.total(), "claim")
+        parts.append(
+            page.Tiles(
+                [
+                    page.Tile(page.sentence_case(text), f"{n:,}", f"of {claims}")
+                    for text, n in zip(texts, words.values())
+                ]
+            )
+        )
     if content.left_out:
         parts.append(page.Text("Left out:", "note"))
         parts.append(
@@ -581,8 +632,10 @@ def reproduction_page(folder: Path) -> page.Page:
     files += ["reproduction.json", "side-by-side.json"]
     parts.append(page.how_made(folder, "reproduction", files))
     title = "The papers' numbers and ours"
-    byline = "; ".join([named, scale, f"gangwise {gangwise.__version__}"])
-    return page.Page(title, [page.Chapter(title, byline, parts)])
+    byline = "; ".join([title, named, shown, scale, f"gangwise {gangwise.__version__}"])
+    word = "agree, played small, which is no verdict" if content.quick else "are reproduced"
+    heading = f"{words['reproduced']} of {count(words.total(), 'claim')} {word}"
+    return page.Page(title, [page.Chapter(heading if content.rows else title, byline, parts)])
 
 
 _MARKS = {"reproduced": "agrees", "not reproduced": "differs"}

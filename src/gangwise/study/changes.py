@@ -89,9 +89,12 @@ class SettingChange(NamedTuple):
         """The change in words.
 
         >>> [one.words for one in changes_of("cap-=1,cap.1.most=4,nodes.all+=10,load*=1.1")]
-        ['without cap 1', 'cap 1: most is 4', 'nodes: 10 more of all', 'load times 1.1']
+        ['without cap 1', 'cap 1: most is 4', '10 more nodes', 'load times 1.1']
         """
         *path, key = self.parts
+        how_many = {"=": "", "+=": "more ", "-=": "fewer "}.get(self.how)
+        if path == ["nodes"] and how_many is not None:
+            return f"{self.given} {how_many}nodes{'' if key == 'all' else f' of {key}'}"
         place = f"{' '.join(path)}: " if path else ""
         if self.how == "=":
             return f"{place}{key} is {self.given}"

@@ -284,6 +284,29 @@ class Needed(NamedTuple):
     bound: float
     played: float
 
+    def verdict(self, target: Gate) -> str:
+        """Whether the target is reached, and with how many nodes."""
+        kind = "" if self.kind == "all" else f" of {self.kind}"
+        if self.needed is None:
+            return f"no number of nodes{kind} tried reaches {target.text}"
+        return f"{self.needed:,} nodes{kind} reach {target.text}, and there are {self.now:,}"
+
+    def sentence(self, target: Gate) -> str:
+        """The verdict, the metric then, and what one node more than now is worth."""
+        shown = [target.describe(Estimate(v, None, None)) for v in (self.value, self.one_less)]
+        text = f"{self.verdict(target)}; the most has {shown[0]}"
+        if self.needed is not None:
+            text = f"{self.verdict(target)} ({shown[0]}; with one less {shown[1]})"
+        longer = "shortens" if self.played >= 0 else "lengthens"
+        text += f". One more than now {longer} mean completion by {roughly(abs(self.played))}"
+        if math.isfinite(self.bound):
+            text += f"; it lowers what no schedule can beat by {number(self.bound, 1)} s at most"
+        return f"{text}."
+
+    def as_dict(self, target: Gate) -> dict[str, Any]:
+        texts = {"verdict": self.verdict(target), "sentence": self.sentence(target)}
+        return self._asdict() | texts
+
 
 MOST_TIMES = 16  # at most 16 (n + 1) nodes are tried of a kind that has n
 
