@@ -22,6 +22,7 @@ from gangwise.notation.units import roughly
 from gangwise.report.page import (
     Bullets,
     Page,
+    Part,
     Section,
     Tile,
     Tiles,
@@ -316,7 +317,11 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> Page:
     ]
     tables = [Section("Every node", node_sheets(found))]
     answers = [found.answer, *([found.distance.answer] if found.distance else [])]
-    parts = [Tiles(tiles), *[picture] * bool(order), Bullets([f"{text}." for text in answers])]
+    parts: list[Part] = [
+        Tiles(tiles),
+        *[picture] * bool(order),
+        Bullets([f"{text}." for text in answers]),
+    ]
     parts += [*notes([found.line]), *tables * bool(order)]
     facts = [f"{len(found.names):,} nodes"]
     slow = [n for n in order if e.slow[n]]

@@ -639,7 +639,7 @@ def against_the_base(n: Compared) -> str:
         parts.append(f"{_listed(alike)} cannot be told apart from it ({_furthest(n, alike)})")
     if unsure:
         names = f"{_listed(unsure)} ({_furthest(n, unsure)})"
-        parts.append(f"no interval can be had of {names}, for a few days hold all that differs")
+        parts.append(f"{names} differ on a few days alone, too few for an interval")
     return f"Against the base, {'; '.join(parts)}."
 
 
@@ -668,7 +668,7 @@ def _without_interval(n: Compared, names: Sequence[str]) -> str:
     change = n.change(least).mean
     if not math.isfinite(change):
         return f"{least} cannot be compared with the base."
-    among = f", the least of the {len(names)} others," if len(names) > 1 else ""
+    among = f", the best of the {len(names)} others," if len(names) > 1 else ""
     if abs(change) < SMALL:
         which = (
             f"None of the {len(names)} others completes" if among else f"{least} does not complete"

@@ -429,6 +429,8 @@ class Calibrated:
         waits = phrase("contradicted", found=fit, device=device, patience=patience)
         if (self.record.start == self.record.submit).all():
             waits = "No job waited, or the log does not say how long"
+        elif not fit.contradicted:
+            waits = f"No contradiction found in the {fit.hours:,.0f} h in which jobs waited."
         lines = [self.log.played.line + clock, waits]
         of_events = [rule for rule in fit.findings if rule.entry.get("why") == NODE_EVENTS]
         if away := [rule.explains[0] for rule in of_events]:

@@ -164,7 +164,7 @@ class Stretches(NamedTuple):
         """Those of a log with these jobs, and seconds of waiting under the base, by day [days].
 
         >>> Stretches.of([40.0] * 14, [1.0] * 14).reason.partition(",")[0]
-        'no interval can be had of less than 8 weeks of submissions'
+        'the log has less than 8 weeks of submissions'
         """
         by_day = np.array([jobs, waits], dtype=np.float64)
         days = by_day.shape[1]
@@ -176,24 +176,18 @@ class Stretches(NamedTuple):
         by_stretch = np.array([np.bincount(of_stretch, values) for values in by_day])
         # The last week of a log is hardly ever whole: its seventh day may be missing.
         if days < 7 * LEAST_WEEKS - 1:
-            return cls(
-                count,
-                math.nan,
-                f"no interval can be had of less than {LEAST_WEEKS} weeks of submissions, for "
-                "what other weeks would show is not in them",
-            )
+            few = f"the log has less than {LEAST_WEEKS} weeks of submissions"
+            return cls(count, math.nan, f"{few}, too few for an interval")
         # Stretches of unlike numbers of jobs tell no more than so many alike (Kish).
         if by_stretch[0].sum() ** 2 < LEAST_BLOCKS / STRETCHES * count * (by_stretch[0] ** 2).sum():
-            return cls(
-                count, math.nan, "no interval can be had where a few days have nearly all jobs"
-            )
+            return cls(count, math.nan, "a few days have nearly all jobs, too few for an interval")
         drift = drifting(by_week[0], count)
         if drift > DRIFTING:
             return cls(
                 count,
                 math.nan,
-                "no interval can be had, for jobs come in ups and downs of months, of which "
-                f"{roughly(86400.0 * days)} hold too few",
+                "jobs come in ups and downs of months, of which "
+                f"{roughly(86400.0 * days)} hold too few for an interval",
             )
         return cls(count, drift * heavy(by_week[1], by_stretch[1], cycle(by_week[0])), "")
 
