@@ -89,7 +89,9 @@ def replay_command(
     values |= {key: value for key, value in named.items() if value is not None}
     if more or route is not None:
         if rules or seeds or bound is not None:
-            raise ScenarioError("--route takes no --as, --seeds or --bound: drop them")
+            raise ScenarioError(
+                "--route plays no seeds and no bound: drop --as, --seeds and --bound"
+            )
         _replay_routes([source, *(more or ())], route, names, values, out, as_json)
         return
     chosen: Sequence[int] = seed_list(seeds) if seeds else ()
