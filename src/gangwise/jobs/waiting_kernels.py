@@ -122,8 +122,7 @@ class Sweep(NamedTuple):
     ends: Floats
     sinces: Floats  # jobs that wait, as of `by_since`
     node: Ints  # [P]
-    tasks: Ints
-    per_piece: Floats  # [P, K] devices of a task
+    amount: Ints  # [P, K] thousandths
     claim: Ints  # [J]
     owner: Ints  # [J] user and account
     line: Ints  # [A] running ones in order
@@ -144,7 +143,7 @@ class Sweep(NamedTuple):
     sizes: Rows  # [1]
     by_kind: Floats  # [Q, causes] seconds so far
     # of the waiting jobs of kind q, from `kinds[q].first` on, and seconds charged at each
-    by_row: Ints  # [W] rows of `waits`
+    by_row: Ints  # [W]
     overtaken: Floats  # [W, 2]
     by_limit: Floats
     passed: Floats  # [W, 2] unseen; in which it would not be kept but for a reservation
@@ -251,7 +250,7 @@ def _run(x: Sweep, a: int, sign: int) -> None:
             x.touched[sizes.touched] = n
             sizes.touched += 1
         for k in range(K):
-            amount = sign * int64(np.rint(1000 * x.per_piece[p, k] * x.tasks[p]))
+            amount = sign * x.amount[p, k]
             x.free[n, k] -= amount
             x.whole[a, k] += amount
             for q in range(x.member.shape[0]):
@@ -319,10 +318,10 @@ def _settle(x: Sweep, w: int, sign: int) -> None:
     kind = x.kinds[q]
     first, size = kind.first, kind.waiting
     if sign < 0:
-        overtaken, _ = _insert(x.by_row, x.overtaken, first, size, w)
+        overtaken, _ = _insert(x.by_row, x.overtaken, first, size, j)
         unseen, stopped = _insert(x.by_limit, x.passed, first, size, x.limit[j])
     else:
-        overtaken, _ = _remove(x.by_row, x.overtaken, first, size, w)
+        overtaken, _ = _remove(x.by_row, x.overtaken, first, size, j)
         unseen, stopped = _remove(x.by_limit, x.passed, first, size, x.limit[j])
     for cause in range(LATENCY):
         x.split[j, cause] += sign * x.by_kind[q, cause]
@@ -397,7 +396,7 @@ def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
     """
     kind, s = x.kinds[q], x.kinds[q].shape
     k, c = x.needs[s].main, x.cluster.shapes[s].constraint
-    oldest, lacks = x.rows[x.by_row[kind.first]], kind.ask - x.needs[s].free
+    oldest, lacks = x.by_row[kind.first], kind.ask - x.needs[s].free
     anywhere = x.sizes[0].away == 0 and x.everywhere[c]
     while more < lacks:
         if i == 0 or x.row[x.line[i - 1]] <= oldest:
@@ -409,16 +408,9 @@ def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
             continue
         for p in range(x.first[a], x.past[a]):
             if x.cluster.allowed[c, x.node[p]] and x.nodes[x.node[p]].up > 0:
-                more += np.rint(1000 * x.per_piece[p, k] * x.tasks[p])
-    first = int64(0)
-    past = int64(kind.waiting)
-    while first < past:  # of the waiting jobs, those whose rows are before that of the attempt
-        middle = (first + past) // 2
-        if x.rows[x.by_row[kind.first + middle]] < x.row[x.line[i]]:
-            first = middle + 1
-        else:
-            past = middle
-    return first, i, more
+                more += x.amount[p, k]
+    last = kind.first + kind.waiting
+    return _up_to(x.by_row, kind.first, last, x.row[x.line[i]] - 1), i, more
 
 
 @inlined_kernel
@@ -505,7 +497,7 @@ def _join(x: Sweep, w: int, now: float) -> bool:
         x.company[_company(x, s)].busy += 1
     if _is_stuck(kind.cause):
         sizes.next = min(sizes.next, x.waits[w].turn)
-    return bool(x.by_row[kind.first + kind.waiting - 1] != w)
+    return bool(x.by_row[kind.first + kind.waiting - 1] != x.rows[w])
 
 
 @inner_kernel
