@@ -233,8 +233,9 @@ def _tasks(
     if a_node and ntasks and not low:  # as many on each node, however few were asked for
         return (second.nodes if started else max(first.nodes, -(-ntasks // a_node))), 1, (0, 0)
     # GPUs of the job (--gpus) stand on nodes as they are free: a request of each node would have
-    # grown with the nodes that were given.
+    # grown with the nodes that were given. A job that was given one node had room on it.
     of_job = "gpus" in options or (started and second.nodes > first.nodes)
+    of_job &= second.nodes > 1 or not started
     of_job &= ntasks != 1 and first.gpu == second.gpu > 1
     of_job &= not {"gres", "gpus-per-node", "gpus-per-task"} & {*options}
     shared = first.gpu > 0 and not of_job and "gpus-per-task" not in options
