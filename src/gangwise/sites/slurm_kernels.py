@@ -649,8 +649,11 @@ def meets_any(
     for i in range(pieces):
         passes.on[state.tried[i].node] = True
     meets = False
-    for r in range(passes.clock.reserved):
+    for m in range(passes.clock.reserved):
+        r = passes.begins[m].item
         booking = passes.reserved[r]
+        if booking.begin >= time + inputs.jobs[j].limit:  # nor does any behind it begin before
+            break
         ends = (
             time + inputs.jobs[j].limit if r < passes.clock.site else until
         )  # the site's are exact
@@ -707,12 +710,12 @@ def cover_first(inputs: Inputs, state: State, passes: PassState, j: int, after: 
     for n in range(passes.ahead.cover.size):
         passes.ahead.cover[n] = 0
     shut_owned(inputs, state, passes, j, passes.ahead.cover)
-    for r in range(clock.reserved):
-        booking = passes.reserved[r]
-        if booking.begin <= until and booking.end > after:
+    clock.added = behind(passes.begins, int64(clock.reserved), until)
+    for m in range(clock.added):
+        booking = passes.reserved[passes.begins[m].item]
+        if booking.end > after:
             for i in range(booking.first, booking.last):
                 passes.ahead.cover[passes.nodes[i]] += 1
-    clock.added = behind(passes.begins, int64(clock.reserved), until)
     clock.dropped = behind(passes.ends, int64(clock.reserved), after)
 
 
@@ -735,7 +738,7 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
     earliest, tried = max(state.at.now, early), False
     cover_first(inputs, state, passes, j, earliest)
     a, b = behind(passes.begins, int64(R), earliest), behind(passes.ends, int64(R), earliest)
-    window = int64(0)
+    window = int64(able)  # windows before it are not looked at
     while earliest < kernels.NEVER:
         while a < R and passes.begins[a].time <= earliest:
             a += 1
@@ -794,9 +797,11 @@ def shut_reserved(inputs: Inputs, state: State, passes: PassState, j: int) -> No
     """Shut the nodes that are reserved while job j would run if it started now."""
     for n in range(passes.shut.size):
         passes.shut[n] = 0
-    for r in range(passes.clock.reserved):
-        booking = passes.reserved[r]
-        if booking.begin <= state.at.now + inputs.jobs[j].limit and booking.end > state.at.now:
+    for m in range(passes.clock.reserved):
+        booking = passes.reserved[passes.begins[m].item]
+        if booking.begin > state.at.now + inputs.jobs[j].limit:
+            break
+        if booking.end > state.at.now:
             for i in range(booking.first, booking.last):
                 passes.shut[passes.nodes[i]] = 1
 
