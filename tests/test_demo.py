@@ -29,7 +29,7 @@ def test_the_demo_has_gangs_that_wait_and_its_answer_is_beyond_doubt() -> None:
     assert gangs.mean() > 0.1
     assert np.ptp(first.nodes.declared(first.jobs.types)) > 0  # labels promise unlike speeds
     assert np.nanmean(first.waiting[gangs]) > 600
-    assert compared.of(compared.base, "waiting.mean").mean > 3600
+    assert compared.estimate(compared.base, "waiting.mean").mean > 3600
     change = compared.change("sjf+easy+learned")
     assert change.half is not None
     assert change.mean + 3 * change.half < 0  # far from nothing

@@ -133,7 +133,7 @@ class Distance:
         slower[tasks <= 1] = 0.0
         return np.asarray(1.0 / (1.0 + np.maximum.accumulate(slower, axis=1)))
 
-    def of(self, jobs: Jobs, nodes: Nodes) -> Apart:
+    def on_nodes(self, jobs: Jobs, nodes: Nodes) -> Apart:
         """The same of each job on these nodes, as compiled code reads it."""
         if len(self.overhead) != len(jobs.types):
             raise ScenarioError(

@@ -235,7 +235,9 @@ class Tables:
             noise=noise,
             events=_events(jobs, conditions, len(nodes), aside, hours),
             wants=wants,
-            distance=None if conditions.distance is None else conditions.distance.of(jobs, nodes),
+            distance=None
+            if conditions.distance is None
+            else conditions.distance.on_nodes(jobs, nodes),
         )
 
     def job(self, j: int) -> Job:

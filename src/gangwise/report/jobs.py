@@ -173,7 +173,7 @@ Columns = list[tuple[str, list[Cell]]]
 
 def _column(n: Compared, heading: str, key: str, read: str = "") -> tuple[str, list[Cell]]:
     """A metric of every row, read as a ``share`` in per cent, a ``time`` in a unit, or as it is."""
-    estimates = [n.of(row, key) for row in n.outcomes]
+    estimates = [n.estimate(row, key) for row in n.outcomes]
     size, unit = (0.01, "%") if read == "share" else (1.0, "")
     if read == "time":
         size, unit = time_unit([e.mean for e in estimates])
@@ -198,14 +198,14 @@ def _spread_columns(of: Callable[[str], list[Estimate]]) -> Columns:
 
 
 def _times_sheet(n: Compared) -> list[Sheet]:
-    columns = _spread_columns(lambda key: [n.of(row, key) for row in n.outcomes])
+    columns = _spread_columns(lambda key: [n.estimate(row, key) for row in n.outcomes])
     captions = [f"{n.over_seeds} Waiting: to the first start. Completion: from submission to end."]
     if n.happened is not None and not n.waited:
         captions.append(web.phrase("no waiting"))
-    finished = {row: n.of(row, "finished").mean for row in n.outcomes}
-    if any(finished[row] < n.of(row, "jobs").mean for row in n.outcomes):
+    finished = {row: n.estimate(row, "finished").mean for row in n.outcomes}
+    if any(finished[row] < n.estimate(row, "jobs").mean for row in n.outcomes):
         text = "; ".join(f"{row} {number(jobs)}" for row, jobs in finished.items())
-        jobs = number(n.of(n.base, "jobs").mean)
+        jobs = number(n.estimate(n.base, "jobs").mean)
         captions.append(web.phrase("not all done", jobs=jobs, each=text))
     for key, bounds in ("lower bound", n.bounds.values), ("of all", n.bounds.preemptive):
         if not bounds or (key == "of all" and not n.interrupt):
@@ -262,7 +262,7 @@ def _change_sheet(n: Compared) -> list[Sheet]:
         wait, completion = (estimate_text(e, sign=True) for e in errors)
         caption += f" The model's own error: of mean waiting {wait}, of completion {completion}."
     counts = [n.paired(row)[1] for row in rows]
-    if min(counts) < n.of(n.base, "jobs").mean:
+    if min(counts) < n.estimate(n.base, "jobs").mean:
         columns.append(("jobs done\nunder both", [value_cell(round(jobs)) for jobs in counts]))
         caption += " Completion and slowdown: of the jobs that did their work under both."
     return [_sheet(n, f"More or less than {n.base}, %", columns, caption, rows=rows)]
@@ -271,7 +271,9 @@ def _change_sheet(n: Compared) -> list[Sheet]:
 def _metric_sheets(n: Compared) -> list[Sheet]:
     """Tables of metrics: a column is its heading, the metric, and how it is read."""
     devices = n.first.nodes.devices
-    endings = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
+    endings = ending_keys(
+        [{k: n.estimate(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes]
+    )
     endings += [f"thrown away.{device}" for device in devices] * bool(endings)
     parts = [(key, *key.partition(".")[::2]) for key in endings]
     not_done = [(f"{ending}\n{unit}-hours" if unit else ending, key) for key, ending, unit in parts]
@@ -284,9 +286,9 @@ def _metric_sheets(n: Compared) -> list[Sheet]:
     if np.isfinite(n.first.jobs.deadline).any():
         users.append(("deadlines\nmissed", "deadlines missed"))
     waits = ("waiting, worst\nusers, ", "worst users", "time")
-    spent = [n.of(row, "microseconds per decision").mean for row in n.outcomes]
+    spent = [n.estimate(row, "microseconds per decision").mean for row in n.outcomes]
     pace = ("µs per\ndecision", estimate_cells([Estimate(s, None, None) for s in spent]))
-    jobs = ("jobs", [value_cell(round(n.of(row, "jobs").mean)) for row in n.outcomes])
+    jobs = ("jobs", [value_cell(round(n.estimate(row, "jobs").mean)) for row in n.outcomes])
     total = len(n.first.jobs.users)
     worst = f"the tenth of the {total:,} users who wait longest on average"
     if total < 20:
@@ -345,13 +347,13 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
 def _money_sheet(n: JobResults) -> list[Sheet]:
     if not n.prices:
         return []
-    hours, jobs = n.first.makespan / 3600, n.of(n.base, "jobs").mean
+    hours, jobs = n.first.makespan / 3600, n.estimate(n.base, "jobs").mean
     every = [np.zeros(len(run.jobs), dtype=np.int64) for run in n.outcomes[n.base]]
     costs, lost, longer = [], [], []
     for name, (played, *_) in n.outcomes.items():
         total = dict(zip(played.nodes.devices, played.capacity))
         costs.append(sum(price * total[k] * hours for k, price in n.prices.items()))
-        lost.append(sum(n.of(name, f"thrown away.{k}").mean * p for k, p in n.prices.items()))
+        lost.append(sum(n.estimate(name, f"thrown away.{k}").mean * p for k, p in n.prices.items()))
         job_hours = (jobs - n.refused(name)[0]) / 3600
         longer.append(rescaled(n.waits_more(name, every, 0), job_hours))
     base = costs[list(n.outcomes).index(n.base)]
@@ -569,7 +571,9 @@ def headline(n: JobResults) -> str:
 def _who_is_better(n: Compared) -> str:
     base = shown_name(n, n.base)
     if not n.others:
-        return f"under {base}, jobs wait {roughly(n.of(n.base, 'waiting.mean').mean)} on average"
+        return (
+            f"under {base}, jobs wait {roughly(n.estimate(n.base, 'waiting.mean').mean)} on average"
+        )
     verdicts = {name: n.verdict(name) for name in n.others}
     better = [name for name in n.others if verdicts[name] == "better"]
     if better:
@@ -669,9 +673,9 @@ def tiles(n: JobResults) -> list[web.Tile]:
         tone = "bad" if retold.doubtful else "good"
         row.append(web.Tile("Mean wait explained by the model", shown, weakest, tone))
     else:
-        wait = roughly(n.of(n.base, "waiting.mean").mean)
+        wait = roughly(n.estimate(n.base, "waiting.mean").mean)
         row.append(web.Tile("Mean wait in the model", wait, base))
-        used = 100 * n.of(n.base, f"utilisation.{n.device}").mean
+        used = 100 * n.estimate(n.base, f"utilisation.{n.device}").mean
         row.append(
             web.Tile(f"{web.in_words(n.device)} in use", f"{number(used)} %", "of what there is")
         )
@@ -690,7 +694,7 @@ def tiles(n: JobResults) -> list[web.Tile]:
         proved = "certified: no schedule without preemption finishes sooner"
         row.append(web.Tile("Left to gain", saved, proved))
     elif able and not n.capacity:
-        waits = (roughly(n.of(rules, "waiting.mean").mean) for rules in (n.base, able[0]))
+        waits = (roughly(n.estimate(rules, "waiting.mean").mean) for rules in (n.base, able[0]))
         row.append(web.Tile("Mean wait, before → after", " → ".join(waits), "in the model"))
     return row
 
@@ -750,7 +754,7 @@ TOWERING = 10.0  # times the base's mean wait: a scheduler of more would flatten
 
 def _drawable(n: Compared) -> tuple[Compared, str]:
     """The schedulers that fit one axis, and a sentence that names those that do not."""
-    waits = {name: n.of(name, "waiting.mean").mean for name in n.outcomes}
+    waits = {name: n.estimate(name, "waiting.mean").mean for name in n.outcomes}
     # A base without waiting sets no scale.
     longest = TOWERING * waits[n.base] or math.inf
     out = [name for name, wait in waits.items() if wait > longest]

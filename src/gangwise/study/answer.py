@@ -252,7 +252,7 @@ class Compared:
     def summaries(self) -> dict[str, list[dict[str, float]]]:
         return {name: [o.summary() for o in runs] for name, runs in self.outcomes.items()}
 
-    def of(self, name: str, key: str) -> Estimate:
+    def estimate(self, name: str, key: str) -> Estimate:
         """Mean and interval over seeds of a number of a scheduler's summary."""
         values = self.by_seed(name, key)
         return mean_and_interval(values) if np.isfinite(values).all() else UNKNOWN
@@ -578,7 +578,7 @@ def waits_explained(n: Compared) -> str:
     fit = n.retold
     if fit is None:
         wait, took = (
-            roughly(n.of(n.base, f"{key}.mean").mean) for key in ("waiting", "completion")
+            roughly(n.estimate(n.base, f"{key}.mean").mean) for key in ("waiting", "completion")
         )
         text = phrase("waits", jobs=jobs, wait=wait, took=took, base=n.base)
         return text + f" {phrase('starts unknown')}" * (n.as_logged and not n.drawn)
@@ -626,7 +626,7 @@ def against_the_base(n: Compared) -> str:
         return f"{text} be told apart from the base ({_furthest(n, alike)})."
     parts, size = [], {name: _amount(n.change(name)) for name in n.others}
     if better:
-        wait = roughly(n.of(better[0], "waiting.mean").mean)
+        wait = roughly(n.estimate(better[0], "waiting.mean").mean)
         best = f"{better[0]} completes jobs {size[better[0]]} sooner (mean wait {wait})"
         parts.append(_listed([best, *(f"{name} {size[name]}" for name in better[1:])]))
     costs: dict[Verdict, str] = {"kills more": "has more killed", "refuses": "not all of them"}
@@ -758,7 +758,7 @@ def lower_bound(n: Compared) -> str:
 
 
 def little_waiting(n: Compared) -> str:
-    waited, took = (n.of(n.base, f"{key}.mean").mean for key in ("waiting", "completion"))
+    waited, took = (n.estimate(n.base, f"{key}.mean").mean for key in ("waiting", "completion"))
     if n.drawn or waited >= 0.01 * took:
         return ""
     return f"Waiting is {number(100 * waited / took, 1)} % of completion: there is little to gain."

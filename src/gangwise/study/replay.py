@@ -99,7 +99,7 @@ class Replayed(PrintedTable):
         """
         compared = self.compared()
         means = {
-            name: {key: compared.of(name, key).mean for key in summaries[0]}
+            name: {key: compared.estimate(name, key).mean for key in summaries[0]}
             for name, summaries in compared.summaries.items()
         }
         hours = ("waiting.mean", "waiting.p95", "completion.mean", "completion.p95")
@@ -293,7 +293,7 @@ class Replayed(PrintedTable):
 
 def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
     keys, over = list(compared.summaries[name][0]), None
-    estimates = {key: numbers(compared.of(name, key)) for key in keys}
+    estimates = {key: numbers(compared.estimate(name, key)) for key in keys}
     if name != compared.base:
         differences = {key: difference(*compared.pair(name, key)) for key in keys}
         for key in BY_BLOCKS if compared.blocks is not None else ():

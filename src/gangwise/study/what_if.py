@@ -239,7 +239,7 @@ class Gate(NamedTuple):
         """The number that the condition speaks of: a metric, or its change."""
         if self.change == "%":
             return UNKNOWN if name == compared.base else compared.change(name, self.metric)
-        ours, base = (compared.of(label, self.metric) for label in (name, compared.base))
+        ours, base = (compared.estimate(label, self.metric) for label in (name, compared.base))
         return Estimate(ours.mean - base.mean, None, None) if self.change else ours
 
     def holds(self, value: float) -> bool:

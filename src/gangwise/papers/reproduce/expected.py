@@ -75,18 +75,20 @@ class Readings:
                     off = min(1.0, abs(row.ours.mean - number) / abs(number))
                     self._distance[reading] = max(off, self._distance.get(reading, 0.0))
 
-    def of(self, reading: Reading) -> list[Reading]:
+    def matching(self, reading: Reading) -> list[Reading]:
         """Those of the claim that fit; of any version where it is about other policies."""
         if reading[0] not in self.versions:
             reading = ("", *reading[1:])
         return [option for option in self.found if _fits(option, reading)]
 
     def agrees(self, reading: Reading) -> bool:
-        return any(self.found[option] for option in self.of(reading))
+        return any(self.found[option] for option in self.matching(reading))
 
     def distance(self, reading: Reading) -> float:
         """How far ours is from the paper's number, as a share of it, up to 1; 0 for no number."""
-        return min((self._distance.get(option, 0.0) for option in self.of(reading)), default=1.0)
+        return min(
+            (self._distance.get(option, 0.0) for option in self.matching(reading)), default=1.0
+        )
 
     def word(self, best: Reading) -> pages.Verdict:
         """The word for the claim, with the reading that fits its figure best."""
