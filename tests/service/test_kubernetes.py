@@ -113,6 +113,8 @@ def test_a_ray_cluster_starts_whole_or_not_at_all(tmp_path: Path) -> None:
         for _ in range(20):  # three nodes of four are free
             service.tick(0.1)
         assert (phase(gang), bound()) == ("waiting", [])
+        # Cores, of which there are as few as GPUs, are free enough, beside no GPU.
+        assert service.explanation(gang)["cause"] == "pieces"
         asked = service.ledger.jobs[gang].asked
         assert sorted((g.tasks, g.demand.get("gpu", 0)) for g in asked.groups) == [
             (1, 0),

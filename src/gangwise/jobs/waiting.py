@@ -321,7 +321,8 @@ def _attempts(
     past = np.append(at[1:], pieces.job.size)
     if (np.diff(row) < 0).any():  # those that were cut short come last
         order = np.argsort(row, kind="stable")
-        at, past, row, held, end = (column[order] for column in (at, past, row, held, end))
+        at, past, row = at[order], past[order], row[order]
+        held, end = held[order], end[order]
     # The attempt that ends the wait is the first of its job, of several at once the first row.
     place = np.full(int(row.max(initial=-1)) + 1, -1)
     place[rows] = np.arange(rows.size)
