@@ -5,7 +5,9 @@ to 64 of 64 nodes, a load of 0.95), never on a public log. A network scores ever
 so the scores are an order of the queue: ``--save FILE.npz`` writes the weights that the order
 ``ppo`` reads (``gangwise replay LOG --policies ppo+easy``), and NumPy is enough to use them.
 
-Needs ``pip install '.[agents]'``. Run: ``python -m benchmarks.ppo_jobs --steps 2000000``.
+Needs ``pip install '.[agents]'``. Run: ``python -m benchmarks.ppo_jobs --steps 2000000``. With
+``--steps 0 --log LOG`` nothing is trained: the weights that come with gangwise play the log, which
+they have not seen, 30 episodes of 400 jobs at a load of 0.9.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ def drawn_log(path: Path, jobs: int, seed: int) -> str:
     return str(path)
 
 
-def environments(log: str, count: int, episodes: int, draw: int = 0) -> Any:
+def environments(log: str, count: int, episodes: int, draw: int = 0, **how: Any) -> Any:
     """Vectorised episodes of 200 jobs of a log."""
-    world = {"source": log, "load": LOAD, "jobs": 200, "window": WINDOW, "longest": 0.0}
+    world = {"source": log, "load": LOAD, "jobs": 200, "window": WINDOW, "longest": 0.0, **how}
     return gymnasium.make_vec(
         "gangwise/JobsVector-v1", count, episodes=episodes, draw=draw, nodes=0, world="", **world
     )
@@ -147,12 +149,15 @@ def judged(agent: Agent, log: str, episodes: int) -> dict[str, np.ndarray]:
         observation, reward, ends, _, info = envs.step(policy.probs.argmax(1).numpy())
         hours -= np.where(over, 0.0, reward)
         over |= ends
-    results = {"the agent itself": hours}
+    return {"the agent itself": hours} | of_rivals(envs.tables)
+
+
+def of_rivals(episodes: Any) -> dict[str, np.ndarray]:
+    """Mean completion of each episode under each scheduler, in hours."""
+    results = {}
     for name in RIVALS:
-        played = [
-            simulate_jobs(t.jobs, t.nodes, name, t.conditions, t.options) for t in envs.tables
-        ]
-        results[name] = np.array([np.mean(p.end - p.jobs.submit) for p in played]) / 3600
+        played = [simulate_jobs(t.jobs, t.nodes, name, t.conditions, t.options) for t in episodes]
+        results[name] = np.array([np.nanmean(p.end - p.jobs.submit) for p in played]) / 3600
     return results
 
 
@@ -164,6 +169,11 @@ def main() -> None:
     parser.add_argument("--save", type=Path)
     parser.add_argument("--log", action="append", default=[], help="judge on this log, too")
     chosen = parser.parse_args()
+    for log in chosen.log if chosen.steps == 0 else ():
+        of_log = environments(log, 1, 30, 7, jobs=400, load=0.9).unwrapped.tables
+        show(log, of_rivals(of_log), "fcfs+easy")
+    if chosen.steps == 0:
+        return
     folder, began, spent = Path(tempfile.mkdtemp()), time.perf_counter(), time.process_time()
     agent = trained(drawn_log(folder / "train.swf", 20_000, 0), chosen.steps)
     seconds, cpu = time.perf_counter() - began, time.process_time() - spent
@@ -174,12 +184,18 @@ def main() -> None:
         kept = {k: v for k, v in weights.items() if "." in k and k[0].isdigit()}
         np.savez(chosen.save, made=f"benchmarks/ppo_jobs.py, seed 0, {how}", **kept)
     for log in (drawn_log(folder / "other-drawn-jobs.swf", 20_000, 1), *chosen.log):
-        results = judged(agent, log, chosen.episodes)
-        print(f"\n{Path(log).name}: mean completion, hours")
-        for name, hours in sorted(results.items(), key=lambda row: float(row[1].mean())):
-            more = mean_and_interval(hours - results["ppo+easy"])
-            print(f"  {name:20} {estimate_text(mean_and_interval(hours), 3):>16}", end="")
-            print("" if name == "ppo+easy" else f"  {estimate_text(more, 3, True)} beside ppo+easy")
+        show(log, judged(agent, log, chosen.episodes), "ppo+easy")
+
+
+def show(log: str, results: dict[str, np.ndarray], beside: str) -> None:
+    """Mean completion by scheduler, and by how much it differs, in hours and in per cent."""
+    print(f"\n{Path(log).name}: mean completion, hours")
+    for name, hours in sorted(results.items(), key=lambda row: float(row[1].mean())):
+        more, share = hours - results[beside], 100 * (hours / results[beside] - 1)
+        difference = estimate_text(mean_and_interval(more), 3, True)
+        difference += f", {estimate_text(mean_and_interval(share), 2, True)} %"
+        print(f"  {name:20} {estimate_text(mean_and_interval(hours), 3):>16}", end="")
+        print("" if name == beside else f"  {difference} beside {beside}")
 
 
 if __name__ == "__main__":

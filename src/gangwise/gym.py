@@ -448,12 +448,13 @@ class _DecidedInKernels:
         with event.install_listener("numba:compile", _Announced()):
             code = entry(kernels.step, *given, self.rows, self.actions)
         #: Takes the decisions in ``actions`` in these environments [rows].
-        self.step = lambda rows: code(*given, rows, self.actions)
+        self.step: Callable[[Ints], None] = lambda rows: code(*given, rows, self.actions)
 
     def _asked(self, fixed: Any, whole: Floats, plain: bool) -> Any:
         """The features of each job that stay the same: limit, nodes and devices [J, 3]."""
         jobs, cluster = fixed.jobs, fixed.cluster
         tasks, limit, demand = jobs["tasks"], jobs["limit"], cluster.demand[jobs["shape"]]
+        columns: Any
         if plain:
             share = (tasks[:, None] * demand / whole).max(axis=1)
             columns = np.log(np.maximum(limit, 1.0) / 3600), np.log(tasks), share

@@ -48,7 +48,7 @@ class KnownNode(NamedTuple):
 
     @classmethod
     def of(cls, b: Beliefs, n: int, types: Sequence[str], generation: str) -> KnownNode:
-        columns = zip(types, b.f_slope[n], b.e_sum[:, n], b.e_count[:, n], strict=True)
+        columns = zip(types, b.f_slope[:, n], b.e_sum[:, n], b.e_count[:, n], strict=True)
         of_type = {name: (float(h), float(s), float(c)) for name, h, s, c in columns}
         f = float(b.f_mean[n]), float(b.f_var[n]), float(b.f_time[n])
         return cls(generation, f, of_type)
@@ -57,7 +57,7 @@ class KnownNode(NamedTuple):
         b.f_mean[n], b.f_var[n], b.f_time[n] = self.f
         for l, name in enumerate(types):
             if name in self.of_type:
-                b.f_slope[n, l], b.e_sum[l, n], b.e_count[l, n] = self.of_type[name]
+                b.f_slope[l, n], b.e_sum[l, n], b.e_count[l, n] = self.of_type[name]
 
 
 @dataclass
@@ -234,9 +234,11 @@ def _index(kind: str, name: str, known: tuple[str, ...]) -> int:
 def _refer_to_generations(b: Beliefs) -> None:
     """Bring h·μ, Σh and h·Σh up to date with the a of each node's generation."""
     # What a tells of a node is f's slope times the mean of its generation's a.
-    b.f_shift[:] = (b.f_slope * b.a_mean[b.generation]).sum(axis=1)
-    b.f_cross[:] = np.einsum("nij,nj->ni", b.a_cov[b.generation], b.f_slope)
-    b.f_extra[:] = (b.f_slope * b.f_cross).sum(axis=1)
+    slope = np.ascontiguousarray(b.f_slope.T)
+    cross = np.einsum("nij,nj->ni", b.a_cov[b.generation], slope)
+    b.f_shift[:] = (slope * b.a_mean[b.generation]).sum(axis=1)
+    b.f_cross[:] = cross.T
+    b.f_extra[:] = (slope * cross).sum(axis=1)
 
 
 Tasks = list[tuple[int, int]]

@@ -366,7 +366,7 @@ class TopologyAware:
         fits = books.fits(job.shape)
         if int(fits.sum()) < job.tasks:
             return None
-        at, chosen = self._at, list[tuple[int, int]]()
+        at = self._at
         while True:
             counts = np.bincount(self._levels[at], fits).astype(np.int64)
             if self.mode == "unconstrained" or counts.max() >= job.tasks:
@@ -376,26 +376,28 @@ class TopologyAware:
             if at == len(self._levels) - 1:
                 break
             at += 1
-        chosen = self._taken(counts, np.arange(counts.size), job.tasks)
+        chosen = self._taken(counts, np.flatnonzero(counts), job.tasks)
         for lower in range(at - 1, -1, -1):
-            counts = np.bincount(self._levels[lower], fits).astype(np.int64)
-            inside = np.isin(self._levels[at], [d for d, _ in chosen])
-            at, below = lower, np.unique(self._levels[lower][inside])
-            chosen = self._taken(counts, below, job.tasks)
+            inside = np.zeros(counts.size, dtype=bool)
+            inside[[d for d, _ in chosen]] = True
+            # Only nodes inside the domains chosen count, and domains without room are none.
+            counts = np.bincount(self._levels[lower], fits * inside[self._levels[at]])
+            at, counts = lower, counts.astype(np.int64)
+            chosen = self._taken(counts, np.flatnonzero(counts), job.tasks)
         return sorted(chosen)
 
     def _taken(self, counts: Ints, among: Ints, tasks: int) -> list[tuple[int, int]]:
         """So many tasks on domains: those with most first, the last as full as may be."""
         least_first = self.mode == "unconstrained"
-        sign = 1 if least_first else -1
-        waiting = sorted(among.tolist(), key=lambda d: (sign * counts[d], d))
-        waiting = [d for d in waiting if counts[d] > 0]
+        room = counts[among]
+        order = np.argsort(room if least_first else -room, kind="stable")
+        waiting = list(zip(room[order].tolist(), among[order].tolist()))
         chosen = []
         while tasks > 0:
-            domain = waiting[0]
-            if not least_first and counts[domain] >= tasks:
-                domain = min((d for d in waiting if counts[d] >= tasks), key=lambda d: counts[d])
-            waiting.remove(domain)
-            chosen.append((domain, min(int(counts[domain]), tasks)))
+            best = waiting[0]
+            if not least_first and best[0] >= tasks:
+                best = min(domain for domain in waiting if domain[0] >= tasks)
+            waiting.remove(best)
+            chosen.append((best[1], min(best[0], tasks)))
             tasks -= chosen[-1][1]
         return chosen

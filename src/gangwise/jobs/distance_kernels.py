@@ -102,6 +102,18 @@ def learn_distance(
             near.cov[h, m, o] -= near.gain[m] * near.gain[o] / total
 
 
+@inlined_kernel
+def any_holds(near: NearBeliefs, state: State, h: int, tasks: int, M: int) -> bool:
+    """Any domain of level h holds so many tasks on the M nodes gathered."""
+    near.held[:] = 0
+    for i in range(M):
+        d = near.domain[h - 1, state.cands[i].node]
+        near.held[d] += state.cands[i].fit
+        if near.held[d] >= tasks:
+            return True
+    return False
+
+
 @inner_kernel
 def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
     """The level and domain where a gang runs fastest, on its best nodes there. Gives pieces.
@@ -110,19 +122,25 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
     gang: the first domain that does is the best of its level, since a gang is as good as its worst
     node. Levels are compared by worth less log slowdown, ties to the nearer.
     """
-    best = 0
-    for i in range(1, M):
-        if state.worth[state.cands[i].node] > state.worth[state.cands[best].node]:
-            best = i
-    if state.cands[best].fit >= tasks:
-        kernels.put_piece(state.tried, int64(0), state.cands[best].node, tasks, int64(0))
-        return 1
-    size = int64(0)
+    worth, best, alone = state.worth, 0, -1
     for i in range(M):
-        size = kernels.push(state.heap, size, -state.worth[state.cands[i].node], i)
-    ready = int64(0)  # those that are in order: mostly a few of the best decide
-    H, top, level, home = near.domain.shape[0], -kernels.NEVER, 0, int64(-1)
-    for h in range(H + 1):
+        value = worth[state.cands[i].node]
+        if value > worth[state.cands[best].node]:
+            best = i
+        holds = state.cands[i].fit >= tasks
+        if holds and (alone < 0 or value > worth[state.cands[alone].node]):
+            alone = i
+    fastest, top, level, home = worth[state.cands[best].node], -kernels.NEVER, 0, int64(-1)
+    if alone >= 0:
+        home = int64(state.cands[alone].node)
+        top = worth[home] - near.cost[0]
+    size = ready = int64(0)  # `ready` are in order: mostly a few of the best decide
+    for h in range(1, near.domain.shape[0] + 1):
+        if fastest - near.cost[h] <= top or not any_holds(near, state, h, tasks, M):
+            continue
+        if size + ready == 0:
+            for i in range(M):
+                size = kernels.push(state.heap, size, -worth[state.cands[i].node], i)
         near.held[:] = 0
         for r in range(M):
             if r == ready:
@@ -131,20 +149,22 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
                 ready += 1
             i = near.order[r]
             n = state.cands[i].node
-            value = state.worth[n] - near.cost[h]
+            value = worth[n] - near.cost[h]
             if value <= top:
                 break  # those behind are worth less
-            d = int64(n) if h == 0 else near.domain[h - 1, n]
+            d = near.domain[h - 1, n]
             near.held[d] += state.cands[i].fit
             if near.held[d] >= tasks:
                 top, level, home = value, h, d
                 break
+    if level == 0:
+        kernels.put_piece(state.tried, int64(0), home, tasks, int64(0))
+        return 1
     count = int64(0)
     for r in range(ready):
         i = near.order[r]
         n = state.cands[i].node
-        d = int64(n) if level == 0 else near.domain[level - 1, n]
-        if d == home and tasks > 0:
+        if near.domain[level - 1, n] == home and tasks > 0:
             kernels.put_piece(state.tried, count, n, min(state.cands[i].fit, tasks), int64(0))
             tasks -= min(state.cands[i].fit, tasks)
             count += 1

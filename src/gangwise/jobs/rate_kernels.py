@@ -87,6 +87,8 @@ class GangWorkspace(NamedTuple):
     W: Floats  # [RANKS, L] C⁻¹ H Σ of one generation
     S: Floats  # [RANKS, RANKS], and its factor C
     slope: Floats  # [L]
+    along: Floats  # [N] work space, as the next
+    spread: Floats  # [N]
 
 
 class JobRequest(NamedTuple):
@@ -109,16 +111,17 @@ class Beliefs(NamedTuple):
     a_mean: Floats  # [G, L] μ
     a_cov: Floats  # [G, L, L] Σ
     f_mean: Floats  # [N] m
-    f_slope: Floats  # [N, L] h
+    f_slope: Floats  # [L, N] h
     f_var: Floats  # [N] v
     f_time: Floats  # [N] when the node was last seen
     f_shift: Floats  # [N] h·μ of the node's generation, kept up to date for `refresh`
-    f_cross: Floats  # [N, L] Σh
+    f_cross: Floats  # [L, N] Σh
     f_extra: Floats  # [N] h·Σh
     e_sum: Floats  # [L, N] residuals; for MEANS the rates themselves (not their logarithms)
     e_count: Floats  # [L, N]
     version: Ints  # [G] counts what was learned of a generation
-    row_version: Ints  # [L, G] the version that `mean`, `sd` and `level` are of
+    row_version: Ints  # [L, G] the version that `mean` and `sd` are of
+    level_version: Ints  # [L, G] the version that `level` is of
     mean: Floats  # [L, N] posterior of log rates
     sd: Floats  # [L, N]
     level: Floats  # [L, G] sums of `mean` over the nodes of a generation
@@ -150,9 +153,8 @@ def no_beliefs(
     """The state before anything was seen; ``labels`` are logarithms [L, N]."""
     (L, N), G = labels.shape, generations
     shapes: dict[str, tuple[int, ...]] = {
-        **dict.fromkeys(("e_sum", "e_count", "mean", "sd"), (L, N)),
+        **dict.fromkeys(("e_sum", "e_count", "mean", "sd", "f_slope", "f_cross"), (L, N)),
         **dict.fromkeys(("f_mean", "f_time", "f_shift", "f_extra"), (N,)),
-        **dict.fromkeys(("f_slope", "f_cross"), (N, L)),
         **dict.fromkeys(("release", "backlog", "idle", "typical", "price", "charge"), (G,)),
         "a_mean": (G, L),
         "level": (L, G),
@@ -171,11 +173,14 @@ def no_beliefs(
         f_var=np.full(N, constants.f**2),
         version=np.ones(G, dtype=np.int64),
         row_version=np.zeros((L, G), dtype=np.int64),
+        level_version=np.zeros((L, G), dtype=np.int64),
         devices=devices,
         members=np.bincount(generation, minlength=G).astype(np.float64),
         ratio=np.full(BINS, PRIOR_JOBS / BINS),
         needs=np.full((L, BINS), PRIOR_JOBS / BINS),
-        gang=GangWorkspace(np.zeros(RANKS, dtype=RANK), H, HS, W, S, np.zeros(L)),
+        gang=GangWorkspace(
+            np.zeros(RANKS, dtype=RANK), H, HS, W, S, np.zeros(L), *np.zeros((2, N))
+        ),
         **{name: np.zeros(shape) for name, shape in shapes.items()},
     )
 
@@ -210,39 +215,43 @@ def believe(beliefs: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> N
 
 @inlined_kernel
 def bring_up_to_date(beliefs: Beliefs, l: int) -> None:
-    """Refresh row l of the posterior if any generation was observed since it was last computed."""
+    """Refresh row l of the posterior for generations observed since it was last computed."""
     for g in range(beliefs.version.size):
         if beliefs.row_version[l, g] != beliefs.version[g]:
-            refresh(beliefs, l)
-            break
+            refresh(beliefs, l, g)
+            beliefs.row_version[l, g] = beliefs.version[g]
 
 
 @inner_kernel
-def refresh(beliefs: Beliefs, l: int) -> None:
-    """Compute row l of the posterior anew for the nodes of generations observed since."""
+def refresh(beliefs: Beliefs, l: int, g: int) -> None:
+    """Compute row l of the posterior anew for the nodes of a generation.
+
+    Loops are short, so that processors do several nodes at once.
+    """
     e = beliefs.constants.e * beliefs.constants.e
     ratio = noise_ratio(beliefs)
-    for n in range(beliefs.generation.size):
-        g = beliefs.generation[n]
-        if beliefs.row_version[l, g] == beliefs.version[g]:
-            continue
-        mean = beliefs.labels[l, n] + beliefs.a_mean[g, l] + beliefs.f_mean[n] - beliefs.f_shift[n]
-        var = (
-            beliefs.f_var[n]
-            + beliefs.a_cov[g, l, l]
-            - 2.0 * beliefs.f_cross[n, l]
-            + beliefs.f_extra[n]
-        )
-        if e > 0.0:
-            mean += beliefs.e_sum[l, n] / (beliefs.e_count[l, n] + ratio)
-            var += e * ratio / (beliefs.e_count[l, n] + ratio)
-        beliefs.mean[l, n] = mean
-        beliefs.sd[l, n] = math.sqrt(max(var, 0.0))
-    for g in range(beliefs.version.size):
-        beliefs.row_version[l, g] = beliefs.version[g]
-        beliefs.level[l, g] = 0.0
-    for n in range(beliefs.generation.size):
-        beliefs.level[l, beliefs.generation[n]] += beliefs.mean[l, n]
+    mean, var = beliefs.gang.along, beliefs.gang.spread
+    labels, cross, total, count = (
+        beliefs.labels[l],
+        beliefs.f_cross[l],
+        beliefs.e_sum[l],
+        beliefs.e_count[l],
+    )
+    of_type, of_type_var = beliefs.a_mean[g, l], beliefs.a_cov[g, l, l]
+    for n in range(mean.size):
+        mean[n] = labels[n] + of_type + beliefs.f_mean[n] - beliefs.f_shift[n]
+    for n in range(mean.size):
+        var[n] = beliefs.f_var[n] + of_type_var - 2.0 * cross[n] + beliefs.f_extra[n]
+    if e > 0.0:
+        for n in range(mean.size):
+            mean[n] += total[n] / (count[n] + ratio)
+        for n in range(mean.size):
+            var[n] += e * ratio / (count[n] + ratio)
+    row, sd = beliefs.mean[l], beliefs.sd[l]
+    for n in range(mean.size):
+        row[n] = mean[n] if beliefs.generation[n] == g else row[n]
+    for n in range(mean.size):
+        sd[n] = math.sqrt(max(var[n], 0.0)) if beliefs.generation[n] == g else sd[n]
 
 
 @lean_kernel
@@ -333,7 +342,10 @@ def take_in(
         if e > 0.0:
             ranks[i].shrunk = beliefs.e_sum[l, n] / (beliefs.e_count[l, n] + ratio)
             ranks[i].noise += e * ratio / (beliefs.e_count[l, n] + ratio)
-    surprised = expect(beliefs, l, k, now)
+    near = foresee(beliefs, l, k, now)
+    if not first and near:
+        return
+    surprised = expect(beliefs, k)
     if not first and not surprised:
         return
     learn_types(beliefs, k)
@@ -350,10 +362,36 @@ def noise_ratio(beliefs: Beliefs) -> float:
 
 
 @inner_kernel
-def expect(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
-    """Step 1: what was expected of each rank, H_i and H_i Σ; whether any rate is a surprise.
+def foresee(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
+    """Step 1: each rank's H_i, and what it was above what was expected; whether that is surely no
+    surprise, whatever the variance of a.
 
-    The variance of f[n] grows where a node was not seen for long, and by much at a surprise.
+    The variance of f[n] grows where a node was not seen for long.
+    """
+    c, ranks, H, near = beliefs.constants, beliefs.gang.ranks, beliefs.gang.H, True
+    for i in range(k):
+        n = ranks[i].node
+        g = ranks[i].generation
+        unseen = max(now - beliefs.f_time[n], 0.0)
+        beliefs.f_var[n] += c.drift * c.drift * unseen / 3600.0
+        beliefs.f_time[n] = max(now, beliefs.f_time[n])
+        z = ranks[i].above - beliefs.f_mean[n] - beliefs.a_mean[g, l] - ranks[i].shrunk
+        for m in range(H.shape[1]):
+            H[i, m] = -beliefs.f_slope[m, n]
+            z += beliefs.f_slope[m, n] * beliefs.a_mean[g, m]
+        H[i, l] += 1.0
+        ranks[i].residual = z
+        least = beliefs.f_var[n] + ranks[i].noise + c.u * c.u
+        # Somewhat less: the variance of a is 0 or more but for rounding.
+        near = near and z * z <= 0.999 * c.surprise * c.surprise * least
+    return near
+
+
+@inner_kernel
+def expect(beliefs: Beliefs, k: int) -> bool:
+    """Step 1: H_i Σ of each rank, and the variance expected; whether any rate is a surprise.
+
+    The variance of f[n] grows by much at a surprise.
     """
     c = beliefs.constants
     ranks, H, HS = beliefs.gang.ranks, beliefs.gang.H, beliefs.gang.HS
@@ -363,14 +401,7 @@ def expect(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
     for i in range(k):
         n = ranks[i].node
         g = ranks[i].generation
-        unseen = max(now - beliefs.f_time[n], 0.0)
-        beliefs.f_var[n] += c.drift * c.drift * unseen / 3600.0
-        beliefs.f_time[n] = max(now, beliefs.f_time[n])
-        z = ranks[i].above - beliefs.f_mean[n] - beliefs.a_mean[g, l] - ranks[i].shrunk
-        for m in range(L):
-            H[i, m] = -beliefs.f_slope[n, m]
-            z += beliefs.f_slope[n, m] * beliefs.a_mean[g, m]
-        H[i, l] += 1.0
+        z = ranks[i].residual
         var = beliefs.f_var[n] + ranks[i].noise + common
         for m in range(L):
             s = 0.0
@@ -378,7 +409,6 @@ def expect(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
                 s += beliefs.a_cov[g, m, o] * H[i, o]
             HS[i, m] = s
             var += H[i, m] * s
-        ranks[i].residual = z
         ranks[i].of_type = var - beliefs.f_var[n] - ranks[i].noise - common
         if z * z > c.surprise * c.surprise * var:
             beliefs.f_var[n] += c.jump * c.jump
@@ -437,16 +467,28 @@ def learn_types(beliefs: Beliefs, k: int) -> None:
                 beliefs.a_mean[g, m] += W[i, m] * ranks[i].solved
                 for o in range(L):
                     beliefs.a_cov[g, m, o] -= W[i, m] * W[i, o]
-        for n in range(beliefs.generation.size):  # the same on h·μ, Σh and h·Σh
-            if beliefs.generation[n] == g:
-                for i in range(k):
-                    s = 0.0
-                    for m in range(L):
-                        s += beliefs.f_slope[n, m] * W[i, m]
-                    beliefs.f_shift[n] += s * ranks[i].solved
-                    beliefs.f_extra[n] -= s * s
-                    for m in range(L):
-                        beliefs.f_cross[n, m] -= s * W[i, m]
+            follow(beliefs, g, i)
+
+
+@inner_kernel
+def follow(beliefs: Beliefs, g: int, i: int) -> None:
+    """Take rank i in on h·μ, Σh and h·Σh of a generation's nodes, several of them at once."""
+    W, along, solved = beliefs.gang.W, beliefs.gang.along, beliefs.gang.ranks[i].solved
+    for n in range(along.size):
+        along[n] = 0.0
+    for m in range(W.shape[1]):
+        w, slope = W[i, m], beliefs.f_slope[m]
+        for n in range(along.size):
+            along[n] += slope[n] * w
+    for n in range(along.size):
+        along[n] = along[n] if beliefs.generation[n] == g else 0.0
+    for n in range(along.size):
+        beliefs.f_shift[n] += along[n] * solved
+        beliefs.f_extra[n] -= along[n] * along[n]
+    for m in range(W.shape[1]):
+        w, cross = W[i, m], beliefs.f_cross[m]
+        for n in range(along.size):
+            cross[n] -= along[n] * w
 
 
 @inner_kernel
@@ -468,17 +510,17 @@ def learn_nodes(beliefs: Beliefs, k: int) -> None:
         gain = beliefs.f_var[n] / (beliefs.f_var[n] + ranks[i].noise + spread)
         beliefs.f_mean[n] += gain * r
         for m in range(L):
-            beliefs.f_slope[n, m] += gain * beliefs.gang.slope[m]
+            beliefs.f_slope[m, n] += gain * beliefs.gang.slope[m]
         beliefs.f_var[n] *= 1.0 - gain
         beliefs.f_shift[n] = 0.0
         beliefs.f_extra[n] = 0.0
         for m in range(L):
             s = 0.0
             for o in range(L):
-                s += beliefs.a_cov[ranks[i].generation, m, o] * beliefs.f_slope[n, o]
-            beliefs.f_cross[n, m] = s
-            beliefs.f_shift[n] += beliefs.f_slope[n, m] * beliefs.a_mean[ranks[i].generation, m]
-            beliefs.f_extra[n] += beliefs.f_slope[n, m] * s
+                s += beliefs.a_cov[ranks[i].generation, m, o] * beliefs.f_slope[o, n]
+            beliefs.f_cross[m, n] = s
+            beliefs.f_shift[n] += beliefs.f_slope[m, n] * beliefs.a_mean[ranks[i].generation, m]
+            beliefs.f_extra[n] += beliefs.f_slope[m, n] * s
 
 
 @inlined_kernel
@@ -635,10 +677,26 @@ def age(beliefs: Beliefs, now: float) -> None:
 
 
 @inlined_kernel
+def add_up(beliefs: Beliefs, l: int) -> None:
+    """Bring row l of ``level`` up to date."""
+    stale = False
+    for g in range(beliefs.version.size):
+        stale = stale or beliefs.level_version[l, g] != beliefs.version[g]
+    if not stale:
+        return
+    for g in range(beliefs.version.size):
+        beliefs.level_version[l, g] = beliefs.version[g]
+        beliefs.level[l, g] = 0.0
+    for n in range(beliefs.generation.size):
+        beliefs.level[l, beliefs.generation[n]] += beliefs.mean[l, n]
+
+
+@inlined_kernel
 def compare(beliefs: Beliefs, l: int, mean: Floats) -> None:
     """Put the mean log rate of each generation's nodes for job type l in ``typical``."""
     if beliefs.kind == SHARED:
         bring_up_to_date(beliefs, l)
+        add_up(beliefs, l)
         for g in range(beliefs.typical.size):
             beliefs.typical[g] = beliefs.level[l, g]
     else:

@@ -190,10 +190,10 @@ class Clusters:
                 )
             fixed, pieces = inputs(t, rules)
             parts.append((fixed, never_cut(initial_state(t, rules, pieces), len(jobs), pieces)))
-        fixed, begun = (stacked(part) for part in zip(*parts))
-        (self.states, memory), (ahead, there) = begun, stacked([state for _, state in parts])
-        used, states, _ = only_used(fixed[0], self.states, nothing_believed())
-        ahead = only_used(fixed[0], ahead, nothing_believed())[1]
+        bank, _ = stacked([given for given, _ in parts])
+        (self.states, memory), (ahead, there) = (stacked([s for _, s in parts]) for _ in range(2))
+        used, states, _ = only_used(bank, self.states, nothing_believed())
+        ahead = only_used(bank, ahead, nothing_believed())[1]
         each = kernels.Cluster(used, states, ahead, memory, there)
         self._clusters, at = pinned([row(each, c) for c in range(len(nodes))])
         self.able = ~np.array([t.aside for t in self.tables])
