@@ -36,7 +36,7 @@ def weeks_of_jobs(recorded: bool) -> Jobs:
 
 def test_a_clear_saving_in_a_model_that_retells_the_log_is_said_with_its_size():
     found = played(weeks_of_jobs(recorded=True))
-    ours, base = (found.of(name, "completion.mean").mean for name in (NAMES[1], NAMES[0]))
+    ours, base = (found.estimate(name, "completion.mean").mean for name in (NAMES[1], NAMES[0]))
     text = headline(found)
     assert f"{100 * (1 - ours / base):.0f} % sooner" in text
     assert "100 %" in text
@@ -106,8 +106,8 @@ def test_a_change_for_the_worse_is_said_with_its_size():
     rows = {CONFIGURED: found.outcomes["sjf+easy"], "nodes.all-=1": found.outcomes["fcfs+easy"]}
     worse = JobResults("a log", rows, rules=CONFIGURED)
     size = 100 * (
-        worse.of("nodes.all-=1", "completion.mean").mean
-        / worse.of(CONFIGURED, "completion.mean").mean
+        worse.estimate("nodes.all-=1", "completion.mean").mean
+        / worse.estimate(CONFIGURED, "completion.mean").mean
         - 1
     )
     assert f"{size:,.0f} % later" in headline(worse)
