@@ -225,6 +225,9 @@ def test_a_workload_of_opendc_is_in_milliseconds(tmp_path):
     tables = open_tables(tmp_path / "tasks.parquet")
     rows = tables.jobs.select("name", "cpu", "mem", "created", "deleted").rows()
     assert (tables.trace, rows) == ("opendc", [("1", 16, 100, 0, 3600), ("2", 2, 1, 60, 60.5)])
+    later = pl.read_csv(tmp_path / "tasks.csv").with_columns(gpu_count=pl.Series([4, None]))
+    later.write_parquet(tmp_path / "tasks.parquet")
+    assert open_tables(tmp_path / "tasks.parquet").jobs["gpu"].to_list() == [4, 0]
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
