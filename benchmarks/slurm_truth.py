@@ -251,6 +251,17 @@ CASES = {
             "SwitchName=top Switches=m1,s3\n"
         },
     ),
+    "hetjobs": Case(
+        options=(
+            "",
+            "",
+            ": -N 1 --ntasks-per-node=1 -c 2 {own}",
+            ": -N 2 --ntasks-per-node=1 -c 8 {own}",
+            ": -N 3 --ntasks-per-node=1 -c 4 {own} : -N 1 --ntasks-per-node=1 -c 8 {own}",
+        ),
+        load=0.9,
+        most=32,
+    ),
 }
 
 
@@ -293,6 +304,9 @@ def mix(case: Case, seed: int, jobs: int) -> list[Asked]:
         asked = (run, limit, nodes, cores, str(users[i]), str(partition), str(qos), option)
         found.append((*asked, fails and "dependency" in "".join(case.options)))
         first, last = re.search(r"array=(\d+)-(\d+)", option + "array=1-1").groups()
+        for part in option.split(":")[1:] if "{own}" in option else ():  # of a heterogeneous job
+            many, each = re.search(r"-N (\d+).*-c (\d+)", part).groups()
+            work += run * int(many) * int(each)
         work += run * nodes * cores * (int(last) - int(first) + 1)
     span = work / (NODES * CORES) / case.load
     gaps = rng.exponential(1.0, jobs)
@@ -645,11 +659,11 @@ def actions_of(case: Case, jobs: Sequence[Asked]) -> list[Action]:
     found = []
     for i, job in enumerate(jobs):
         work = WORKS % job.run if "SUSPEND" in case.conf else f"sleep {job.run}"
+        own = f"-t {job.limit} -p {job.partition} -A {USERS[job.user]} -q {job.qos}"
         words = (
             f"sbatch --parsable -o /dev/null --chdir=/ --uid={job.user} -J j{i} "
-            f"-N {job.nodes} --ntasks-per-node=1 -c {job.cores} -t {job.limit} "
-            f"-p {job.partition} -A {USERS[job.user]} -q {job.qos} "
-            f"{job.option} --kill-on-invalid-dep=yes --wrap"
+            f"-N {job.nodes} --ntasks-per-node=1 -c {job.cores} {own} "
+            f"{job.option.replace('{own}', own)} --kill-on-invalid-dep=yes --wrap"
         ).split()
         what = f"{work}; false" if job.fails else f"exec {work}"
         found.append(Action(job.at, (*words, what)))

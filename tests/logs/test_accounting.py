@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.jobs import Nodes
 from gangwise.logs import open_tables
+from gangwise.logs.formats import accounting
 from gangwise.logs.formats.accounting import SYSTEMS, Jobs, parse_pbs
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.io.reading import RowAccount
@@ -176,6 +178,24 @@ def test_a_log_is_recognised_and_read(tmp_path, name):
     tables = open_tables(file)
     assert tables.trace == name
     assert tables.jobs.select(COLUMNS).rows() == RIGHT[name]
+
+
+def test_the_table_of_batch_systems_names_what_readers_read():
+    """Every system has a row; the fields in it are in the reader, or in a record that it reads."""
+    page = (Path(__file__).parents[2] / "docs/traces/forms.md").read_text()
+    section = page.partition("## Batch systems")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("| ")][1:]
+    of_name = {re.search("`([a-z-]+)`", cells[0])[1]: cells[1:] for cells in rows}
+    assert set(of_name) == {"slurm-sacct", "kubernetes", "swf", *SYSTEMS}
+    formats = Path(accounting.__file__).parent
+    for name in {*SYSTEMS} - {"sge"}:  # whose fields have places, and no names
+        _, times, limit, *_ = of_name[name]
+        fields = {part for text in re.findall("`([^`]+)`", times + limit) for part in text.split()}
+        code = "".join(
+            file.read_text() for file in (formats / f"{name}.toml", formats / "accounting.py")
+        )
+        missing = {field for field in fields if field not in code + LOGS[name]}
+        assert not missing, f"{name}: {missing}"
 
 
 def test_what_bacct_prints_is_read(tmp_path):

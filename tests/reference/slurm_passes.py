@@ -19,9 +19,9 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.registry import create
-from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running
+from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running, of_groups
 from gangwise.jobs.choice import Tasks, fill
-from gangwise.jobs.model import Job, Nodes, terms_of
+from gangwise.jobs.model import Job, Nodes, Shape, terms_of
 from gangwise.jobs.scheduler import Action, Composed
 from gangwise.jobs.tenancy import Tally, Tenancy, allowed_on, having
 
@@ -282,6 +282,7 @@ class Reserved(NamedTuple):
 class PlainPasses(Composed):
     """The scheduler ``slurm``, with its parameters."""
 
+    groups: ClassVar[bool] = True
     choice: Any = field(default_factory=Consecutive)
     depth: int = 100
     order: str = "fcfs"
@@ -460,6 +461,14 @@ class PlainPasses(Composed):
             looked[job.shape.pool] += 1
             if 0 < self.part_depth < looked[job.shape.pool]:
                 continue
+            if job.shape.groups:  # left to backfilling, and nobody passes it here
+                waits = self._may_start(job, books, now, tally) and self._own(job, books) is None
+                for part in components(job) if waits else ():
+                    pool = books.nodes.of_pool(part.shape.pool)
+                    if not (closed | ~pool).all() and not self._holds_no_nodes(job, books, now):
+                        named = "on" in terms_of(job.terms)
+                        closed |= allowed_on(books.nodes, part.shape) if named else pool
+                continue
             able = not (closed | ~mine).all() and self._may_start(job, books, now, tally)
             if not able or job.id in books.running:
                 continue
@@ -551,6 +560,7 @@ class PlainPasses(Composed):
         self._epoch = books.tenancy.epoch if books.tenancy else 0.0
         reserved = self._of_site(books)
         self._site, looked, started = len(reserved), Counter[Any](), 0
+        whole = list[Job]()  # heterogeneous jobs whose components can all start now
         for job in order:
             own = self._own(job, books) is not None
             if own or not self._may_start(job, books, now, tally):
@@ -560,6 +570,10 @@ class PlainPasses(Composed):
             if any(0 < n <= looked[i, name] for i, (n, name) in enumerate(zip(most, of))):
                 continue
             looked.update(enumerate(of))
+            if job.shape.groups:
+                able = self._plan_components(job, books, ends, reserved, now)
+                whole += [job] * able
+                continue
             found = self._first_time(job, books, ends, reserved, now)
             room = None
             if found is None or found[0] > now:
@@ -586,7 +600,43 @@ class PlainPasses(Composed):
                 nodes = np.isin(np.arange(len(books.free)), [n for n, _ in chosen])
                 times = self._rounded(time), self._rounded(time + job.limit)
                 reserved.append(Reserved(*times, nodes))
+        for job in whole if not 0 < self.starts <= started else ():
+            chosen = self._components_now(job, books, now)
+            if chosen is not None and self._may_start(job, books, now, tally):
+                actions.append(self._start(job, chosen, books, ends, now, tally))
+                started += 1
+                if started == self.starts:
+                    break
         return actions
+
+    def _plan_components(
+        self, job: Job, books: Books, ends: dict[str, float], reserved: list[Reserved], now: float
+    ) -> bool:
+        """Reserve for each component from when all before it have room; whether all have it now."""
+        least = -np.inf
+        for part in components(job):
+            found = self._first_time(part, books, ends, reserved, now, least=least)
+            if found is None or max(least, found[0]) > now + self.window:
+                return False
+            time, chosen = found
+            least = max(least, time)
+            if time <= now or not self._holds_no_nodes(job, books, now):
+                nodes = np.isin(np.arange(len(books.free)), [n for n, _ in chosen])
+                times = self._rounded(time), self._rounded(time + job.limit)
+                reserved.append(Reserved(*times, nodes))
+        return least <= now
+
+    def _components_now(self, job: Job, books: Books, now: float) -> Tasks | None:
+        """Nodes of all components, none of which two of them share; None for no room."""
+        free = books.up & ~self._kept_off(job, books, now) & ~_owned(job, books)
+        tasks_of = dict[Shape, Tasks]()
+        for part in components(job):
+            some = self.choice.place(part, replace(books, up=free), now)
+            if some is None:
+                return None
+            tasks_of[part.shape] = some
+            free = free & ~np.isin(np.arange(len(free)), [n for n, _ in some])
+        return Tasks(pair for _, shape in job.shape.groups for pair in tasks_of[shape])
 
     def _first_time(
         self,
@@ -596,13 +646,14 @@ class PlainPasses(Composed):
         reserved: list[Reserved],
         now: float,
         rank: float = -np.inf,
+        least: float = -np.inf,
     ) -> tuple[float, Tasks] | None:
-        """When a job fits beside the reservations, and where; None for never.
+        """When a job fits beside the reservations, and where; None for never. Not before ``least``.
 
         Tried now, then each time that a reservation begins or ends: without nodes that are reserved
         while it would run.
         """
-        after = now
+        after = max(now, least)
         while after < np.inf:
             later = min((t for r in reserved for t in r[:2] if t > after), default=np.inf)
             busy = _busy(reserved, job, after, len(books.free)) | _owned(job, books)
@@ -635,6 +686,12 @@ class PlainPasses(Composed):
 
     def _rounded(self, time: float) -> float:
         return (time + self._epoch) // self.resolution * self.resolution - self._epoch
+
+
+def components(job: Job) -> list[Job]:
+    """Each component of a heterogeneous job, as a job of its own, in the order of submission."""
+    parts = [replace(job, tasks=tasks, shape=shape) for tasks, shape in job.shape.groups]
+    return sorted(parts, key=lambda part: int(terms_of(part.shape.terms).get("part", 0)))
 
 
 def _owned(job: Job, books: Books) -> Bools:
@@ -853,17 +910,18 @@ class Rows:
     def _given(self, job: Job, pieces: tuple[Piece, ...], books: Books) -> Held:
         """First cores that nobody has; if these are too few, that nobody has whom it sees."""
         tenancy, kind = books.tenancy or Tenancy(), _kind(books)
-        rank, each = rank_of(tenancy, job), -(-job.shape.demand[kind] // 1000)
+        rank = rank_of(tenancy, job)
         tier = rank if way_of(tenancy, job) == "suspend" else np.inf
         total = books.capacity[:, kind] // 1000
         counts = Counter[int]()
-        for n, c, _ in pieces:
-            counts[n] += c
+        for part, mine in of_groups(job.shape, pieces):
+            for n, c, _ in mine:
+                counts[n] += c * -(-part.demand[kind] // 1000)
         cores: dict[int, int] = {}
         for seen in (-np.inf, rank):
             used = self._used(len(total), seen)
-            cores = {n: _first(int(total[n]), used[n], c * each) for n, c in counts.items()}
-            if all(cores[n].bit_count() == c * each for n, c in counts.items()):
+            cores = {n: _first(int(total[n]), used[n], c) for n, c in counts.items()}
+            if all(cores[n].bit_count() == c for n, c in counts.items()):
                 break
         return Held(job, rank, tier, pieces, cores)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
+from gangwise.jobs import Conditions, Group, Jobs, Node, Nodes, Options
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.tenancy import AccountRule, Preemption, PriorityWeights, Qos
 from gangwise.sites.site import CapRule, OwnClock, Pool, ReservedNodes, Rules, Site
@@ -200,9 +200,43 @@ def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]
     return (jobs, nodes, conditions, options), site, parameters
 
 
-def compare(seed: int, gangs: bool = False) -> int:
-    """Play a drawn case in both engines and by plain passes; how many jobs were preempted."""
+def with_groups(jobs: Jobs, rng: np.random.Generator) -> Jobs:
+    """The same, but a third of the jobs are of one to three further groups of tasks as well."""
+    groups: dict[Any, list[Group]] = {}
+    demand = jobs.demand(jobs.devices)[jobs.shape] / 1000
+    for j in range(len(jobs)):
+        if rng.random() < 0.33 and "features" not in jobs.terms[jobs.term[j]]:
+            own = dict(zip(jobs.devices, demand[j].tolist()))
+            most = 1 if rng.random() < 0.7 else int(jobs.tasks[j])
+            per_node, parts = jobs.shapes[jobs.shape[j]].per_node, int(rng.choice([1, 1, 2, 3]))
+            groups[jobs.id[j]] = [Group(most, own, per_node, terms="part=0")]
+            for i in range(parts):
+                asked = {kind: float(rng.integers(kind == "cpu", 3)) for kind in own}
+                some = int(rng.integers(1, 3)), asked, int(rng.integers(2))
+                groups[jobs.id[j]].append(Group(*some, terms=f"part={i + 1}"))
+    named = "user", "pool", "qos", "terms"
+    columns = {name: [getattr(jobs.job(j), name) for j in range(len(jobs))] for name in named}
+    behind = np.split(jobs.after, jobs.after_from[1:-1])
+    return Jobs.of(
+        *(jobs.submit, jobs.run, jobs.tasks, dict(zip(jobs.devices, demand.T))),
+        **columns,
+        charged=np.array(jobs.accounts)[jobs.charged],
+        id=jobs.id,
+        limit=jobs.limit,
+        per_node=[shape.per_node for shape in (jobs.shapes[s] for s in jobs.shape)],
+        after={jobs.id[j]: jobs.id[others].tolist() for j, others in enumerate(behind)},
+        groups=groups,
+    )
+
+
+def compare(seed: int, gangs: bool = False, groups: bool = False) -> int:
+    """Play a drawn case in both engines and by plain passes; how many jobs were preempted.
+
+    With ``groups``, how many jobs of groups started.
+    """
     (jobs, nodes, *more), site, parameters = drawn(seed, gangs)
+    if groups:
+        jobs = with_groups(jobs, np.random.default_rng(seed + 2 * 10**6))
     arguments = jobs, nodes, SlurmPasses(**parameters), *more
     engines: Any = "compiled", "plain"
     played = [simulate_jobs(*arguments, site=site, engine=engine) for engine in engines]
@@ -217,7 +251,13 @@ def compare(seed: int, gangs: bool = False) -> int:
     for j in range(len(jobs)):
         if "contiguous=yes" in jobs.terms[jobs.term[j]]:
             on = [n for n, _ in plain.placed(j)]
-            assert not on or max(on) - min(on) + 1 == len(on), f"case {seed}: job {j} on {on}"
+            alone = not jobs.shapes[jobs.shape[j]].groups
+            assert not (on and alone) or max(on) - min(on) + 1 == len(on), f"{seed}: {j} on {on}"
+    for j in np.flatnonzero(jobs.grouped):
+        on = [n for n, _ in plain.placed(j)]
+        assert len(on) == len({*on}) or nodes.shared, f"case {seed}: groups of {j} share a node"
+    if groups:
+        return int(np.isfinite(plain.start[jobs.grouped]).sum())
     return int(plain.counts["preemptions"])
 
 
@@ -225,6 +265,11 @@ def compare(seed: int, gangs: bool = False) -> int:
 def test_schedules_are_those_of_the_plain_passes(gangs):
     seeds = {*range(12), 16, 17} - {0, 3}  # these compile plays of their own
     assert sum(compare(seed, gangs) for seed in seeds) > 5
+
+
+def test_jobs_of_groups_start_as_by_the_plain_passes():
+    """A third of the jobs are heterogeneous: they start whole, and from backfilling alone."""
+    assert sum(compare(seed, seed % 4 == 0, groups=True) for seed in range(16)) > 60
 
 
 @pytest.mark.full

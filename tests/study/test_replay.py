@@ -16,6 +16,7 @@ from gangwise.jobs.bounds import Certified
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.world import DrawnWorld
 from gangwise.report.pages import write_replay, write_report
+from gangwise.sites.slurm_passes import SlurmPasses
 from gangwise.study.replay import Replayed, replay
 from gangwise.study.replay_scenario import ReplayScenario, bounded
 from gangwise.study.sweep import Experiment, sweep
@@ -337,8 +338,10 @@ JobID|User|Submit|Start|End|Timelimit|State|AllocTRES|NNodes|NodeList
 """
 
 
-def test_schedulers_are_compared_on_jobs_that_all_of_them_can_place(tmp_path: Path) -> None:
-    """Of the three jobs one has unlike tasks, which `slurm` does not place."""
+def test_schedulers_are_compared_on_jobs_that_all_of_them_can_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the three jobs one has unlike tasks, which a scheduler may be unable to place."""
     (tmp_path / "sacct.txt").write_text(HETEROGENEOUS)
     scenario = ReplayScenario(source=str(tmp_path))
     assert scenario.jobs.sizes.tolist() == [3, 1, 1]
@@ -346,6 +349,11 @@ def test_schedulers_are_compared_on_jobs_that_all_of_them_can_place(tmp_path: Pa
     assert alone.scenario.fidelity()[0].startswith("slurm-sacct: 100 % of 3 jobs and 100 %")
     (outcome,) = alone.outcomes["fcfs+easy+best-fit"]
     assert outcome.start.tolist() == [0.0, 3600.0, 360.0]
+    # Slurm's backfilling starts both components, and comes at once; job 101 waits for n2.
+    slurm = replay(scenario, "slurm")
+    assert slurm.scenario.fidelity()[0].startswith("slurm-sacct: 100 % of 3 jobs and 100 %")
+    assert slurm.outcomes["slurm"][0].start.tolist() == [0.0, 3600.0, 360.0]
+    monkeypatch.setattr(SlurmPasses, "groups", False)
     both = replay(scenario, ["fcfs+easy+best-fit", "slurm"])
     line = both.scenario.fidelity()[0]
     assert "66.7 % of 3 jobs and 20 % of 10 GPU-hours are played" in line

@@ -178,6 +178,8 @@ class Shape(NamedTuple):
     groups : tuple of (int, Shape)
         Of a job whose tasks are unlike: how many tasks of each shape. Its own demand is then that
         of them all, and the job has one such task, which no single node need hold.
+    terms : str
+        Of a group, what it asks apart from the job, see :class:`Group`.
     """
 
     demand: tuple[int, ...]
@@ -186,6 +188,7 @@ class Shape(NamedTuple):
     pool: str = ""
     nodes: tuple[int, int] = (0, 0)
     groups: tuple[tuple[int, Shape], ...] = ()
+    terms: str = ""
 
     def each(self, change: Callable[[Shape], Shape]) -> Shape:
         """The shape, changed; so are those of its groups."""
@@ -210,12 +213,16 @@ class Group(NamedTuple):
         Most tasks of the group on one node; 0 for as many as fit.
     constraint : mapping
         Labels that the nodes must have.
+    terms : str
+        What it asks apart from the job, in the words of :attr:`Job.terms`: ``features=…``, ``on=``,
+        ``not=``; ``pool=NAME``; ``part=I``: its place among components of a heterogeneous job.
     """
 
     tasks: int
     demand: Mapping[str, float]
     per_node: int = 0
     constraint: Mapping[str, str] = MappingProxyType({})
+    terms: str = ""
 
 
 @cache
@@ -804,7 +811,8 @@ class _Groups:
                 self.odd[row] = True
                 return
             asked = tuple(round(1000 * amount) for amount in amounts)
-            shape = Shape(asked, group.per_node, tuple(sorted(group.constraint.items())))
+            labels_of = tuple(sorted(group.constraint.items()))
+            shape = Shape(asked, group.per_node, labels_of, terms=group.terms)
             tasks_of[shape] = tasks_of.get(shape, 0) + int(group.tasks)
         if not tasks_of:
             self.odd[row] = True

@@ -64,6 +64,8 @@ NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
 GANGS = ("kubernetes", "slurm-sacct", "philly", "alibaba-gpu-v2020")
 """Formats in which the rows of a job are groups of tasks that start together."""
+OF_NODES = ("features", "on", "not", "contiguous", "nodes", "size")
+"""Terms that say which nodes a component of a heterogeneous job asks for."""
 WAITED = "(?i)^(cancel|withdrawn|killed|pending|waiting)"
 """Statuses of jobs that, without a start, waited until they were withdrawn or the log ended."""
 SUSPENDED = 60.0
@@ -619,6 +621,7 @@ class _LogBuilder:
             return every
         models = self.rows["models"].fill_null("").to_list()
         hosts = self.rows["hosts"].to_list() if "hosts" in self.rows.columns else []
+        terms = self.rows["terms"].to_list() if "terms" in self.rows.columns else []
         open_ends, joined = self._unfinished().copy(), np.zeros(len(self.rows), dtype=bool)
         self.submit, self.start = self.submit.copy(), self.start.copy()
         self.tasks, self.limit = self.tasks.copy(), self.limit.copy()
@@ -626,6 +629,7 @@ class _LogBuilder:
         for name, of_job in several.rows():
             head, at = of_job[0], np.array(of_job)
             one_each = np.broadcast_to(self._per_node(at), at.shape)
+            apart = self._asked_apart(at, terms)
             ids[head] = str(name)
             self.groups[ids[head]] = [
                 Group(
@@ -633,8 +637,9 @@ class _LogBuilder:
                     {q: float(n[row]) for q, n in self.demand.items() if n[row] > 0},
                     int(per_node),
                     _constraint(models[row]),
+                    apart[i],
                 )
-                for row, per_node in zip(of_job, one_each)
+                for i, (row, per_node) in enumerate(zip(of_job, one_each))
             ]
             # The gang asks, in the mean of its tasks, for what they ask for together.
             number = self.tasks[at].sum()
@@ -657,8 +662,28 @@ class _LogBuilder:
                 hosts[head] = "|".join(dict.fromkeys(named))
         self.ids, changed = pl.Series(self.ids.name, ids), [pl.Series("unfinished", open_ends)]
         changed += [pl.Series("hosts", hosts, pl.String)] * bool(hosts)
+        changed += [pl.Series("terms", terms, pl.String)] * bool(terms)
         self.rows = self.rows.with_columns(changed)
         return every[~joined[every]]
+
+    def _asked_apart(self, at: Ints, terms: list[str]) -> list[str]:
+        """Terms of each component of a heterogeneous job; the first keeps the others of the job's.
+
+        Which nodes a component asks for, and its partition, are its own.
+        """
+        if self.form != "slurm-sacct":
+            return [""] * at.size
+        pools = self.rows[self._group].to_list() if self._group else [""] * len(self.rows)
+        own: list[str] = []
+        for part, row in enumerate(at.tolist()):
+            every = terms[row].split(",") if terms and terms[row] else []
+            mine = [term for term in every if term.partition("=")[0] in OF_NODES]
+            mine += [f"pool={pools[row]}"] * bool(pools[row])
+            own.append(",".join([f"part={part}", *mine]))
+        if terms and terms[at[0]]:
+            kept = (t for t in terms[at[0]].split(",") if t.partition("=")[0] not in OF_NODES)
+            terms[at[0]] = ",".join(kept)
+        return own
 
     def _unfinished(self) -> Bools:
         if "unfinished" not in self.rows.columns:

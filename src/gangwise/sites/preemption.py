@@ -24,7 +24,7 @@ from gangwise.core.arrays import Bools, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs import kernels
 from gangwise.jobs.event_kernels import WHY_PREEMPTED, interrupt
-from gangwise.jobs.fit_kernels import copy_room, fits_of, take_piece
+from gangwise.jobs.fit_kernels import copy_room, fits_of, piece_shape, take_piece
 from gangwise.jobs.kernels import ClusterArrays, FreeDevices, Inputs, Rows, State, int64
 from gangwise.jobs.tenancy import Tenancy
 from gangwise.sites.slurm_places import CLASS, Gangs, PassState, arrange, count_room
@@ -342,8 +342,7 @@ def find_cores(inputs: Inputs, state: State, passes: PassState, j: int, pieces: 
 
     Where these are too few, the first that nobody holds whom the job sees.
     """
-    gangs, wanted = passes.gangs, passes.gangs.wanted
-    each = -(-inputs.cluster.demand[inputs.jobs[j].shape, gangs.kind] // 1000)
+    gangs, wanted, s = passes.gangs, passes.gangs.wanted, int64(inputs.jobs[j].shape)
     for view in range(2):
         if view > 0:
             see(
@@ -352,6 +351,8 @@ def find_cores(inputs: Inputs, state: State, passes: PassState, j: int, pieces: 
         wanted[:] = 0
         enough = True
         for i in range(pieces):
+            part = piece_shape(inputs.cluster, s, state.tried, int64(0), int64(i))
+            each = -(-inputs.cluster.demand[part, gangs.kind] // 1000)
             n, left = int64(state.tried[i].node), int64(state.tried[i].tasks) * each
             # Cores are bits of words of 64; the first idle ones are taken.
             for core in range(inputs.cluster.capacity[n, gangs.kind] // 1000):

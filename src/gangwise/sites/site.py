@@ -492,7 +492,11 @@ class Site:
             names = [name if name in named else "" for name in jobs.pools]
 
             def within(shape: Shape, p: int) -> Shape:
-                return shape.each(lambda part: part._replace(pool=names[p]))
+                def in_pool(part: Shape) -> Shape:
+                    own = terms_of(part.terms).get("pool", "")
+                    return part._replace(pool=own if own in named else names[p])
+
+                return shape.each(in_pool)
 
             jobs = split_jobs(jobs, jobs.pool, within)
         drains, ups = list(conditions.drains), list(conditions.ups)

@@ -7,6 +7,9 @@ Within a pass less and less is free: a job is not tried before the time until wh
 that asked for no more found too little room, and the last that fits now is tried again only if a
 new reservation begins before it would end.
 
+Jobs of groups are Slurm's heterogeneous jobs, which backfilling alone starts, at the end of a pass:
+each group finds its time and is reserved for as a job of its own, see :func:`plan_groups`.
+
 Books are looked at as they will be if running jobs end when expected: now, and at the ends of
 windows of time. More and more is free from window to window, so that the first in which a job fits
 is found by halving. Slurm takes running jobs away in groups, and tries a job after each: those on
@@ -46,6 +49,8 @@ WHOLE_LINE = 60.0
 """Seconds after which the main loop looks at all that wait, not at the first so many."""
 OWNED = 2**20
 """Bit of nodes that are shut as another user has jobs there; below it reservations are counted."""
+OTHERS = 2**21
+"""Bit of nodes that are shut as another group of the job has them."""
 FINE = 64
 """So many windows are that long; each of those behind is twice as long as the one before."""
 
@@ -239,7 +244,13 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
     if passes.gangs is not None and not resumed:
         preemption.find_cores(inputs, state, passes, j, pieces)
     # Places are chosen by numbers of devices; which devices of a node these are is decided here.
-    if inputs.cluster.devices is not None and not resumed and shape.fraction + shape.whole > 0:
+    alike = inputs.cluster.groups is None or shape.groups == 0  # groups come with their devices
+    if (
+        inputs.cluster.devices is not None
+        and not resumed
+        and alike
+        and shape.fraction + shape.whole > 0
+    ):
         s = int64(inputs.jobs[j].shape)
         pieces = tell_apart(inputs.cluster, state, passes.room, s, pieces, int64(kernels.FIRST_FIT))
     start(inputs, state, j, pieces)
@@ -335,6 +346,42 @@ def shut_nodes(inputs: Inputs, passes: PassState, j: int) -> int:
 
 
 @inlined_kernel
+def groups_of(inputs: Inputs, j: int) -> int:
+    """How many groups of unlike tasks job j has; 0 where its tasks are alike."""
+    if inputs.cluster.groups is None:
+        return 0
+    return int(inputs.cluster.shapes[inputs.jobs[j].shape].groups)
+
+
+@inlined_kernel
+def stand_for(inputs: Inputs, j: int, s: int, i: int) -> None:
+    """Let job j of shape s be a job of its group i alone, or itself again (−1)."""
+    inputs.jobs[j].shape, inputs.jobs[j].tasks = s, 1
+    if i >= 0:
+        group = inputs.cluster.groups[inputs.cluster.shapes[s].groups_from + i]
+        inputs.jobs[j].shape, inputs.jobs[j].tasks = group.shape, group.tasks
+
+
+@inlined_kernel
+def in_turn(inputs: Inputs, passes: PassState, s: int, i: int) -> int:
+    """The group of shape s that Slurm looks at as the i-th."""
+    return int(passes.places.turn[inputs.cluster.shapes[s].groups_from + i])
+
+
+@inner_kernel
+def shut_nodes_of_groups(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
+    """The main loop does not start job j, and nobody passes it; whether any pool is open still."""
+    s, count = int64(inputs.jobs[j].shape), int64(1)
+    for i in range(inputs.cluster.shapes[s].groups):
+        stand_for(inputs, j, s, int64(in_turn(inputs, passes, s, int64(i))))
+        pool = inputs.cluster.shapes[inputs.jobs[j].shape].pool
+        if passes.open[pool] > 0 and not holds_no_nodes(inputs, state, passes, j):
+            count = int64(shut_nodes(inputs, passes, j))
+    stand_for(inputs, j, s, int64(-1))
+    return bool(count > 0)
+
+
+@inlined_kernel
 def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> None:
     """Start in order; where one cannot, the nodes of its partition take no other."""
     shut = passes.shut
@@ -355,6 +402,12 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
             passes.of_pool[pool] += 1
             if passes.of_pool[pool] > passes.settings.part_depth:
                 continue
+        if inputs.cluster.groups is not None and groups_of(inputs, j) > 0:
+            if may_start(inputs, state, passes, j) and passes.known[j].reservation < 0:
+                all_open = False
+                if not shut_nodes_of_groups(inputs, state, passes, j):
+                    return
+            continue
         # No node of the pool is left that an earlier job does not wait for.
         if passes.open[pool] == 0 or not may_start(inputs, state, passes, j):
             continue
@@ -720,12 +773,15 @@ def cover_first(inputs: Inputs, state: State, passes: PassState, j: int, after: 
 
 
 @inlined_kernel
-def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple[float, int]:
-    """First time at which job j fits beside the reservations, or infinity; its pieces are tried.
+def first_time(
+    inputs: Inputs, state: State, passes: PassState, j: int, least: float
+) -> tuple[float, int]:
+    """First time from ``least`` on at which job j fits beside the reservations, or infinity.
 
-    Tried now, then each time that a reservation begins or ends: without nodes that are reserved
-    while it would run. Times are passed over at which a job that asked for no more found too little
-    room; where there was enough, it may have been on other nodes, and is looked at again.
+    Its pieces are tried: now, then each time that a reservation begins or ends, without nodes that
+    are reserved while it would run. Times are passed over at which a job that asked for no more
+    found too little room; where there was enough, it may have been on other nodes, and is looked at
+    again.
     """
     clock, R = passes.clock, passes.clock.reserved
     s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
@@ -735,7 +791,8 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
     # Not even the emptiest window has room for it, or one that asks for less never found any.
     if able == clock.windows or early == kernels.NEVER:
         return kernels.NEVER, 0
-    earliest, tried = max(state.at.now, early), False
+    earliest, tried = max(state.at.now, early, least), False
+    noted = least <= state.at.now  # who may start later than now says nothing of earlier times
     cover_first(inputs, state, passes, j, earliest)
     a, b = behind(passes.begins, int64(R), earliest), behind(passes.ends, int64(R), earliest)
     window = int64(able)  # windows before it are not looked at
@@ -765,7 +822,7 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
         # From here on a failure is one of nodes, not of numbers, and says nothing of other jobs.
         if w <= window and not tried:
             tried = True
-            if earliest > early:
+            if earliest > early and noted:
                 too_early(inputs, passes, j, earliest)
         pieces, time = int64(0), earliest
         while w <= window and pieces == 0:  # features may need more than enough room
@@ -787,7 +844,7 @@ def first_time(inputs: Inputs, state: State, passes: PassState, j: int) -> tuple
                 return time, pieces
             later = time if time > earliest else later
         earliest = later
-    if not tried:
+    if not tried and noted:
         too_early(inputs, passes, j, kernels.NEVER)
     return kernels.NEVER, 0
 
@@ -850,6 +907,8 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
     """
     while last >= first:
         j = passes.line.front[last]
+        if groups_of(inputs, j) > 0 and may_start(inputs, state, passes, j):
+            break  # its groups are reserved for in turn, whatever fits now
         s, tasks, limit = (
             int64(inputs.jobs[j].shape),
             int64(inputs.jobs[j].tasks),
@@ -863,6 +922,7 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
         hopeless = hopeless or known_too_large(inputs, state, j)  # the cheaper question first
         if (
             not hopeless
+            and groups_of(inputs, j) == 0
             and may_start(inputs, state, passes, j)
             and fits_now(inputs, state, passes, j)
         ):
@@ -882,9 +942,88 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
     return last
 
 
+@inner_kernel
+def plan_groups(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
+    """Reserve for the groups of job j, each from the time on at which all before it have room.
+
+    All of them can start at the last of these times.
+    """
+    now, s, least = state.at.now, int64(inputs.jobs[j].shape), -kernels.NEVER
+    for i in range(inputs.cluster.shapes[s].groups):
+        stand_for(inputs, j, s, int64(in_turn(inputs, passes, s, int64(i))))
+        time, pieces = first_time(inputs, state, passes, j, least)
+        least = max(least, time)
+        if least > now + passes.settings.window:
+            least = kernels.NEVER
+            break
+        if time <= now or not holds_no_nodes(inputs, state, passes, j):
+            reserve(inputs, state, passes, j, time, pieces)
+    stand_for(inputs, j, s, int64(-1))
+    passes.known[j].together = least
+
+
 @inlined_kernel
-def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> None:
-    """One pass: start what fits now beside reservations made before it, reserve for others."""
+def arrange_groups(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
+    """Nodes for all groups of job j now, none of which two of them share: pieces, 0 for no room."""
+    s, total, count = int64(inputs.jobs[j].shape), int64(0), int64(0)
+    keep_off(inputs, state, passes, j, 1)
+    for i in range(inputs.cluster.shapes[s].groups):
+        m = int64(in_turn(inputs, passes, s, int64(i)))
+        stand_for(inputs, j, s, m)
+        part, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
+        shape, free, choice = inputs.cluster.shapes[part], passes.room, int64(kernels.FIRST_FIT)
+        count = int64(arrange(inputs.cluster, passes.places, free, part, tasks, passes.shut))
+        if count == 0:
+            break
+        if inputs.cluster.devices is not None and shape.fraction + shape.whole > 0:
+            count = int64(tell_apart(inputs.cluster, state, free, part, count, choice))
+        passes.first[m], passes.pieces[m] = total, count
+        copy_pieces(state.tried, int64(0), state.grouped, total, count)
+        for q in range(count):
+            passes.shut[state.tried[q].node] |= OTHERS
+        total += count
+    stand_for(inputs, j, s, int64(-1))
+    for n in range(passes.shut.size):
+        passes.shut[n] &= ~OTHERS
+    keep_off(inputs, state, passes, j, -1)
+    total = int64(0)  # in the order in which the job has its groups
+    for m in range(inputs.cluster.shapes[s].groups if count > 0 else 0):
+        copy_pieces(state.grouped, passes.first[m], state.tried, total, passes.pieces[m])
+        total += passes.pieces[m]
+    return int(total)
+
+
+@inner_kernel
+def copy_pieces(source: Rows, first: int, to: Rows, begin: int, count: int) -> None:
+    """Copy so many pieces."""
+    for i in range(count):
+        piece = source[first + i]
+        kernels.put_piece(to, begin + i, int64(piece.node), int64(piece.tasks), int64(piece.mask))
+
+
+@inlined_kernel
+def start_groups(inputs: Inputs, state: State, passes: PassState, count: int, started: int) -> None:
+    """At the end of a pass, start the jobs of groups in line of which each group can start now."""
+    for n in range(passes.shut.size):
+        passes.shut[n] = 0
+    for i in range(count):
+        j = passes.line.front[i]
+        able = passes.known[j].together <= state.at.now  # only jobs of groups
+        passes.known[j].together = kernels.NEVER
+        full = 0 < passes.settings.starts <= started
+        if able and not full and may_start(inputs, state, passes, j):
+            pieces = arrange_groups(inputs, state, passes, j)
+            if pieces > 0:
+                begin(inputs, state, passes, j, pieces)
+                started += 1
+
+
+@inlined_kernel
+def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int:
+    """One pass: start what fits now beside reservations made before it, reserve for others.
+
+    Gives how many it started.
+    """
     clock, now = passes.clock, state.at.now
     clock.reserved, clock.held, started = 0, clock.site_nodes, 0
     clock.passes += 1
@@ -905,7 +1044,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
             end_of_line = last_able(inputs, state, passes, i, end_of_line)
             recheck = False
         if i > end_of_line:
-            return
+            return started
         j = passes.line.front[i]
         i += 1
         # A job of a reservation is left to the main loop: nobody else is on its nodes.
@@ -915,12 +1054,19 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
             or too_many(passes, j)
         ):
             continue
+        if inputs.cluster.groups is not None and groups_of(inputs, j) > 0:
+            if not ready or clock.rank != -kernels.NEVER:
+                look_ahead(inputs, state, passes, -kernels.NEVER)
+                ready = True
+            plan_groups(inputs, state, passes, j)
+            recheck = passes.above is None
+            continue
         rank = -kernels.NEVER
         while True:
             if not ready or clock.rank != rank:
                 look_ahead(inputs, state, passes, rank)
                 ready = True
-            time, pieces = first_time(inputs, state, passes, j)
+            time, pieces = first_time(inputs, state, passes, j, -kernels.NEVER)
             if passes.above is None or time <= now or rank > -kernels.NEVER:
                 break
             # The place found without preemption is kept aside: looking for jobs to preempt
@@ -948,7 +1094,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> Non
             ready, recheck = False, passes.above is None
             started += 1
             if started == passes.settings.starts:
-                return
+                return started
         elif holds_no_nodes(inputs, state, passes, j):
             continue
         elif time <= now + passes.settings.window and time < kernels.NEVER:
@@ -1051,7 +1197,10 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
         if inputs.rules.keyed:
             keep_line(inputs, state, passes)
         if clock.changed:
-            backfill(inputs, state, passes, line_up(passes.line, int64(rules.tested)))
+            tested = line_up(passes.line, int64(rules.tested))
+            started = backfill(inputs, state, passes, tested)
+            if inputs.cluster.groups is not None:
+                start_groups(inputs, state, passes, tested, started)
         clock.changed = 0
     front = int64(-1)
     if rules.tested > 0 and line_up(passes.line, int64(1)) > 0:

@@ -28,7 +28,7 @@ from gangwise.jobs import kernels
 from gangwise.jobs.books import Ask, Books, Piece, Preempt, Queue
 from gangwise.jobs.compiled import initial_state, inputs, more_room, only_used, outcome, outside
 from gangwise.jobs.kernels import RUNNING, WAITING, Inputs, State
-from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
+from gangwise.jobs.model import Conditions, Job, Jobs, Shape, terms_of
 from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN, Round
 from gangwise.jobs.schedule import Options, Schedule, Tables
@@ -85,7 +85,7 @@ class SlurmPasses(Composed):
         just the nodes; up to Slurm 23.02 nodes alone counted.
     """
 
-    groups: ClassVar[bool] = False
+    groups: ClassVar[bool] = True
     name: ClassVar[str] = "slurm"
     choice: Any = field(default=None, init=False)  # compiled code has its own
     depth: int = 100
@@ -175,7 +175,8 @@ class SlurmPasses(Composed):
         runs = list(books.running.values())
         held = [self._gave_way.get(job.id, ("", 0.0, ()))[2] for job in jobs]
         held[len(jobs) - len(runs) :] = [running.pieces for running in runs]
-        most = [max(len(h), min(j.tasks, x.tried.size)) for h, j in zip(held, jobs)]
+        sizes = [job.tasks * job.shape.size for job in jobs]
+        most = [max(len(h), min(size, x.tried.size)) for h, size in zip(held, sizes)]
         g.jobs["piece_from"] = np.cumsum([0, *most])[:-1]
         x = x._replace(out=np.zeros(sum(most) + 1, dtype=kernels.PIECE))
         cuts, cut = np.zeros(len(jobs) + 2, dtype=kernels.CUT), np.zeros_like(x.out)
@@ -249,7 +250,7 @@ class SlurmPasses(Composed):
             job, pieces = jobs[j], pieces_of(g, x, j)
             if what == STARTED:
                 on: dict[int, int] = {}
-                for n, count, _ in pieces:
+                for n, count, _ in pieces:  # groups share no nodes
                     on[n] = on.get(n, 0) + count
                 ends[job.id] = now + job.limit
                 if p.gangs is not None and job.id in self._gave_way:
@@ -389,6 +390,12 @@ def _settings(scheduler: SlurmPasses, tenancy: Tenancy, by_user: bool) -> PassSe
     )
 
 
+def every_shape(t: Tables) -> list[Shape]:
+    """The shapes of jobs, then those that only groups of them have, as the kernels number them."""
+    parts = dict.fromkeys(part for shape in t.shapes for _, part in shape.groups)
+    return [*t.shapes, *parts]
+
+
 def _places(t: Tables, state: State, leaf_cores: bool) -> Places:
     weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
     devices = t.nodes.devices
@@ -399,7 +406,7 @@ def _places(t: Tables, state: State, leaf_cores: bool) -> Places:
         devices.index("cpu") if "cpu" in devices else -1,
         state.tried,
         np.unique(weight, return_inverse=True)[1].astype(np.int64),
-        *slurm_places.asked_of_nodes(t.jobs.shapes, t.nodes),
+        *slurm_places.asked_of_nodes(every_shape(t), t.nodes),
         switches[0],
         switches[1] if W else None,
         switches[2],
@@ -484,21 +491,23 @@ def passing_of(
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
     clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
     clock.whole = -math.inf
-    pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in jobs.shapes)]
+    pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in every_shape(t))]
     pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
-    gang = min(int(jobs.tasks.max(initial=1)), N)
+    gang = max(min(int(jobs.tasks.max(initial=1)), N), x.grouped.size)
+    most_groups = max((len(shape.groups) for shape in jobs.shapes), default=0)
+    booked = tested * max(most_groups, 1)  # reservations, of each group one
     size = max(x.running.size, J * suspends)
     rows: dict[str, Any] = {
         name: np.zeros(size, dtype=kernels.DUE)
         for name, size in {
             "acts": acts,
-            **dict.fromkeys(("begins", "ends"), tested + len(t.options.tenancy.reservations)),
+            **dict.fromkeys(("begins", "ends"), booked + len(t.options.tenancy.reservations)),
             **dict.fromkeys(("able", "turns", "ranked", "others"), size),
         }.items()
     }
     known = np.zeros(J, dtype=slurm_places.KNOWN)
-    known["until"], known["kind"] = -math.inf, kind
+    known["until"], known["together"], known["kind"] = -math.inf, math.inf, kind
     known["reservation"], of_site, nodes_of_site = _reserved(t)
     terms = [terms_of(text) for text in jobs.terms]
     known["named"] = np.array(["on" in term for term in terms])[jobs.term]
@@ -508,13 +517,14 @@ def passing_of(
     queued = np.array([float(term.get("queued", "inf")) for term in terms])[jobs.term]
     known["ages"] = np.minimum(queued, jobs.submit)
     settings = _settings(scheduler, t.options.tenancy, bool(known["own"].any()))
-    reserved = np.zeros(tested + len(of_site), dtype=slurm_places.HELD)
+    reserved = np.zeros(booked + len(of_site), dtype=slurm_places.HELD)
     reserved[: len(of_site)] = of_site
-    bounds = np.zeros(tested, dtype=slurm_places.BOUND)
+    bounds = np.zeros(booked, dtype=slurm_places.BOUND)
     clock.site, clock.site_nodes = len(of_site), len(nodes_of_site)
     groups = _groups(jobs)
     classes, above = classes_of(t.options.tenancy, names)
     ints = {
+        **dict.fromkeys(("first", "pieces"), most_groups),
         **dict.fromkeys(("shut", "none"), N),
         "open": len(pools),
         "gave": J if preempts else 0,

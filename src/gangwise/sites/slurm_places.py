@@ -11,6 +11,7 @@ they can, in order.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel
 from gangwise.jobs.fit_kernels import block_misses, fits_of
 from gangwise.jobs.kernels import BLOCK, ClusterArrays, FreeDevices, Rows, int64, put_piece, record
-from gangwise.jobs.model import Nodes, Shape
+from gangwise.jobs.model import Nodes, Shape, terms_of
 from gangwise.jobs.tenancy import having
 from gangwise.sites.whole_nodes import CONTIGUOUS
 
@@ -95,6 +96,7 @@ KNOWN = record(  # of a job
     named=np.int64,  # it names nodes, and while it waits it keeps others off these alone
     own=np.int64,  # it shares nodes with jobs of its user alone
     ages=np.float64,  # since when its age counts, where it does before the job is eligible
+    together=np.float64,  # when all its groups can start, as this pass of backfilling has found
 )
 
 
@@ -133,6 +135,7 @@ class Places(NamedTuple):
     how: Ints  # [S] ANY, ALL_OF_ONE, SO_MANY_OF_EACH or SO_MANY_NODES
     parts: Ints  # those of shape s are the rows from parts_from[s] on: feature, and how many tasks
     parts_from: Ints  # [S + 1]
+    turn: Ints  # groups of a shape as Slurm looks at them, from `groups_from` on
     wanted: Ints  # [S, 4] how many nodes, at most, at least (0: any number); 1: side by side
     leaf: Ints  # [N] the leaf switch that a node is on, −1 for none
     above: Any  # [W] of W switches the one above each, itself at the top; None: no topology
@@ -227,11 +230,15 @@ class PassState(NamedTuple):
     others: Rows  # DUE
     ranked: Rows  # DUE
     found: Rows  # PIECE: a choice
+    first: Ints  # of the pieces of each group of a job
+    pieces: Ints  # how many each has
     kept: Ints  # nodes of a choice
 
 
-def asked_of_nodes(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints, Ints, Ints, Ints]:
-    """What shapes ask: `features`, `how`, `parts`, `parts_from` and `wanted` of `Places`."""
+def asked_of_nodes(
+    shapes: Sequence[Shape], nodes: Nodes
+) -> tuple[Bools, Ints, Ints, Ints, Ints, Ints]:
+    """What shapes ask: `features`, `how`, `parts`, `parts_from`, `turn`, `wanted` of `Places`."""
     names, how, parts, starts = dict[str, int](), [], list[tuple[int, int]](), [0]
     for shape in shapes:
         expression = next((k for k, _ in shape.constraint if "*" in k or "[" in k), "")
@@ -250,11 +257,14 @@ def asked_of_nodes(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints
     wanted = [
         (max(shape.nodes), *shape.nodes[::-1], CONTIGUOUS in shape.constraint) for shape in shapes
     ]
+    own = [[int(terms_of(s.terms).get("part", 0)) for _, s in shape.groups] for shape in shapes]
+    turn = [i for places in own for i in np.argsort(places, kind="stable").tolist()]
     return (
         np.array(offered, dtype=bool).reshape(len(names), len(nodes)),
         np.array(how, dtype=np.int64),
         np.array(parts, dtype=np.int64).reshape(-1, 2),
         np.array(starts, dtype=np.int64),
+        np.array(turn, dtype=np.int64),
         np.array(wanted, dtype=np.int64).reshape(-1, 4),
     )
 

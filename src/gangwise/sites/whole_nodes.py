@@ -41,17 +41,22 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     """
     terms = [terms_of(text) for text in jobs.terms]
     features = any("features" in has for has in nodes.labels)
-    asked: list[list[tuple[str, str]]] = []  # of each text of terms: a label, and its value
-    for term in terms:
+
+    def labels_of(term: dict[str, str]) -> list[tuple[str, str]]:
         mine = [(f"{kind}={term[kind]}", "yes") for kind in ("on", "not") if kind in term]
         mine += [CONTIGUOUS] * ("contiguous" in term)
         own = term.get("features", "") if features else ""
-        asked.append([*mine, *[(own, own)] * bool(own)])
+        return [*mine, *[(own, own)] * bool(own)]
+
+    # Of each text of terms, those of groups as well: labels, and their values.
+    asked = [labels_of(term) for term in terms]
+    parts = {part.terms for shape in jobs.shapes for _, part in shape.groups if part.terms}
+    of_part = {text: labels_of(terms_of(text)) for text in parts}
     bounds = [_bounds(term.get("nodes", "0-0")) for term in terms]
     jobs = _with_threads(jobs, nodes, terms)
-    if not any(asked) and not any(map(any, bounds)):
+    if not any((*asked, *of_part.values())) and not any(map(any, bounds)):
         return jobs, nodes
-    every = dict(label for some in asked for label in some)
+    every = dict(label for some in (*asked, *of_part.values()) for label in some)
 
     def holds(label: str, name: str, has: str) -> bool:
         kind, equals, names = label.partition("=")
@@ -67,8 +72,11 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     )
 
     def changed(shape: Shape, t: int) -> Shape:
-        labelled = shape.each(lambda s: s._replace(constraint=(*s.constraint, *asked[t])))
-        return labelled._replace(nodes=bounds[t])
+        def labelled(part: Shape) -> Shape:
+            own = of_part.get(part.terms, ())
+            return part._replace(constraint=(*part.constraint, *asked[t], *own))
+
+        return shape.each(labelled)._replace(nodes=bounds[t])
 
     nodes = replace(nodes, labels=labels)
     return _without_what_never_holds(split_jobs(jobs, jobs.term, changed), nodes), nodes

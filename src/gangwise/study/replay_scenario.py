@@ -711,7 +711,7 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
         if rows.any():
             sha.update(getattr(jobs, name).tobytes())
     kinds = repr((jobs.devices, jobs.shapes, jobs.types))
-    for addition in (", pool=''", ", groups=()"):  # as folders of 0.2 have it
+    for addition in (", pool=''", ", groups=()", ", terms=''"):  # as folders of 0.2 have it
         kinds = kinds.replace(addition, "")
     sha.update(kinds.encode())
     return sha.hexdigest()[:16]
