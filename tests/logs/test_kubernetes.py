@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
+from gangwise.jobs import simulate_jobs
 from gangwise.logs import open_tables, reader_of
 from gangwise.logs.formats.kubernetes import KubernetesDump, requests_of
 from gangwise.logs.inspect import inspect
@@ -463,6 +464,47 @@ def test_other_accelerators_are_devices_of_their_names(tmp_path):
     assert any("1 pods claim devices" in note for note in log.played.notes)
     (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": pods}))
     assert open_jobs(tmp_path).nodes.capacity.tolist() == [[8000, 8000]]
+
+
+def test_pods_ask_for_unlike_devices_and_claims_count_as_their_driver_offers_them(tmp_path):
+    """A pod of cores alone asks for no slices; a claim that was given counts as given, else asked.
+
+    On four devices of a driver, of which two are held for an hour, a job that claims three waits.
+    """
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "spec": {}}
+    node["status"] = {"allocatable": {"cpu": "32", "x.io/slice": "7"}}
+    offered = {
+        "driver": "gpu.x.io",
+        "nodeName": "n1",
+        "devices": [{"name": f"d{i}"} for i in "0123"],
+    }
+    devices = {"results": [{"driver": "gpu.x.io", "device": f"d{i}"} for i in range(2)]}
+    asked = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.x.io", "count": 3}}]}
+    claims = {"made-for-a": ({}, {"allocation": {"devices": devices}}), "shared": (asked, {})}
+    more = [{"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": offered}]
+    for name, (devices_asked, status) in claims.items():
+        meta = {"name": name, "namespace": "team"}
+        more.append({"kind": "ResourceClaim", "metadata": meta, "spec": {"devices": devices_asked}})
+        more[-1]["status"] = status
+    a, b, c = (pod_record(name, 3, at=f"08:{m}0") for m, name in enumerate("abc"))
+    for each, requests in ((a, {"cpu": "1"}), (b, {"cpu": "1"}), (c, {"x.io/slice": "4"})):
+        each["spec"]["containers"][0]["resources"]["requests"] = requests
+    a["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "t"}]
+    a["status"]["resourceClaimStatuses"] = [{"name": "g", "resourceClaimName": "made-for-a"}]
+    b["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": "shared"}]
+    for items in ([node, a, b, c, *more], [*more, c, b, a, node, {"kind": "ResourceClaim"}]):
+        (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": items}))
+        log = open_jobs(tmp_path)
+        assert "100 % of 3 jobs" in log.played.line
+        kinds = ("cpu", "claim/gpu.x.io", "x.io/slice")
+        demand = log.jobs.demand(kinds)[log.jobs.shape] // 1000
+        assert dict(zip(log.jobs.id, demand.tolist())) == {
+            "team/a": [1, 2, 0],
+            "team/b": [1, 3, 0],
+            "team/c": [0, 0, 4],
+        }
+        played = simulate_jobs(log.jobs, log.nodes, "fcfs+easy+best-fit", engine="plain")
+        assert played.start.tolist() == [0.0, 3600.0, 1200.0]
 
 
 def test_what_a_pod_asks_for_as_a_whole_overrides_its_containers():

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.core.errors import UnknownName
+from gangwise.jobs import Node, Nodes, simulate_jobs
 from gangwise.logs.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.logs.formats.slurm_submit import request, sizes_of, submitted
 from gangwise.logs.inspect import inspect
@@ -22,6 +23,7 @@ from gangwise.notation.slurm import expand_nodes, gib
 from gangwise.notation.slurm import read_tres as tres
 from gangwise.notation.units import clock
 from gangwise.papers.slots.opening import open_trace
+from gangwise.sites.site import Pool, Rules, Site
 from gangwise.study.replay_scenario import ReplayScenario
 
 HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"
@@ -601,6 +603,51 @@ def test_a_job_that_was_requeued_runs_again_after_its_first_run(tmp_path):
     assert apart.rows["name"].to_list() == ["5", "5#2", "5#3"]
     assert apart.jobs.run.tolist() == [3600, 3 * 3600, 3600]
     assert apart.jobs.after.tolist() == [0]
+
+
+def test_three_runs_are_one_job_whose_dependency_on_itself_is_none(tmp_path):
+    """Also of a heterogeneous job, which keeps its number."""
+
+    def run(name, state, submit, start, end, cpu=8):
+        tres = f"cpu={cpu},node=1"
+        times = f"{DAY}{submit}:00|{DAY}{start}:00|{DAY}{end}:00"
+        return f"{name}|ann|{state}|{times}||120|{tres}|{tres}|n1|"
+
+    rows = [
+        run("5", "NODE_FAIL", "08:00", "08:10", "09:10"),
+        run("5", "PREEMPTED", "09:10", "09:20", "09:50"),
+        run("5", "COMPLETED", "09:50", "10:00", "12:00"),
+        *(run(f"7+{i}", "NODE_FAIL", "08:00", "08:30", "09:00", i + 1) for i in range(2)),
+        *(run(f"7+{i}", "COMPLETED", "09:00", "09:30", "10:30", i + 1) for i in range(2)),
+    ]
+    log = jobs_of(listing(tmp_path, *rows))
+    assert log.jobs.id.tolist() == ["5", "7"]
+    assert log.jobs.run.tolist() == [3.5 * 3600, 1.5 * 3600]
+    assert [len(log.jobs.shapes[s].groups) for s in log.jobs.shape] == [0, 2]
+    assert "dependencies" not in log.played.line
+    assert not log.jobs.after.size
+
+
+def test_components_ask_for_nodes_and_partitions_of_their_own(tmp_path):
+    """Of one row each: what is said of the other component does not hold for it."""
+    header = "JobID|User|State|Submit|Start|End|Timelimit|ReqTRES|AllocTRES|NodeList|Partition|"
+    header += "Constraints|SubmitLine"
+    line = "sbatch -p thin -C fast : -p fat -w g1 run.sh"
+    times = "|".join(f"{DAY}08:0{m}:00" for m in (0, 5, 9))
+    rows = [
+        f"7+0|ann|COMPLETED|{times}|120|cpu=4,node=1|cpu=4,node=1|n1|thin|fast|{line}",
+        f"7+1|ann|COMPLETED|{times}|120|cpu=8,node=1|cpu=8,node=1|g1|fat||{line}",
+    ]
+    jobs = open_jobs(write(tmp_path, rows, header)).jobs
+    nodes = Nodes.of(
+        Node(name, {"cpu": 8}, {"features": features})
+        for name, features in (("n1", "slow"), ("n2", "fast"), ("g0", "fast"), ("g1", ""))
+    )
+    pools = Pool(name="thin", nodes="n1,n2"), Pool(name="fat", nodes="g0,g1")
+    for scheduler in ("slurm", "fcfs+easy+first-fit"):
+        site = Site(Rules(pool=pools))
+        played = simulate_jobs(jobs, nodes, scheduler, site=site, engine="plain")
+        assert sorted(played.placed(0)) == [(1, 1), (3, 1)]
 
 
 def test_raw_columns_offsets_and_cores_without_tres(tmp_path):

@@ -389,7 +389,8 @@ class _LogBuilder:
         terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
         self._assume("fewer", int(terms.str.contains("fewest=").sum()))
         self.type_name, self.types = self._types(job_type)
-        self.ids, self.joined, self.runs = _unique_ids(self.rows), list[str](), 0
+        self.ids, self.runs = _unique_ids(self.rows), 0
+        self.began: dict[int, int] = {}  # row of the last run of a job, and of its first
         # The others are not looked at again, and take more room than the jobs.
         needed = [c for c in self.rows.columns if c in (*WORDS["columns"]["later"], *NAMED)]
         small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in needed)
@@ -592,6 +593,8 @@ class _LogBuilder:
             self._assume("runs", sum(map(len, of_jobs)))
             return every
         names, self.submit, self.start = self.ids.to_list(), self.submit.copy(), self.start.copy()
+        waits = self.rows["preceding"].to_list() if "preceding" in self.rows.columns else []
+        rows_named = self.rows["name"].to_list() if waits else []
         # The last run stands for the job: it came and started with the first, and did the work of
         # all.
         for *earlier, final in of_jobs:
@@ -601,8 +604,13 @@ class _LogBuilder:
             self.hours[final] += self.hours[earlier].sum()
             self.submit[final], self.start[final] = self.submit[start_row], self.start[start_row]
             names[final], self.hours[earlier], every[earlier] = names[start_row], 0.0, -1
-            self.joined.append(names[final])
+            self.began[final] = start_row
             self.runs += 1 + len(earlier)
+            if waits:  # a run comes after those before it, which are no other job
+                own = {rows_named[row] for row in earlier}
+                waits[final] = "|".join(n for n in waits[final].split("|") if n not in own)
+        if waits:
+            self.rows = self.rows.with_columns(preceding=pl.Series(waits, dtype=pl.String))
         self.ids = pl.Series(self.ids.name, names)
         return every[every >= 0]
 
@@ -625,12 +633,12 @@ class _LogBuilder:
         open_ends, joined = self._unfinished().copy(), np.zeros(len(self.rows), dtype=bool)
         self.submit, self.start = self.submit.copy(), self.start.copy()
         self.tasks, self.limit = self.tasks.copy(), self.limit.copy()
-        ids = self.ids.to_list()
-        for name, of_job in several.rows():
+        ids, names = self.ids.to_list(), self.rows[of].to_list()
+        for _, of_job in several.rows():
             head, at = of_job[0], np.array(of_job)
             one_each = np.broadcast_to(self._per_node(at), at.shape)
             apart = self._asked_apart(at, terms)
-            ids[head] = str(name)
+            ids[head] = str(names[self.began.get(head, head)])
             self.groups[ids[head]] = [
                 Group(
                     int(self.tasks[row]),
@@ -710,9 +718,6 @@ class _LogBuilder:
         pairs = waits.with_columns(pl.col("after").str.split("|")).explode("after")
         linked = pairs.join(names, on=["of", "after"], how="left")
         linked = linked.with_columns(pl.coalesce("other", "after"))
-        # A run comes after one of its own job, which is no other.
-        own = (pl.col("id") == pl.col("other")) & pl.col("id").is_in(self.joined)
-        linked = linked.filter(~own)
         return dict(linked.group_by("id", maintain_order=True).agg("other").rows())
 
     # -------------------------------------------------------------------------------------- log
@@ -842,7 +847,7 @@ class _LogBuilder:
         if requeued := int((self.lost[place] > 0).sum()):
             in_vain = self.hours[place] * self.lost[place] / np.maximum(self.run[place], 1e-9)
             lost_hours = amount_text(float(in_vain.sum()))
-            runs = f"{self.runs:,} " * (len(self.joined) == requeued)
+            runs = f"{self.runs:,} " * (len(self.began) == requeued)
             text = ASSUMED["again"].format(lost=lost_hours, unit=self.unit, runs=runs)
             self.assumed[text] = requeued
         hours = (float(self.hours.sum()), float(self.hours[place].sum()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
@@ -411,12 +412,18 @@ class KubernetesDump(Reader):
         kinds = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
         jobs = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
         accounts_read = (*stages, stage), digests, tuple(notes)
+        jobs = jobs.with_columns(pl.col(device).fill_null(0.0) for device in devices)
         servers = server_table(nodes.values())
         devices_of = {name: amounts for dump in dumps for name, amounts in dump.others.items()}
         for device in sorted(devices):
             amounts = [devices_of[name].get(device, 0.0) for name in nodes]
             servers = servers.with_columns(pl.Series(device, amounts, pl.Float64))
         return Tables(NAME, servers, jobs, *accounts_read)
+
+
+CLAIMED = ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass")
+NO_JOBS = ("WorkloadPriorityClass", *CLAIMED)
+"""Kinds of records that may be in a dump, and are no jobs."""
 
 
 @dataclass
@@ -431,10 +438,13 @@ class _Dump:
     closed: set[str] = field(default_factory=set)  # names of nodes that take no new pods
     others: dict[str, dict[str, float]] = field(default_factory=dict)  # devices of nodes, by name
     claiming: int = 0  # pods that claim devices, which are not read
+    claims: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)  # by namespace, name
+    sliced: dict[str, Counter[str]] = field(default_factory=dict)  # of nodes, as drivers offer them
     latest: float = 0.0
 
     def read(self, gangs: bool, owners: Owners) -> None:
         classes, ranked = classes_of(self.records), dict[str, str]()
+        self._read_claims()
         for row, record in enumerate(self.records, 1):
             try:
                 self._add(row, record, gangs, owners, ranked)
@@ -457,23 +467,57 @@ class _Dump:
             self.nodes.append(_node(row, record))
             status = record["status"]
             devices = _other_devices(status.get("allocatable") or status["capacity"])
-            self.others[self.nodes[-1][1]] = devices
+            name = self.nodes[-1][1]
+            self.others[name] = devices | dict(self.sliced.get(name, {}))
             if record["spec"].get("unschedulable"):
                 self.closed.add(self.nodes[-1][1])
         elif kind == "Pod" and _fixed(record):
             self.account.leave_out(row, FIXED)
         elif kind == "Pod":
             pod = pod_of(row, record, gangs, owners)
-            self.pods.append(pod)
+            claimed = self._claimed(pod.namespace, record) if self.sliced else Counter[str]()
+            devices = Counter(dict(pod.devices)) + claimed
+            self.pods.append(replace(pod, devices=tuple(sorted(devices.items()))))
             ranked[pod.name] = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
-            self.claiming += bool(record["spec"].get("resourceClaims"))
+            self.claiming += bool(record["spec"].get("resourceClaims")) and not claimed
         elif kind == "Workload":
             self.workloads += workload_of(row, record, owners)
             specs = (pod_set["template"]["spec"] for pod_set in record["spec"]["podSets"])
             self.claiming += sum(bool(spec.get("resourceClaims")) for spec in specs)
-        elif kind != "WorkloadPriorityClass":
+        elif kind not in NO_JOBS:
             reason = f"a {kind or 'record'}, which is no pod, workload or node"
             self.account.leave_out(row, reason)
+
+    def _read_claims(self) -> None:
+        """What claims were given, or ask for, and what drivers offer on each node, by driver."""
+        for record in self.records:
+            kind, meta = _kind(record), record.get("metadata") if isinstance(record, dict) else None
+            with suppress(
+                KeyError, TypeError, AttributeError, ValueError
+            ):  # as if it were not there
+                if kind == "ResourceSlice":
+                    spec = record["spec"]
+                    offered = self.sliced.setdefault(str(spec["nodeName"]), Counter())
+                    offered[f"claim/{spec['driver']}"] += len(spec["devices"])
+                elif kind == "ResourceClaim":
+                    given = (record.get("status") or {}).get("allocation")
+                    counts = Counter[str]()
+                    for result in given["devices"]["results"] if given else ():
+                        counts[f"claim/{result['driver']}"] += 1
+                    for request in () if given else record["spec"]["devices"]["requests"]:
+                        asked = request.get("exactly") or request
+                        counts[f"claim/{asked['deviceClassName']}"] += int(asked.get("count") or 1)
+                    self.claims[str(meta.get("namespace") or "default"), str(meta["name"])] = counts
+
+    def _claimed(self, namespace: str, record: Any) -> Counter[str]:
+        """Devices of the claims that a pod names, or that were made for it."""
+        made = record.get("status", {}).get("resourceClaimStatuses") or ()
+        names = {str(claim.get("resourceClaimName")) for claim in made}
+        names |= {
+            str(c.get("resourceClaimName")) for c in record["spec"].get("resourceClaims") or ()
+        }
+        claimed = (self.claims.get((namespace, name), Counter()) for name in sorted(names))
+        return sum(claimed, Counter[str]())
 
 
 def _other_devices(held: Mapping[str, Any]) -> dict[str, float]:
