@@ -200,20 +200,21 @@ def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]
     return (jobs, nodes, conditions, options), site, parameters
 
 
-def with_groups(jobs: Jobs, rng: np.random.Generator) -> Jobs:
-    """The same, but a third of the jobs are of one to three further groups of tasks as well."""
+def with_groups(jobs: Jobs, nodes: Nodes, site: Site, rng: np.random.Generator) -> Jobs:
+    """The same, but a third of the jobs are of two to four groups, which empty nodes can hold."""
     groups: dict[Any, list[Group]] = {}
     demand = jobs.demand(jobs.devices)[jobs.shape] / 1000
+    on = {pool.name: pool.nodes.split(",") for pool in site.rules.pool}
     for j in range(len(jobs)):
-        if rng.random() < 0.33 and "features" not in jobs.terms[jobs.term[j]]:
-            own = dict(zip(jobs.devices, demand[j].tolist()))
-            most = 1 if rng.random() < 0.7 else int(jobs.tasks[j])
-            per_node, parts = jobs.shapes[jobs.shape[j]].per_node, int(rng.choice([1, 1, 2, 3]))
-            groups[jobs.id[j]] = [Group(most, own, per_node, terms="part=0")]
-            for i in range(parts):
-                asked = {kind: float(rng.integers(kind == "cpu", 3)) for kind in own}
-                some = int(rng.integers(1, 3)), asked, int(rng.integers(2))
-                groups[jobs.id[j]].append(Group(*some, terms=f"part={i + 1}"))
+        names = [n for n in on.get(jobs.pools[jobs.pool[j]], nodes.names) if n in nodes.names]
+        if rng.random() < 0.33 and "features" not in jobs.terms[jobs.term[j]] and len(names) > 1:
+            groups[jobs.id[j]] = []
+            for i, name in enumerate(rng.permutation(names)[: int(rng.choice([2, 2, 3, 4]))]):
+                room = dict(zip(nodes.devices, nodes.capacity[nodes.names.index(name)] // 1000))
+                asked = {kind: float(min(rng.integers(4), room[kind])) for kind in jobs.devices}
+                asked["cpu"] = max(asked["cpu"], 1.0)
+                tasks, per_node = 1 + int(rng.random() < 0.2), int(rng.integers(2))
+                groups[jobs.id[j]].append(Group(tasks, asked, per_node, terms=f"part={i}"))
     named = "user", "pool", "qos", "terms"
     columns = {name: [getattr(jobs.job(j), name) for j in range(len(jobs))] for name in named}
     behind = np.split(jobs.after, jobs.after_from[1:-1])
@@ -236,7 +237,7 @@ def compare(seed: int, gangs: bool = False, groups: bool = False) -> int:
     """
     (jobs, nodes, *more), site, parameters = drawn(seed, gangs)
     if groups:
-        jobs = with_groups(jobs, np.random.default_rng(seed + 2 * 10**6))
+        jobs = with_groups(jobs, nodes, site, np.random.default_rng(seed + 2 * 10**6))
     arguments = jobs, nodes, SlurmPasses(**parameters), *more
     engines: Any = "compiled", "plain"
     played = [simulate_jobs(*arguments, site=site, engine=engine) for engine in engines]
