@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -224,3 +226,26 @@ def test_a_print_of_sacct_says_when_jobs_that_wait_will_start(tmp_path) -> None:
     assert all(0 < row["p50"] <= row["p90"] and row["started"] is None for row in found.rows)
     with pytest.raises(ScenarioError, match="to 2024-03-01 10:30"):
         forecast_log(str(tmp_path / "jobs.txt"), 9001.0)
+
+
+def test_head_and_workers_wait_as_one_job_and_without_limits_nothing_is_promised(tmp_path) -> None:
+    """Two clusters of a head and two workers of four GPUs each, on two nodes of four."""
+    items = [{"kind": "Node", "metadata": {"name": f"n{i}"}, "spec": {}} for i in range(2)]
+    for node in items:
+        node["status"] = {"allocatable": {"cpu": "16", "nvidia.com/gpu": "4"}}
+    for hour, cluster in ((8, "a"), (9, "b")):
+        for part, gpus in (("head", 0), ("w0", 4), ("w1", 4)):
+            at = f"2025-03-03T0{hour}:00:00Z"
+            meta = {"name": f"{cluster}-{part}", "namespace": "t", "creationTimestamp": at}
+            meta["labels"] = {"ray.io/cluster": cluster}
+            asked = {"cpu": "2", "nvidia.com/gpu": str(gpus)}
+            spec = {"containers": [{"resources": {"requests": asked}}]}
+            status = {"phase": "Pending"}
+            if cluster == "a":
+                status = {"phase": "Running", "startTime": at}
+                spec["nodeName"] = f"n{int(part == 'w1')}"
+            items.append({"kind": "Pod", "metadata": meta, "spec": spec, "status": status})
+    (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": items}))
+    (row,) = forecast_log(str(tmp_path / "dump.json"), None, draws=10).rows
+    assert (row["job"], row["tasks"], row["limit"], row["promised"]) == ("t/b", 3, None, None)
+    assert row["p50"] > 0

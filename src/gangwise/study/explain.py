@@ -300,8 +300,8 @@ class ForecastOfLog:
     """When waiting jobs start.
 
     A row of each waiting job has ``job``, ``user``, ``tasks``, ``limit``, ``waited``; seconds from
-    then on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and none comes), and
-    ``started``, what came of it, None if nothing did.
+    then on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and none comes; None
+    where no job says how long), and ``started``, what came of it, None if nothing did.
     """
 
     now: float
@@ -380,14 +380,15 @@ def end_of(jobs: Jobs) -> float:
 def forecast_rows(
     jobs: Jobs, known: Forecasts, calibration: StartCalibration
 ) -> list[dict[str, Any]]:
-    rows = []
+    rows, asks = [], bool(np.any(jobs.requested))  # else nobody says how long a job may take
     for w, j in enumerate(known.waiting.tolist()):
         job, instant = jobs.job(j), known.now
         p50, p90 = calibration.quantiles(known.starts[:, w], instant, (0.5, 0.9)) - instant
         size = job.tasks * job.shape.size
-        row = {"job": job.id, "user": job.user, "tasks": size, "limit": job.limit}
+        limit = job.limit if job.requested else None
+        row = {"job": job.id, "user": job.user, "tasks": size, "limit": limit}
         started = float(known.truth[w] - instant)
         row |= {"waited": instant - job.submitted, "p50": float(p50), "p90": float(p90)}
-        row |= {"promised": float(known.promised[w] - instant)}
+        row |= {"promised": float(known.promised[w] - instant) if asks else None}
         rows.append(row | {"started": started if 0 < started < np.inf else None})
     return rows
