@@ -9,7 +9,7 @@ import pytest
 from benchmarks.intervals import draw
 
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs import Group, Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.sites.retelling import Record, retell, sweep
 
@@ -150,6 +150,25 @@ def test_a_job_that_is_withdrawn_stands_in_line_until_then() -> None:
     alone = replace(jobs, withdrawn=np.full(3, np.inf))
     swept = sweep(Record.of(alone, Nodes.pool(4)))
     assert swept.time[swept.refused].tolist() == [20]
+
+
+@pytest.mark.parametrize(("busy", "refused"), [(1, True), (3, False)])
+def test_a_job_of_groups_fits_where_each_finds_room_beside_the_others(busy, refused) -> None:
+    """Two groups of six cores on nodes of eight: no node holds both, and two empty nodes do.
+
+    A job has ``busy`` cores of the second node until the other starts.
+    """
+    groups = {"het": [Group(1, {"cpu": 6.0}), Group(1, {"cpu": 6.0}, 1)]}
+    jobs = Jobs.of(
+        *([0.0, 10.0], [90.0, 50.0], 1, {"cpu": [busy, 0.0]}),
+        id=["first", "het"],
+        groups=groups,
+        recorded_start=[0.0, 90.0],
+        recorded_end=[90.0, 140.0],
+    )
+    hosts = np.array([0, 1, 3]), np.array([1, 0, 1])
+    swept = sweep(Record.of(jobs, Nodes.alike(2, {"cpu": 8.0}), hosts=hosts))
+    assert swept.lasts[swept.refused].tolist() == [80.0] * refused
 
 
 def test_what_cannot_be_compared_is_said() -> None:

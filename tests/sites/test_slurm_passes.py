@@ -258,7 +258,7 @@ def compare(seed: int, gangs: bool = False, groups: bool = False) -> int:
         on = [n for n, _ in plain.placed(j)]
         assert len(on) == len({*on}) or nodes.shared, f"case {seed}: groups of {j} share a node"
     if groups:
-        return int(np.isfinite(plain.start[jobs.grouped]).sum())
+        return int((np.isfinite(plain.start) & jobs.grouped).sum())
     return int(plain.counts["preemptions"])
 
 

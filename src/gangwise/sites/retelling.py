@@ -43,7 +43,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import inlined_kernel, kernel
 from gangwise.jobs.metrics import Outcome, held_devices, over_bins, size_groups
-from gangwise.jobs.model import Jobs, Nodes
+from gangwise.jobs.model import Jobs, Nodes, Shape
 from gangwise.jobs.tenancy import allowed_on
 
 NEAR = (600.0, 0.1)
@@ -550,6 +550,9 @@ class Kinds(NamedTuple):
     group: Ints  # [C, M]: who counts against limit m, −1 for none
     over: Bools  # [R, C]: whether closing hours r are for them
     longest: Floats  # [C]: the longest limit, seconds
+    part_from: Ints  # [C + 1]: groups of unlike tasks of each kind, if it has any
+    part: Ints  # [P, 2 + K]: tasks, most of them on a node, and demand of one
+    part_allowed: Bools  # [P, N]
 
 
 class ConstraintArrays(NamedTuple):
@@ -576,6 +579,7 @@ class Now(NamedTuple):
     number: Ints  # [1 + C]: how many of these, then how many wait of each kind
     used: Floats  # [M, G]
     opens: Floats  # [1]: when the first of the closing hours is over that a job waits for
+    trial: Ints  # [N, K] what groups before one leave
 
 
 def _tables(
@@ -605,6 +609,7 @@ def _tables(
         *(single, np.ascontiguousarray(rows[:, 3 : 3 + M])),
         np.ascontiguousarray(rows[:, 3 + M :].T.astype(bool)),
         longest,
+        *_parts(jobs.shapes_on(nodes.devices), rows, nodes, may),
     )
     G = max([int(m.group.max()) + 1 for m in site.limits] + [1])
     rules = ConstraintArrays(
@@ -625,9 +630,24 @@ def _tables(
     job_arrays = JobArrays(record.size, jobs.tasks, record.host_from, record.host, short)
     state = Now(
         *(free, np.zeros(slots.size, np.int64), np.zeros(C, np.int64)),
-        *(np.zeros(1 + C, np.int64), np.zeros((M, G)), np.zeros(1)),
+        *(np.zeros(1 + C, np.int64), np.zeros((M, G)), np.zeros(1), nodes.capacity.copy()),
     )
     return kinds, rules, job_arrays, state
+
+
+def _parts(
+    shapes: Sequence[Shape], rows: Ints, nodes: Nodes, may: Bools
+) -> tuple[Ints, Ints, Bools]:
+    """`part_from`, `part` and `part_allowed` of kinds that are of these shapes and pools [C, 2]."""
+    several = [shapes[s].groups for s in rows[:, 0]]
+    every = [(p, many, part) for p, groups in zip(rows[:, 1], several) for many, part in groups]
+    numbers = [(many, part.per_node or many, *part.demand) for _, many, part in every]
+    on = [allowed_on(nodes, part) & may[p] for p, _, part in every]
+    return (
+        np.concatenate([[0], np.cumsum([len(groups) for groups in several])]),
+        np.array(numbers, dtype=np.int64).reshape(len(every), 2 + len(nodes.devices)),
+        np.array(on, dtype=bool).reshape(len(every), len(nodes)),
+    )
 
 
 def _until_open(hours: Bools) -> Floats:
@@ -650,6 +670,8 @@ def _room(k: Kinds, h: JobArrays, x: Now, total: Ints, c: int) -> int:
             if k.demand[c, d]:
                 room -= np.searchsorted(h.short[c, d], total[d] - x.free[0, d] + 0.5)
         return max(room, 0)
+    if k.part_from[c + 1] > k.part_from[c]:
+        return _groups_fit(k, x, c)
     for n in range(x.free.shape[0]):
         if k.allowed[c, n]:
             fit = 1 << 40
@@ -658,6 +680,27 @@ def _room(k: Kinds, h: JobArrays, x: Now, total: Ints, c: int) -> int:
                     fit = min(fit, max(x.free[n, d], 0) // k.demand[c, d])
             room += fit if k.per_node[c] == 0 else min(fit, k.per_node[c])
     return room
+
+
+@inlined_kernel
+def _groups_fit(k: Kinds, x: Now, c: int) -> int:
+    """1 if the groups of a kind fit now, each on the first nodes beside those before it; else 0."""
+    for n in range(x.free.shape[0]):
+        for d in range(x.free.shape[1]):
+            x.trial[n, d] = x.free[n, d]
+    for p in range(k.part_from[c], k.part_from[c + 1]):
+        left = k.part[p, 0]
+        for n in range(x.trial.shape[0]):
+            some = min(left, k.part[p, 1]) if k.part_allowed[p, n] else 0
+            for d in range(x.trial.shape[1]):
+                if k.part[p, 2 + d] > 0:
+                    some = min(some, max(x.trial[n, d], 0) // k.part[p, 2 + d])
+            for d in range(x.trial.shape[1]):
+                x.trial[n, d] -= some * k.part[p, 2 + d]
+            left -= some
+        if left > 0:
+            return 0
+    return 1
 
 
 @inlined_kernel
