@@ -602,6 +602,7 @@ def _tables(
     single, longest = np.ones(C), np.zeros(C)
     single[kind] = record.size / jobs.tasks
     np.maximum.at(longest, kind, record.limit)
+    part_from, part, part_allowed = _parts(jobs.shapes_on(nodes.devices), rows, nodes, may)
     kinds = Kinds(
         *(kind, slot, slots % most, np.searchsorted(slots // most, np.arange(C + 1)), demand),
         np.array([shape.per_node for shape in jobs.shapes])[rows[:, 0]],
@@ -609,7 +610,9 @@ def _tables(
         *(single, np.ascontiguousarray(rows[:, 3 : 3 + M])),
         np.ascontiguousarray(rows[:, 3 + M :].T.astype(bool)),
         longest,
-        *_parts(jobs.shapes_on(nodes.devices), rows, nodes, may),
+        part_from,
+        part,
+        part_allowed,
     )
     G = max([int(m.group.max()) + 1 for m in site.limits] + [1])
     rules = ConstraintArrays(
@@ -629,8 +632,13 @@ def _tables(
         free = np.concatenate([free.sum(axis=0)[None], free[1:]])
     job_arrays = JobArrays(record.size, jobs.tasks, record.host_from, record.host, short)
     state = Now(
-        *(free, np.zeros(slots.size, np.int64), np.zeros(C, np.int64)),
-        *(np.zeros(1 + C, np.int64), np.zeros((M, G)), np.zeros(1), nodes.capacity.copy()),
+        free,
+        waiting=np.zeros(slots.size, np.int64),
+        active=np.zeros(C, np.int64),
+        number=np.zeros(1 + C, np.int64),
+        used=np.zeros((M, G)),
+        opens=np.zeros(1),
+        trial=nodes.capacity.copy(),
     )
     return kinds, rules, job_arrays, state
 

@@ -76,10 +76,10 @@ class Store:
     def _mark(self, key: str) -> tuple[int, ...]:
         """Changes whenever the file does; empty where there is none."""
         try:
-            found = self.files.tree.status(f"runs/{key}.parquet")
+            status = self.files.tree.status(f"runs/{key}.parquet")
         except (OSError, StoreError):
             return ()
-        return (found.st_ino, found.st_size, found.st_mtime_ns) if found else ()
+        return (status.st_ino, status.st_size, status.st_mtime_ns) if status else ()
 
     def forget_checkpoint(self, key: str) -> None:
         if (checkpoint := self.checkpoint(key)) is not None:
@@ -92,12 +92,12 @@ class Store:
         return self._whole(key)[1]
 
     def _whole(self, key: str) -> tuple[Mapping[str, Any], Rows]:
-        found = self._load(key)
-        if found is None:
+        stored = self._load(key)
+        if stored is None:
             raise StoreError(
                 f"{self.path(key)} is missing or damaged; run the command that made it again"
             )
-        return found
+        return stored
 
     def _load(self, key: str) -> tuple[Mapping[str, Any], Rows] | None:
         """The description and the rows of a run; None unless its file is there and whole."""
@@ -258,8 +258,8 @@ def _about(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
-    found = _about(key, identity)
-    return {name: json.dumps(v) if name in _JSON else v for name, v in found.items()}
+    about = _about(key, identity)
+    return {name: json.dumps(v) if name in _JSON else v for name, v in about.items()}
 
 
 def _sealed(key: str, digest: Any) -> dict[str, str]:
@@ -293,13 +293,13 @@ def versions() -> dict[str, str]:
     >>> list(versions())
     ['gangwise', 'python', 'numpy', 'numba', 'polars']
     """
-    found = {"gangwise": gangwise.__version__, "python": platform.python_version()}
+    versions = {"gangwise": gangwise.__version__, "python": platform.python_version()}
     for package in ("numpy", "numba", "polars"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            versions[package] = "not installed"
+    return versions
 
 
 def provenance_text(command: str) -> str:
@@ -336,7 +336,7 @@ def older_runs(folder: Path) -> dict[str, list[str]]:
     """Runs that an older revision of a built-in decider played: which revision → runs."""
     now = {e.name: e.revision for kind in ("policy", "scheduler") for e in entries(kind).values()}
     now["Composed"] = now.pop(ANY)  # the class of schedulers named by their parts
-    store, found = Store(folder), dict[str, list[str]]()
+    store, runs_by_problem = Store(folder), dict[str, list[str]]()
     for name in store.plans():
         for run in store.read_plan(name)["runs"]:
             if not store.finished(run["key"]):
@@ -344,5 +344,5 @@ def older_runs(folder: Path) -> dict[str, list[str]]:
             decider, _, revision = str(store.about(run["key"])["policy"]).rpartition(" r")
             if decider in now and revision.isdigit() and int(revision) < now[decider]:
                 what = f"{decider} of revision {revision}; it is at {now[decider]}"
-                found.setdefault(what, []).append(f"{run['label']}, seed {run['seed']}")
-    return found
+                runs_by_problem.setdefault(what, []).append(f"{run['label']}, seed {run['seed']}")
+    return runs_by_problem

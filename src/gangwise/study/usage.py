@@ -334,10 +334,10 @@ def use_of(
 ) -> list[Use]:
     """Device-hours of chosen jobs by user or account, the most used first."""
     jobs, run = outcome.jobs, outcome.end - outcome.last_start
-    devices, known = outcome.demand[:, k] / 3600, jobs.requested & np.isfinite(run)
-    asked = np.where(known, np.maximum(jobs.limit, run) * devices, np.nan)
-    cut = np.where(known & (run >= REACHED * jobs.limit), run * devices, 0.0)
-    return _by_name(outcome, (run * devices, asked, cut), codes, names, chosen) or [
+    devices, limited = outcome.demand[:, k] / 3600, jobs.requested & np.isfinite(run)
+    requested = np.where(limited, np.maximum(jobs.limit, run) * devices, np.nan)
+    cut = np.where(limited & (run >= REACHED * jobs.limit), run * devices, 0.0)
+    return _by_name(outcome, (run * devices, requested, cut), codes, names, chosen) or [
         Use("all", 0, 0.0, float("nan"), 0.0)
     ]
 
@@ -365,11 +365,11 @@ def _by_name(
     """Sums of device-hours used, asked for and cut [J] by name, the most used first."""
     on, size = outcome.ended & chosen, len(names)
     group = np.broadcast_to(codes, on.shape)[on]
-    every, asked, cut = (column[on] for column in amounts)
-    # Where some requested a limit, use is compared with what these asked for.
-    known = np.isfinite(asked)
+    every, requested, cut = (column[on] for column in amounts)
+    # Where some requested a limit, use is compared with their requests.
+    limited = np.isfinite(requested)
     used, wanted, of_cut = (
-        np.bincount(group[known], column[known], size) for column in (every, asked, cut)
+        np.bincount(group[limited], column[limited], size) for column in (every, requested, cut)
     )
     count, total = np.bincount(group, minlength=size), np.bincount(group, every, size)
     share = np.divide(wanted, used, out=np.full(size, np.nan), where=used > 0)
@@ -449,18 +449,18 @@ def shares_of(
         wanted.append(over_bins(edges, jobs.submit[waits], outcome.start[waits], devices[waits]))
     if not shown:
         return []
-    held, asked = np.maximum(np.array(use), 0.0), np.array(wanted)
+    holding, wanting = np.maximum(np.array(use), 0.0), np.array(wanted)
     shares = np.array([parts[names[i]] for i in shown])
     entitled = shares * outcome.capacity[k]
     # An account lacks what its waiting jobs ask for, up to its share.
-    lacks = np.clip(np.minimum(entitled[:, None], held + asked) - held, 0.0, None)
-    lacks = np.where(held < SHORT * entitled[:, None], lacks, 0.0)
-    above = np.clip(held - OVER * entitled[:, None], 0.0, None)
+    lacks = np.clip(np.minimum(entitled[:, None], holding + wanting) - holding, 0.0, None)
+    lacks = np.where(holding < SHORT * entitled[:, None], lacks, 0.0)
+    above = np.clip(holding - OVER * entitled[:, None], 0.0, None)
     # Only what others have above their share could have been given.
     given = np.minimum(1.0, above.sum(axis=0) / np.maximum(lacks.sum(axis=0), 1e-12))
     lacks = lacks * given
     over = np.where(lacks.sum(axis=0) > 0, above, 0.0)
-    mean = held.mean(axis=1) / max(float(held.mean(axis=1).sum()), 1e-12)
+    mean = holding.mean(axis=1) / max(float(holding.mean(axis=1).sum()), 1e-12)
     columns = (shares, mean, (lacks > 0.05 * entitled[:, None]).sum(axis=1), lacks.sum(axis=1))
     rows = zip(*(column.tolist() for column in (*columns, over.sum(axis=1))))
     use_rows = [ShareUse(names[i], *map(float, row)) for i, row in zip(shown, rows)]

@@ -476,8 +476,8 @@ class _Dump:
         elif kind == "Pod":
             pod = pod_of(row, record, gangs, owners)
             claimed = self._claimed(pod.namespace, record) if self.sliced else Counter[str]()
-            devices = Counter(dict(pod.devices)) + claimed
-            self.pods.append(replace(pod, devices=tuple(sorted(devices.items()))))
+            held = Counter(dict(pod.devices)) + claimed
+            self.pods.append(replace(pod, devices=tuple(sorted(held.items()))))
             ranked[pod.name] = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
             self.claiming += bool(record["spec"].get("resourceClaims")) and not claimed
         elif kind == "Workload":
@@ -491,10 +491,9 @@ class _Dump:
     def _read_claims(self) -> None:
         """What claims were given, or ask for, and what drivers offer on each node, by driver."""
         for record in self.records:
-            kind, meta = _kind(record), record.get("metadata") if isinstance(record, dict) else None
-            with suppress(
-                KeyError, TypeError, AttributeError, ValueError
-            ):  # as if it were not there
+            kind = _kind(record)
+            # A record that is no claim as Kubernetes writes them counts as not there.
+            with suppress(KeyError, TypeError, AttributeError, ValueError):
                 if kind == "ResourceSlice":
                     spec = record["spec"]
                     offered = self.sliced.setdefault(str(spec["nodeName"]), Counter())
@@ -507,6 +506,7 @@ class _Dump:
                     for request in () if given else record["spec"]["devices"]["requests"]:
                         asked = request.get("exactly") or request
                         counts[f"claim/{asked['deviceClassName']}"] += int(asked.get("count") or 1)
+                    meta = record["metadata"]
                     self.claims[str(meta.get("namespace") or "default"), str(meta["name"])] = counts
 
     def _claimed(self, namespace: str, record: Any) -> Counter[str]:
