@@ -23,6 +23,7 @@ from gangwise.logs.formats.slurm import OPEN_XDMOD
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.guess import guess
 from gangwise.logs.inspect import inspect
+from gangwise.logs.jobs import doubts_of
 from gangwise.logs.tables import device_hours
 
 from .test_helios_acme import HELIOS, ROWS
@@ -107,7 +108,7 @@ def test_what_is_not_found_is_said_and_the_draft_is_still_toml(tmp_path):
 
 def guess_of(tmp_path, text, name="x.txt"):
     (tmp_path / name).write_text(text)
-    return guess(tmp_path / name)
+    return guess(tmp_path / name, doubts_of)
 
 
 @pytest.mark.parametrize("form", ["lines", "list", "object"])

@@ -111,7 +111,7 @@ def test_what_is_not_recognised_is_shown(tmp_path):
     with pytest.raises(TraceError, match="directory"):
         open_trace(tmp_path)
     (tmp_path / "other.csv").write_text("job,start,end\n1,2,3\n")
-    with pytest.raises(TraceError, match="start"):
+    with pytest.raises(TraceError, match="gpu ="):
         open_trace(tmp_path / "other.csv")
     with pytest.raises(UnknownName, match="alibaba-gpu-v2023"):
         open_trace(tmp_path, trace="alibaba-gpu-2023")

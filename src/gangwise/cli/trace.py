@@ -173,8 +173,9 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
     import os
 
     from gangwise.logs.guess import guess
+    from gangwise.logs.jobs import doubts_of
 
-    draft = guess(file)
+    draft = guess(file, doubts_of)
     if as_json:
         echo(json_text(draft.to_dict()))
     if out is None:

@@ -37,7 +37,6 @@ from gangwise.logs.io.text import (
     split_line,
     start_of,
 )
-from gangwise.logs.jobs import jobs_of
 from gangwise.logs.tables import Tables, amount_text, device_hours, period_of
 from gangwise.notation import units
 
@@ -140,8 +139,12 @@ class Guess:
         }
 
 
-def guess(path: Path | str) -> Guess:
-    """Draft a mapping; TraceError when the file is neither rows of fields nor JSON objects."""
+def guess(path: Path | str, doubts_of: Callable[[Tables], Sequence[str]] | None = None) -> Guess:
+    """Draft a mapping; TraceError when the file is neither rows of fields nor JSON objects.
+
+    ``doubts_of``, such as :func:`gangwise.logs.jobs.doubts_of`, says what no cluster has in the
+    tables that the draft gives.
+    """
     path = Path(path)
     if not path.is_file():
         raise TraceError("there is no such file to draft a mapping for", path)
@@ -151,7 +154,7 @@ def guess(path: Path | str) -> Guess:
     for form in sorted({form.name for form, _ in recognise(path, forms)}):
         note = f"this is a file of {form}: gangwise jobs reads it without a mapping"
         draft.notes.insert(0, note + _as_read(path, readers[form]))
-    return draft.guess()
+    return draft.guess(doubts_of)
 
 
 @cache
@@ -419,7 +422,7 @@ class _Draft:
             del self.entry["duration"]
         self.notes.append(f"{length} is not used: {end} says the same, without waiting")
 
-    def guess(self) -> Guess:
+    def guess(self, doubts_of: Callable[[Tables], Sequence[str]] | None) -> Guess:
         mapping, missing = self.mapping()
         if missing:
             self.notes += missing
@@ -429,7 +432,7 @@ class _Draft:
             "say so with each command: replay --set nodes=16 --set devices=4 (16 nodes of 4), "
             "compare --set machines=16 --set shape=…"
         )
-        readings = [_outcome(mapping, "", "")]
+        readings = [_outcome(mapping, "", "", doubts_of)]
         self.notes += readings[0].doubts
         readings += [
             _outcome(changed, label, line) for changed, label, line in self._alternatives(mapping)
@@ -915,7 +918,12 @@ def _matches_format(texts: Sequence[str], form: str) -> bool:
     return parsed.null_count() <= len(series) / 10
 
 
-def _outcome(mapping: dict[str, Any], what: str, change: str) -> MappingOutcome:
+def _outcome(
+    mapping: dict[str, Any],
+    what: str,
+    change: str,
+    doubts_of: Callable[[Tables], Sequence[str]] | None = None,
+) -> MappingOutcome:
     reading = MappingOutcome(what, change)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "mapping.toml")
@@ -934,19 +942,11 @@ def _outcome(mapping: dict[str, Any], what: str, change: str) -> MappingOutcome:
         jobs=len(jobs),
         rows=tables.stages[0].read,
         left_out=reasons(*(stage.dropped for stage in tables.stages)),
-        doubts=() if what else _doubts(tables),
+        doubts=tuple(doubts_of(tables)) if doubts_of else (),
         hours=hours,
         mean_in_use={d: hours[d] * 3600 / max(end - start, 1.0) for d in devices},
         largest_job={d: float((jobs[d] * tasks).max()) for d in devices},  # type: ignore[arg-type]  # numbers
     )
-
-
-def _doubts(tables: Tables) -> tuple[str, ...]:
-    try:
-        played = jobs_of(tables, rows=False).played
-    except TraceError:
-        return ()
-    return (*played.units, *played.doubts)
 
 
 def _short(entry: dict[str, Any]) -> Any:

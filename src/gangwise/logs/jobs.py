@@ -299,10 +299,19 @@ def open_jobs(
     >>> log.jobs.run, log.jobs.limit, log.jobs.recorded_start, log.nodes.capacity.tolist()
     (array([60.]), array([120.]), array([5.]), [[8000]])
     >>> print(log.played.line)
-    swf: 50 % of 2 jobs and 33.3 % of 0.2 core-hours are played; left out: 1 larger than the ...
+    swf: 50 % of 2 jobs and 33.3 % of 0.2 core-hours are played; misread, or nodes are missing: ...
     """
     builder = _LogBuilder(open_tables(path, trace=trace, **knobs), job_type)
     return builder.log(nodes, rows, apart)
+
+
+def doubts_of(tables: Tables) -> tuple[str, ...]:
+    """What no cluster has: numbers out of this world, and more work than the nodes can hold."""
+    try:
+        played = jobs_of(tables, rows=False).played
+    except TraceError:
+        return ()
+    return (*played.units, *played.doubts)
 
 
 def jobs_of(
