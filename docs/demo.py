@@ -100,7 +100,7 @@ def queue(outcome: Outcome, box: Box, top: float, most: float) -> Iterable[str]:
 def chart(found: Replayed, name: str, box: Box, slow: Iterable[int], named: bool) -> Iterable[str]:
     outcome, nodes = found.outcomes[name][WORLD], len(found.outcomes[name][WORLD].nodes)
     foot = box.top + ROW * nodes + 4 + QUEUE
-    waits = found.compared().of(name, "waiting.mean").mean / 3600
+    waits = found.compared().estimate(name, "waiting.mean").mean / 3600
     yield text(box.left, box.top - 22, SHOWN[name], "strong")
     yield text(box.left, box.top - 8, f"mean wait {waits:.1f} h over {DEMO_SEEDS} worlds", "muted")
     yield from rectangles(outcome, box)
