@@ -550,6 +550,21 @@ def rate_of_limit(inputs: Inputs, state: State, pieces: int) -> float:
 
 
 @inlined_kernel
+def try_all_behind(
+    inputs: Inputs, state: State, j: int, way: int, i: int, count: int, rank: int
+) -> tuple[int, int, int, int]:
+    """Way, place, number and rank with which a round goes on behind job j, which starts.
+
+    Where only those who joined were tried, all behind job j are.
+    """
+    if way != ONLY_FRESH:
+        return way, i, count, rank
+    if state.standing is not None and queue_kernels.line_stays(inputs):
+        return BY_KEY, queue_kernels.behind(inputs, state, j), int64(state.at.lined), rank
+    return BY_RANK, i, count, int64(inputs.jobs[j].rank) + 1
+
+
+@inlined_kernel
 def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
     """One round of decisions: start in order until one of a pool cannot; then backfill.
 
@@ -601,20 +616,17 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
         pieces = start_kernels.find(inputs, state, beliefs, j)
         if pieces == 0:
             p = kernels.pool_of(inputs, j)
-            # The first of its pool that cannot start: the others of the pool are now behind a
-            # promise.
+            # From the first of a pool that cannot start on, the others are behind a promise.
             if state.heads[p] < 0 and not hold_for(inputs, state, beliefs, j, p):
                 break
             continue
         end = at.now
         if at.first >= 0:
-            # Limits in seconds end at now + limit; limits of work at now + limit ÷ rate on these
-            # nodes.
+            # Limits of work run down at the rate on these nodes.
             rate = rate_of_limit(inputs, state, pieces)
             end = at.now + kernels.length(inputs, state, j) / rate
             p = delayed_by(inputs, state, j, pieces, end)
-            # It would break a start that is kept, which is asked by requests and so is not
-            # remembered.
+            # A start that is kept is asked by requests, so its refusal is not remembered.
             if p >= state.heads.size:
                 at.refused = 1
                 continue
@@ -627,19 +639,11 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
             continue
         settle(inputs, state, j, end)
         start_kernels.start(inputs, state, j, pieces)
+        # Those refused may fit elsewhere now: those behind are tried at once, those in front at the
+        # next instant.
         if at.refused != 0:
-            # Those refused may fit elsewhere now: those behind are tried at once, those in front
-            # at the next instant.
             at.again = 1
-            if (
-                state.standing is not None
-                and way == ONLY_FRESH
-                and queue_kernels.line_stays(inputs)
-            ):
-                way, i, count = BY_KEY, queue_kernels.behind(inputs, state, j), at.lined
-            elif way == ONLY_FRESH:
-                way = BY_RANK
-                rank = int64(inputs.jobs[j].rank) + 1
+            way, i, count, rank = try_all_behind(inputs, state, j, way, i, count, rank)
 
 
 # ---------------------------------------------------------------------------------- the whole play

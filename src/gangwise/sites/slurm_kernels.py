@@ -1027,7 +1027,6 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
     clock, now = passes.clock, state.at.now
     clock.reserved, clock.held, started = 0, clock.site_nodes, 0
     clock.passes += 1
-    # The site's own reservations come first; those that the pass makes are forgotten at its end.
     for r in range(clock.site):
         kernels.enter_row(passes.begins, int64(0), int64(r), passes.reserved[r].begin, int64(r))
         kernels.enter_row(passes.ends, int64(0), int64(r), passes.reserved[r].end, int64(r))
@@ -1039,7 +1038,6 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
     end_of_line = count - 1
     i = 0
     while True:
-        # Behind the last job that can start now nothing needs a reservation.
         if recheck:
             end_of_line = last_able(inputs, state, passes, i, end_of_line)
             recheck = False
@@ -1069,8 +1067,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
             time, pieces = first_time(inputs, state, passes, j, -kernels.NEVER)
             if passes.above is None or time <= now or rank > -kernels.NEVER:
                 break
-            # The place found without preemption is kept aside: looking for jobs to preempt
-            # overwrites it.
+            # Kept aside: looking for jobs to preempt overwrites the place found without it.
             for m in range(pieces):
                 passes.kept[m] = state.tried[m].node
             shut_reserved(inputs, state, passes, j)
@@ -1090,7 +1087,6 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
             )  # once more, without those below
         if time <= now:
             begin(inputs, state, passes, j, pieces)
-            # What is free has changed, now and ahead: the windows are made anew for the next job.
             ready, recheck = False, passes.above is None
             started += 1
             if started == passes.settings.starts:

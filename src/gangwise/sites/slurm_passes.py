@@ -489,8 +489,7 @@ def passing_of(
     preempts, tested = bool(t.options.tenancy.preemption.by), min(int(scheduler.tested), J)
     suspends = gangs(t.options.tenancy)
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
-    clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
-    clock.whole = -math.inf
+    clock.passed, clock.changed, clock.asked, clock.whole = -math.inf, 1, -1, -math.inf
     pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in every_shape(t))]
     pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
@@ -516,7 +515,6 @@ def passing_of(
     known["own"] |= np.array([name in by_user for name in jobs.pools])[jobs.pool]
     queued = np.array([float(term.get("queued", "inf")) for term in terms])[jobs.term]
     known["ages"] = np.minimum(queued, jobs.submit)
-    settings = _settings(scheduler, t.options.tenancy, bool(known["own"].any()))
     reserved = np.zeros(booked + len(of_site), dtype=slurm_places.HELD)
     reserved[: len(of_site)] = of_site
     bounds = np.zeros(booked, dtype=slurm_places.BOUND)
@@ -537,7 +535,7 @@ def passing_of(
     front = np.zeros(J + 1, dtype=np.int64)
     state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
     return PassState(
-        settings=settings,
+        settings=_settings(scheduler, t.options.tenancy, bool(known["own"].any())),
         clock=clock,
         room=_room(x) if suspends else x.room,
         gangs=_gangs(t, len(x.out)) if suspends else None,

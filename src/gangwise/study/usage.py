@@ -219,8 +219,7 @@ def audit_log(
     (device, (total, users, accounts)), *others = uses.items()
     k = nodes.devices.index(device)
     held = _held(outcome, of_log, groups if len(accounts) > 1 else groups[:2])
-    tree = scenario.site.rules.account if scenario.site is not None else ()
-    parts = account_shares(tree)
+    parts = account_shares(scenario.site.rules.account if scenario.site is not None else ())
     if queues is not None:
         parts = queue_shares(queues, nodes.devices[k], float(outcome.capacity[k]))
     columns = by_kind["account"], (jobs.pool, jobs.pools)
