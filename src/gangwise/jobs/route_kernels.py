@@ -137,10 +137,10 @@ def share_of_job(inputs: Inputs, j: int) -> float:
 def withdraw(all: Clusters, first: Any, c: int, j: int) -> None:
     """Withdraw job j from all clusters but c."""
     for k in range(all.speed.size):
-        of = opened_at(first, all.at[k])
-        phase = of.state.jobs[j].phase
+        cluster = opened_at(first, all.at[k])
+        phase = cluster.state.jobs[j].phase
         if k != c and phase in (UNSUBMITTED, WAITING):
-            cancel(of.inputs, of.state, None, j)
+            cancel(cluster.inputs, cluster.state, None, j)
 
 
 @inner_kernel
@@ -149,18 +149,18 @@ def share_all(all: Clusters, first: Any) -> None:
     while True:
         c, time = -1, NEVER
         for k in range(all.speed.size):
-            of = opened_at(first, all.at[k])
-            instant = next_instant(of.inputs, of.state)
+            cluster = opened_at(first, all.at[k])
+            instant = next_instant(cluster.inputs, cluster.state)
             if instant < time:
                 c, time = k, instant
         if c < 0:
             return
-        of = opened_at(first, all.at[c])
-        if not one_instant(all, of.inputs, of.state, c):
+        cluster = opened_at(first, all.at[c])
+        if not one_instant(all, cluster.inputs, cluster.state, c):
             return
-        for m in range(of.state.at.running):
-            j = int64(of.state.running[m])
-            if of.state.jobs[j].begun == of.state.at.now:
+        for m in range(cluster.state.at.running):
+            j = int64(cluster.state.running[m])
+            if cluster.state.jobs[j].begun == cluster.state.at.now:
                 withdraw(all, first, c, j)
 
 
@@ -175,15 +175,15 @@ def step(clusters: Any, first: Any, what: int, j: int, chosen: int, time: float)
     elif what == FORECAST:
         expect(all.times, j, time)
     for c in range(all.speed.size):
-        of = opened_at(first, all.at[c])
+        cluster = opened_at(first, all.at[c])
         if what == UNTIL:
-            while next_instant(of.inputs, of.state) < time and one_instant(
-                all, of.inputs, of.state, c
+            while next_instant(cluster.inputs, cluster.state) < time and one_instant(
+                all, cluster.inputs, cluster.state, c
             ):
                 pass
-            all.used[c] = share_used(of.inputs, of.state, j)
+            all.used[c] = share_used(cluster.inputs, cluster.state, j)
         elif what == FORECAST:
             all.start[c] = NEVER
-            if of.state.jobs[j].phase == UNSUBMITTED:
-                copy_words(of.memory, of.memory_ahead)
-                all.start[c] = foresee(all, of.inputs, of.ahead, c, j)
+            if cluster.state.jobs[j].phase == UNSUBMITTED:
+                copy_words(cluster.memory, cluster.memory_ahead)
+                all.start[c] = foresee(all, cluster.inputs, cluster.ahead, c, j)

@@ -49,14 +49,14 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
         return [*mine, *[(own, own)] * bool(own)]
 
     # Of each text of terms, those of groups as well: labels, and their values.
-    asked = [labels_of(term) for term in terms]
+    wanted_labels = [labels_of(term) for term in terms]
     parts = {part.terms for shape in jobs.shapes for _, part in shape.groups if part.terms}
     of_part = {text: labels_of(terms_of(text)) for text in parts}
     bounds = [_bounds(term.get("nodes", "0-0")) for term in terms]
     jobs = _with_threads(jobs, nodes, terms)
-    if not any((*asked, *of_part.values())) and not any(map(any, bounds)):
+    if not any((*wanted_labels, *of_part.values())) and not any(map(any, bounds)):
         return jobs, nodes
-    every = dict(label for some in (*asked, *of_part.values()) for label in some)
+    every = dict(label for some in (*wanted_labels, *of_part.values()) for label in some)
 
     def holds(label: str, name: str, has: str) -> bool:
         kind, equals, names = label.partition("=")
@@ -74,7 +74,7 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     def changed(shape: Shape, t: int) -> Shape:
         def labelled(part: Shape) -> Shape:
             own = of_part.get(part.terms, ())
-            return part._replace(constraint=(*part.constraint, *asked[t], *own))
+            return part._replace(constraint=(*part.constraint, *wanted_labels[t], *own))
 
         return shape.each(labelled)._replace(nodes=bounds[t])
 

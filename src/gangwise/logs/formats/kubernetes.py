@@ -499,13 +499,15 @@ class _Dump:
                     offered = self.sliced.setdefault(str(spec["nodeName"]), Counter())
                     offered[f"claim/{spec['driver']}"] += len(spec["devices"])
                 elif kind == "ResourceClaim":
-                    given = (record.get("status") or {}).get("allocation")
+                    allocation = (record.get("status") or {}).get("allocation")
                     counts = Counter[str]()
-                    for result in given["devices"]["results"] if given else ():
+                    for result in allocation["devices"]["results"] if allocation else ():
                         counts[f"claim/{result['driver']}"] += 1
-                    for request in () if given else record["spec"]["devices"]["requests"]:
-                        asked = request.get("exactly") or request
-                        counts[f"claim/{asked['deviceClassName']}"] += int(asked.get("count") or 1)
+                    for request in () if allocation else record["spec"]["devices"]["requests"]:
+                        wanted = request.get("exactly") or request
+                        counts[f"claim/{wanted['deviceClassName']}"] += int(
+                            wanted.get("count") or 1
+                        )
                     meta = record["metadata"]
                     self.claims[str(meta.get("namespace") or "default"), str(meta["name"])] = counts
 
