@@ -199,6 +199,7 @@ def _opened(
     member = [nodes.of_pool(name) for name in dict.fromkeys(shape.pool for shape in every)]
     (N, K), S, W, Q = cluster.capacity.shape, len(every), rows.size, kinds.size
     M, owners = len(member) * K, int(owner.max(initial=-1)) + 1
+    bits = (held.job.size >> 6) + 1, (held.job.size >> 12) + 1
     untold = cluster.shapes.copy()  # devices are not told apart
     untold["fraction"] = untold["whole"] = 0
     sweep = made(
@@ -220,7 +221,7 @@ def _opened(
         np.rint(1000 * outcome.per_piece * held.tasks[:, None]).astype(np.int64),
         np.ascontiguousarray(claim),
         owner,
-        *(np.zeros(size, dtype=np.int64) for size in (held.job.size, (held.job.size, K), M)),
+        *(np.zeros(size, dtype=np.int64) for size in (*bits, (held.job.size, K))),
         _changes(nodes, hidden, options, hours, float(waits["start"][:-1].max(initial=0.0))),
         needs,
         _table(sweep_rows.NODE, up=np.ones(N))[:-1],
@@ -232,7 +233,6 @@ def _opened(
         np.zeros(1, dtype=sweep_rows.SIZES),
         np.zeros((Q, LATENCY)),
         *(np.zeros(W, dtype=np.int64), np.zeros((W, 2)), np.zeros(W), np.zeros((W, 2))),
-        *(np.zeros((owners, M)) for _ in range(2)),
         np.zeros(M, dtype=sweep_rows.COMPANY),
         *(jobs.submit, since, start, outcome.start, outcome.queued),
         np.zeros((since.size, len(CAUSES))),
@@ -317,17 +317,18 @@ def _attempts(
     # Pieces of an attempt stand together.
     begins = (np.diff(pieces.job, prepend=-1) != 0) | (np.diff(pieces.begin, prepend=-1.0) != 0)
     at = np.flatnonzero(begins)
+    past = np.append(at[1:], pieces.job.size)[::-1].copy()
+    at = at[::-1].copy()
     row, held, end = pieces.job[at], pieces.held[at], pieces.end[at]
-    past = np.append(at[1:], pieces.job.size)
-    if (np.diff(row) < 0).any():  # those that were cut short come last
-        order = np.argsort(row, kind="stable")
+    if (np.diff(row) > 0).any():  # those that were cut short come last
+        order = np.argsort(-row, kind="stable")
         at, past, row = at[order], past[order], row[order]
         held, end = held[order], end[order]
     # The attempt that ends the wait is the first of its job, of several at once the first row.
     place = np.full(int(row.max(initial=-1)) + 1, -1)
     place[rows] = np.arange(rows.size)
     mine = place[row]
-    ends = np.flatnonzero((mine >= 0) & (held == np.append(start, np.inf)[mine]))[::-1]
+    ends = np.flatnonzero((mine >= 0) & (held == np.append(start, np.inf)[mine]))
     attempt, wait = np.empty(rows.size, dtype=np.int64), np.full(row.size, -1)
     attempt[mine[ends]] = ends
     wait[attempt] = w_of
@@ -336,7 +337,7 @@ def _attempts(
     until = np.maximum.accumulate(np.append(start[order], np.inf))
     opens = np.flatnonzero(sinces > np.append(-np.inf, until[:-1]))
     span = np.searchsorted(until[np.append(opens[1:], sinces.size) - 1], held)
-    counted = np.flatnonzero(sinces[opens][span] < end)
+    counted = np.flatnonzero(sinces[opens][span] < end)[::-1]
     by_begin = counted[np.argsort(held[counted], kind="stable")]  # nearly in order
     by_end = counted[np.argsort(end[counted])]
     times = (np.append(time, np.inf) for time in (held[by_begin], end[by_end]))

@@ -21,6 +21,7 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs import kernels
 from gangwise.jobs.fit_kernels import groups_fit
 from gangwise.jobs.kernels import Caps, ClusterArrays, FreeDevices, Hours, Rows, Ways, int64, record
 
@@ -83,7 +84,7 @@ SIZES = record(
     kinds=np.int64,  # that wait
     shapes=np.int64,  # of these
     touched=np.int64,  # nodes that changed in this instant
-    running=np.int64,  # attempts
+    lowest=np.int64,  # of the set of running attempts, see `kernels.insert`
     started=np.int64,  # waits that have ended
     next=np.int64,  # of `by_start`: before it no job waits that does not fit
     free=np.int64,  # kinds that fit
@@ -111,7 +112,7 @@ class Sweep(NamedTuple):
     # attempts
     begin: Floats  # [A] they hold devices from here
     end: Floats
-    row: Ints  # in order
+    row: Ints  # the latest first
     first: Ints  # its pieces are from here
     past: Ints  # to before here
     wait: Ints  # that ends with it, −1 for none
@@ -125,9 +126,9 @@ class Sweep(NamedTuple):
     amount: Ints  # [P, K] thousandths
     claim: Ints  # [J]
     owner: Ints  # [J] user and account
-    line: Ints  # [A] running ones in order
+    words: Ints  # set of those that run
+    summary: Ints
     whole: Ints  # [A, K] thousandths
-    taken: Ints  # [M] by the attempt at hand
     changes: Rows  # [V + 1]
     needs: Rows  # [S]
     nodes: Rows  # [N]
@@ -147,8 +148,6 @@ class Sweep(NamedTuple):
     overtaken: Floats  # [W, 2]
     by_limit: Floats
     passed: Floats  # [W, 2] unseen; in which it would not be kept but for a reservation
-    held: Floats  # [owners, M] of each partition and device type
-    seen: Floats  # [owners, M] of `COMPANY.clock` when held last changed
     company: Rows  # [M]
     submit: Floats  # [J]
     ready: Floats
@@ -242,7 +241,7 @@ def _drop(items: Ints, size: int, item: int) -> None:
 @inner_kernel
 def _run(x: Sweep, a: int, sign: int) -> None:
     """An attempt takes its devices (sign 1), or gives them back (−1)."""
-    sizes, K, row = x.sizes[0], x.free.shape[1], x.row[a]
+    sizes, K, owner, claim = x.sizes[0], x.free.shape[1], x.owner[x.row[a]], x.claim[x.row[a]]
     for p in range(x.first[a], x.past[a]):
         n = x.node[p]
         if sizes.shapes > 0 and x.nodes[n].touched == 0:  # else nothing is brought up to date
@@ -254,25 +253,17 @@ def _run(x: Sweep, a: int, sign: int) -> None:
             x.free[n, k] -= amount
             x.whole[a, k] += amount
             for q in range(x.member.shape[0]):
-                if x.member[q, n]:
-                    x.taken[q * K + k] += amount
-    owner, claim = x.owner[row], x.claim[row]
-    for m in range(x.taken.size):
-        if x.taken[m] != 0:
-            company, amount = x.company[m], x.taken[m]
-            # What the owner held until now has its share of the waiting until now.
-            x.holders[owner] += x.held[owner, m] * (company.clock - x.seen[owner, m])
-            x.seen[owner, m] = company.clock
-            x.held[owner, m] += amount
-            company.total += amount
-            x.taken[m] = 0
+                if amount != 0 and x.member[q, n]:
+                    # Its share of the waiting is what the clock gains while it holds devices.
+                    company = x.company[q * K + k]
+                    x.holders[owner] -= amount * company.clock
+                    company.total += amount
     for c in range(x.caps.starts[claim], x.caps.starts[claim + 1]):
         x.used[x.caps.counter[c]] += sign * x.caps.amount[c]
     if sign > 0:
-        _enter(x.line, sizes.running, a)
+        kernels.insert(x.words, x.summary, sizes, a)
     else:
-        _drop(x.line, sizes.running, a)
-    sizes.running += sign
+        kernels.remove(x.words, x.summary, a)
 
 
 @inner_kernel
@@ -390,19 +381,19 @@ def _cause(x: Sweep, q: int, now: float) -> int:
 def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
     """How many jobs of a kind would have enough without those submitted later.
 
-    From the newest attempt that runs back to the one without which there would be enough. Those
-    from the i-th in line on hold ``more``; gives both for the next kind, which asks for as much or
-    more of the same.
+    From the newest attempt that runs back to the one without which there would be enough. Those up
+    to attempt i hold ``more``; gives both for the next kind, which asks for as much or more of the
+    same.
     """
     kind, s = x.kinds[q], x.kinds[q].shape
     k, c = x.needs[s].main, x.cluster.shapes[s].constraint
     oldest, lacks = x.by_row[kind.first], kind.ask - x.needs[s].free
     anywhere = x.sizes[0].away == 0 and x.everywhere[c]
     while more < lacks:
-        if i == 0 or x.row[x.line[i - 1]] <= oldest:
+        a = kernels.following(x.words, x.summary, x.sizes[0], i + 1)
+        if a < 0 or x.row[a] <= oldest:
             return 0, i, more
-        i -= 1
-        a = x.line[i]
+        i = a
         if anywhere:
             more += x.whole[a, k]
             continue
@@ -410,7 +401,7 @@ def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
             if x.cluster.allowed[c, x.node[p]] and x.nodes[x.node[p]].up > 0:
                 more += x.amount[p, k]
     last = kind.first + kind.waiting
-    return _up_to(x.by_row, kind.first, last, x.row[x.line[i]] - 1), i, more
+    return _up_to(x.by_row, kind.first, last, x.row[i] - 1), i, more
 
 
 @inlined_kernel
@@ -455,14 +446,14 @@ def _judge(x: Sweep, q: int, now: float, i: int, more: float) -> tuple[int, floa
 
 @inner_kernel
 def _judge_all(x: Sweep, now: float) -> None:
-    i, more, constraint, main = int64(0), 0.0, int64(-1), int64(-1)
+    i, more, constraint, main = int64(-1), 0.0, int64(-1), int64(-1)
     x.sizes[0].free = 0
     for m in range(x.company.size):
         x.company[m].busy = 0
     for z in range(x.sizes[0].kinds):
         s = x.kinds[x.kinds_now[z]].shape
         if x.cluster.shapes[s].constraint != constraint or x.needs[s].main != main:
-            i, more = int64(x.sizes[0].running), 0.0
+            i, more = int64(-1), 0.0
             constraint, main = x.cluster.shapes[s].constraint, x.needs[s].main
         i, more = _judge(x, x.kinds_now[z], now, i, more)
 
@@ -492,7 +483,7 @@ def _join(x: Sweep, w: int, now: float) -> bool:
     _settle(x, w, -1)
     x.waits[w].state = 1
     if first:
-        _judge(x, q, now, int64(sizes.running), 0.0)
+        _judge(x, q, now, int64(-1), 0.0)
     elif kind.cause == BUSY:
         x.company[_company(x, s)].busy += 1
     if _is_stuck(kind.cause):
@@ -620,7 +611,8 @@ def sweep_waits(x: Sweep) -> None:
         if sizes.kinds > 0:
             _charge(x, now, after - now, x.changes[v].reserves)
         now = after
-    for owner in range(x.held.shape[0]):
-        for m in range(x.company.size):
-            x.holders[owner] += x.held[owner, m] * (x.company[m].clock - x.seen[owner, m])
+    a = kernels.smallest(x.words, x.summary, sizes)
+    while a >= 0:
+        _run(x, a, -1)
+        a = kernels.following(x.words, x.summary, sizes, a + 1)
     _finish(x)
