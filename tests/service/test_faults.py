@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise.core.errors import EngineError, StoreError
-from gangwise.engines.engine import EngineJob, EngineNode, RankReport
+from gangwise.engines.engine import AFTER, RESERVED, EngineJob, EngineNode, RankReport
 from gangwise.service.ledger import Ledger
 from gangwise.service.loop import MonotonicClock, Service
 from gangwise.service.store import ChainLine
@@ -763,3 +763,26 @@ def test_acts_without_an_answer_are_repeated_less_and_less_often(engine, service
     ticks(service, time, 15, seconds=0.5)
     assert service.health()["well"]
     assert engine.calls == [("place", "1", 1)]
+
+
+def test_a_wait_for_another_job_and_one_for_reserved_nodes_are_named(engine, service, time):
+    """Without the reservation the first would start; the other is too large for what is reserved.
+
+    Of a node that is down for another reason, it is said that it is away.
+    """
+    machine = next(iter(engine.machines.values()))
+    gpus = machine.devices["gpu"] // 1000
+    for name, other in engine.machines.items():
+        reserved = name == machine.name
+        engine.machines[name] = replace(
+            other, up=False, reason=RESERVED + "week" if reserved else "broken"
+        )
+    engine.submit("1", gpus=gpus)
+    engine.submit("2", tasks=len(engine.machines), gpus=gpus)
+    ticks(service, time, 3)
+    causes = {job: service.explanation(job)["cause"] for job in "12"}
+    assert causes == {"1": "reservation", "2": "away"}
+    engine.held = lambda: {"3": f"left alone: {AFTER}, afterok:1(unfulfilled)"}
+    (row,) = service.held_now()
+    assert (row["job"], row["cause"]) == ("3", "after")
+    assert "afterok:1" in row["why"]

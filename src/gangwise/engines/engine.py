@@ -52,6 +52,8 @@ KINDS: frozenset[str] = frozenset(get_args(EventKind))
 PHASES: frozenset[str] = frozenset(get_args(Phase))
 CAUSES: frozenset[str] = frozenset(get_args(Cause))
 ATTEMPTS = 10**9
+AFTER, RESERVED = "it waits for its dependency", "reserved: "
+"""How the reasons begin of a job that comes after another, and of a node that is reserved."""
 NONE = (math.inf,)
 NOT_KNOWN = (math.nan,)
 

@@ -195,7 +195,7 @@ class SlurmEngine(Led):
         reason = f"{', '.join(down).lower()} {row.get('reason') or ''}".strip() if down else ""
         labels = {self._values.get(f, f): f if f in self._values else "yes" for f in features}
         if not down and (name := self._reserved.get(str(row["name"]))):
-            down, reason = ["RESERVED"], f"reserved: {name}"
+            down, reason = ["RESERVED"], engine.RESERVED + name
         for kind, named in types_of(str(row.get("gres") or "")).items():
             if len(named) == 1:
                 labels[f"type of {kind}"] = next(iter(named))

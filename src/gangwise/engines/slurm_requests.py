@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gangwise.engines.engine import AFTER
 from gangwise.notation import slurm as notation
 
 SQUEUE = notation.WORDS["squeue"]
@@ -189,8 +190,8 @@ def waits_for(row: Mapping[str, Any], now: float) -> str:
     The start of a held job is what ``--begin`` said; of another it is Slurm's forecast. Slurm gives
     a requeued job a time of its own, for which no user has asked.
     """
-    if not is_unset(row.get("dependency")):
-        return "it waits for its dependency"
+    if not is_unset(dependency := row.get("dependency")):
+        return f"{AFTER}, {dependency}"
     begin = number(row.get("eligible_time"), 0)
     if number(row.get("priority"), 1) == 0:
         begin = max(begin, number(row.get("start_time"), 0))

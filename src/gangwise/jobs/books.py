@@ -169,6 +169,12 @@ class Books:
         free, device = self.free.copy(), self.device.copy()
         return replace(self, free=free, device=device, running=dict(self.running), events=[])
 
+    def if_up(self, nodes: Bools) -> Self:
+        """The books if these nodes [N] were up as well: all is free there but what still runs."""
+        whole, away = Books.opened(self.nodes), (nodes & ~self.up)[:, None]
+        free, device = self.free + whole.free * away, self.device + whole.device * away
+        return replace(self, free=free, device=device, up=self.up | nodes)
+
     def dominant(self, shape: Shape) -> int:
         """Device type of which a task asks for the largest share of the cluster."""
         total = np.maximum(self.capacity.sum(axis=0), 1)

@@ -549,13 +549,7 @@ class Round:
         k = min(types, key=lambda k: total[k])
         on, free, ask = allowed & books.up, books.free[:, k], job.tasks * asks[k]
         if not shape.groups:
-            # What is away has nothing free, less what still runs there.
-            back, away = Books.opened(nodes), ~books.up[:, None]
-            back.free, back.device = (
-                back.free * away + books.free,
-                back.device * away + books.device,
-            )
-            if back.has_room(job):
+            if books.if_up(~books.up).has_room(job):
                 return "away", ()
             if books.fits(shape._replace(pool="")).sum() >= job.tasks:
                 return "partition", ()

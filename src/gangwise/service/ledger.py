@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Literal
 
+import numpy as np
+
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.engines import intake
-from gangwise.engines.engine import ENDED, Cause, EngineJob, EngineNode, Placed
+from gangwise.engines.engine import AFTER, ENDED, RESERVED, Cause, EngineJob, EngineNode, Placed
 from gangwise.jobs.books import (
     Ask,
     Books,
@@ -459,9 +461,15 @@ class Ledger:
             elif active.until > self.now:
                 text, since, until = active.why, self.now, active.until
             if text:
-                return Explanation(name, text, (), since, until)
+                cause = "after" * text.startswith(AFTER)
+                return Explanation(name, text, (), since, until, cause=cause)
         self._bind()
-        return self.scheduler.explain(name)  # type: ignore[no-any-return]  # schedulers are Any
+        found: Explanation = self.scheduler.explain(name)
+        if active is not None and self.books is not None and found.cause == "away":
+            reserved = [self.hosts[n].reason.startswith(RESERVED) for n in self.books.nodes.names]
+            if self.books.if_up(np.array(reserved)).has_room(self._as_job(active)):
+                return replace(found, cause="reservation")
+        return found
 
     def would(self) -> dict[str, tuple[Placed, ...]]:
         """What the scheduler would start now, were it to decide; it is not asked itself."""

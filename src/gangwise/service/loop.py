@@ -49,6 +49,7 @@ from gangwise.core.simulation import read_checkpoint, write_checkpoint
 from gangwise.core.wording import cause_words
 from gangwise.engines.background import Backoff, moment
 from gangwise.engines.engine import (
+    AFTER,
     ENDED,
     Cause,
     Engine,
@@ -930,7 +931,8 @@ class Service:
         """Jobs that the cluster has and does not offer yet, such as gangs that are not whole."""
         alone = dict(getattr(self.engine, "held", dict)())
         alone |= {row["name"]: row["why"] for row in self.unreadable_now() if row["kind"] == "job"}
-        return [{"job": job, "why": clean_text(text)} for job, text in list(alone.items())[:SHOWN]]
+        rows = [(job, clean_text(text), "after" * (AFTER in text)) for job, text in alone.items()]
+        return [{"job": j, "why": text, "cause": cause} for j, text, cause in rows[:SHOWN]]
 
     def unreadable_now(self) -> list[dict[str, str]]:
         """Rows of the cluster, of users and of the journal that are left alone, and why."""

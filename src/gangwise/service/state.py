@@ -410,7 +410,8 @@ def explained(row: Mapping[str, Any]) -> str:
     """Why a job waits, or where it runs or ran."""
     instant = time.time()
     if "phase" not in row and "outcome" not in row:
-        return f"job {row['job']} is held: {row['why']}"
+        of_cause = f"; {cause_words(c, 'meaning')}" if (c := row.get("cause")) else ""
+        return f"job {row['job']} is held: {row['why']}{of_cause}"
     if "outcome" in row:
         began = row["started"]
         nodes = ", ".join(f"{p[0]} ({p[1]})" for p in row["body"]["placed"])
