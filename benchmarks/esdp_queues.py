@@ -29,7 +29,7 @@ from scipy.optimize import linprog
 
 from gangwise import create_policy, create_scenario, simulate
 from gangwise.papers.estimators import Oracle
-from gangwise.papers.fluctuating_speeds import Feedback, Observation, pseudo_regret
+from gangwise.papers.fluctuating_speeds.environment import Feedback, Observation, pseudo_regret
 from gangwise.papers.fluctuating_speeds.policies import MaxWeight
 from gangwise.study.statistics import mean_and_interval
 

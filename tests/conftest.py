@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from gangwise.core.workload import Channels, Cluster
-from gangwise.papers.gain_overhead import GainOverheadProblem, Utilities
+from gangwise.papers.gain_overhead.problem import GainOverheadProblem, Utilities
 
 # Without a deadline, since kernels are compiled within an example. `--hypothesis-profile thorough`
 # tries more.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 _SITES = "calibration forecast kueue node_effects preemption retelling site slurm_files slurm_site "
 _SITES += "slurm_limits slurm_passes slurm_places wait_history whole_nodes"
@@ -41,6 +43,24 @@ class _MovedModules(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec  # which import has overwritten
+
+
+def former_face(package: str, *modules: str) -> Callable[[str], Any]:
+    """A package's ``__getattr__`` that warns and gives a name from the module that has it."""
+
+    def load(name: str) -> Any:
+        # Import asks a package for its modules by attribute first: they are no names of its face.
+        if not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}") is None:
+            for module in modules:
+                home = importlib.import_module(f".{module}", package)
+                if (thing := getattr(home, name, None)) is not None:
+                    place = f"{getattr(thing, '__module__', home.__name__)}.{name}"
+                    message = f"{package}.{name} is {place} now; the old path ends with version 0.4"
+                    warnings.warn(message, DeprecationWarning, stacklevel=2)
+                    return thing
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return load
 
 
 # First, for the path of a package that moved would find its modules a second time.

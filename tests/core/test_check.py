@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from gangwise import PolicyCheckFailed, check_policy, create_policy
 from gangwise.cli import app
-from gangwise.papers.gain_overhead import Fairness
+from gangwise.papers.gain_overhead.policies import Fairness
 
 
 @dataclass(frozen=True)

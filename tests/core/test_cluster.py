@@ -5,7 +5,7 @@ import pytest
 
 from gangwise import Channels, Cluster, JobType, ScenarioError, Server
 from gangwise.core.workload import request_matrix
-from gangwise.papers.gain_overhead import GainOverheadProblem, Utilities
+from gangwise.papers.gain_overhead.problem import GainOverheadProblem, Utilities
 from tests.conftest import tiny
 
 

@@ -24,7 +24,7 @@ POLICY = """
 
     import numpy as np
 
-    from gangwise.papers.gain_overhead import Fairness
+    from gangwise.papers.gain_overhead.policies import Fairness
     from {package}helpers import shrink
 
     MEMO = {{}}
@@ -215,7 +215,7 @@ from gangwise import register
 from gangwise.core.identity import identify
 from gangwise.study.sweep import Experiment
 from gangwise.study.sweep import sweep
-from gangwise.papers.gain_overhead import Fairness
+from gangwise.papers.gain_overhead.policies import Fairness
 
 WEIGHTS = [{weight}, 1.0]
 
@@ -280,7 +280,7 @@ def test_built_ins_are_identified_by_name_and_revision_wherever_they_live(monkey
 
 
 def test_an_alias_does_not_rename_a_built_in():
-    from gangwise.papers.gain_overhead import Fairness
+    from gangwise.papers.gain_overhead.policies import Fairness
 
     register("policy", "a-alias", Fairness, "another name", "gain_overhead", share="all")
     assert identify(Fairness, "policy") == "fairness r1"

@@ -103,3 +103,21 @@ def test_an_old_path_gives_the_module_from_its_new_place(old: str) -> None:
     assert module is importlib.import_module(f"gangwise.{MOVED[old]}")
     assert module.__spec__ is not None
     assert module.__spec__.name == f"gangwise.{MOVED[old]}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("papers.gain_overhead", "papers.gain_overhead.policies:DRF"),
+        ("papers.fluctuating_speeds", "papers.fluctuating_speeds.speeds:BetaSpeeds"),
+        ("papers.approximation_jobs", "papers.approximation_jobs.workloads:PoissonJobs"),
+        ("papers.gangs", "papers.gangs.problem:GangProblem"),
+    ],
+)
+def test_a_name_that_a_package_passed_on_is_given_with_a_warning(old: str, new: str) -> None:
+    path, _, name = new.partition(":")
+    package = importlib.import_module(f"gangwise.{old}")
+    with pytest.warns(DeprecationWarning, match=path):
+        found = getattr(package, name)
+    assert found is getattr(importlib.import_module(f"gangwise.{path}"), name)
+    assert not hasattr(package, "nothing")

@@ -12,7 +12,7 @@ import gangwise
 from gangwise import ScenarioError, UnknownName
 from gangwise.core import errors
 from gangwise.core.registry import GROUPS, create, entries, parse, register
-from gangwise.papers.gain_overhead import Fairness
+from gangwise.papers.gain_overhead.policies import Fairness
 
 
 def test_specifications():

@@ -25,7 +25,7 @@ from gangwise import (
     create_scenario,
     simulate,
 )
-from gangwise.papers.gain_overhead import DRF
+from gangwise.papers.gain_overhead.policies import DRF
 
 
 @dataclass

@@ -22,7 +22,7 @@ from gangwise import (
     create_scenario,
     simulate,
 )
-from gangwise.papers.gain_overhead import DRF, Fairness
+from gangwise.papers.gain_overhead.policies import DRF, Fairness
 from gangwise.papers.scenarios.ogasched import OGASchedScenario
 from gangwise.study.runs import NamedSource, named_source
 from gangwise.study.sweep import Experiment, sweep
@@ -181,7 +181,7 @@ PLAYED_HERE: list[object] = []
 MAIN = """
 from dataclasses import dataclass
 from gangwise import compare
-from gangwise.papers.gain_overhead import Fairness
+from gangwise.papers.gain_overhead.policies import Fairness
 
 @dataclass
 class Mine(Fairness):

@@ -16,7 +16,7 @@ import pytest
 
 from gangwise import GangwiseError, ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.core.registry import register
-from gangwise.papers.gain_overhead import DRF
+from gangwise.papers.gain_overhead.policies import DRF
 from gangwise.report.pages import write_report
 from gangwise.study.results import Results
 from gangwise.study.runs import Rows, checkpoint_slots

@@ -55,7 +55,7 @@ def identify(thing: Any, kind: Kind | None = None) -> str:
 
     Raises ScenarioError for a lambda, and whatever else has no name.
 
-    >>> from gangwise.papers.gain_overhead import DRF
+    >>> from gangwise.papers.gain_overhead.policies import DRF
     >>> identify(DRF, "policy"), identify(sorted), identify(Path)
     ('drf r3', 'sorted', 'pathlib.Path')
     >>> class Mine:

@@ -94,7 +94,7 @@ def register(
 
     Examples
     --------
-    >>> from gangwise.papers.gain_overhead import Fairness
+    >>> from gangwise.papers.gain_overhead.policies import Fairness
     >>> register("policy", "my-fairness", Fairness, "all connected job types share", share="all")
     >>> create("policy", "my-fairness").share
     'all'

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy, create_scenario
-from gangwise.papers.fluctuating_speeds import Observation
+from gangwise.papers.fluctuating_speeds.environment import Observation
 from tests.papers.fluctuating_speeds.cases import problem, random_instance
 from tests.papers.fluctuating_speeds.test_esdp import follow
 from tests.reference.fluctuating_speeds import by_job_type, choices, in_turn

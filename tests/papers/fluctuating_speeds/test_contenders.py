@@ -9,7 +9,7 @@ import pytest
 
 from gangwise import ScenarioError, check_policy, create_policy, simulate
 from gangwise.core.registry import entries
-from gangwise.papers.fluctuating_speeds import Feedback, Observation, pseudo_regret
+from gangwise.papers.fluctuating_speeds.environment import Feedback, Observation, pseudo_regret
 from tests.papers.fluctuating_speeds.cases import POLICIES, random_instance
 from tests.papers.fluctuating_speeds.test_esdp import follow
 from tests.reference.estimators import History, decay, discounted

@@ -9,7 +9,7 @@ import pytest
 
 from gangwise import BinomialArrivals, InfeasibleDecision, ScenarioError, create_policy, simulate
 from gangwise.core.simulation import Simulation, Streams
-from gangwise.papers.fluctuating_speeds import Delivery
+from gangwise.core.workload import Delivery
 from tests.papers.fluctuating_speeds.cases import POLICIES, random_instance
 
 

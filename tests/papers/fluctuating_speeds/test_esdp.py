@@ -11,15 +11,9 @@ import pytest
 
 from gangwise import ScenarioError, UnknownName, create_policy, create_scenario, simulate
 from gangwise.core.simulation import Streams
-from gangwise.papers.fluctuating_speeds import (
-    DELTAS,
-    EXPLORATIONS,
-    Delivery,
-    Feedback,
-    Observation,
-    pseudo_regret,
-)
-from gangwise.papers.fluctuating_speeds.policies import delta
+from gangwise.core.workload import Delivery
+from gangwise.papers.fluctuating_speeds.environment import Feedback, Observation, pseudo_regret
+from gangwise.papers.fluctuating_speeds.policies import DELTAS, EXPLORATIONS, delta
 from tests.papers.fluctuating_speeds.cases import problem, random_instance
 from tests.reference.estimators import History, discounted, window
 from tests.reference.fluctuating_speeds import best, choices, worth

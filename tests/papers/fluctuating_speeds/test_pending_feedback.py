@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, create_policy
-from gangwise.papers.fluctuating_speeds import Feedback
+from gangwise.papers.fluctuating_speeds.environment import Feedback
 from tests.papers.fluctuating_speeds.cases import problem
 
 E = 5

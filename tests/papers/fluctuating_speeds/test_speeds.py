@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError
-from gangwise.papers.fluctuating_speeds import (
+from gangwise.papers.fluctuating_speeds.speeds import (
     BernoulliSpeeds,
     BetaSpeeds,
     NormalSpeeds,
+    PermutedSpeeds,
     PiecewiseSpeeds,
     RecordedSpeeds,
     ReplayedSpeeds,
     WavingSpeeds,
 )
-from gangwise.papers.fluctuating_speeds.speeds import PermutedSpeeds
 from tests.reference.fluctuating_speeds import mean_by_integration
 
 MEAN = np.array([0.15, 0.5, 0.9])

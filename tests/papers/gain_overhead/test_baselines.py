@@ -11,13 +11,9 @@ from hypothesis import strategies as st
 
 from gangwise import create_policy
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.papers.gain_overhead import (
-    GainOverheadFamily,
-    Observation,
-    dominant_shares,
-    marginal_greedy,
-    per_slot_optimum,
-)
+from gangwise.papers.gain_overhead.offline import per_slot_optimum
+from gangwise.papers.gain_overhead.policies import dominant_shares, marginal_greedy
+from gangwise.papers.gain_overhead.problem import GainOverheadFamily, Observation
 from tests.conftest import tiny
 from tests.reference.gain_overhead import Plain
 

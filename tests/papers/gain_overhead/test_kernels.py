@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangwise.papers.gain_overhead import GainOverheadFamily, project, project_as_printed
-from gangwise.papers.gain_overhead.policies import Ascent
+from gangwise.papers.gain_overhead.policies import Ascent, project, project_as_printed
+from gangwise.papers.gain_overhead.problem import GainOverheadFamily
 from tests.conftest import tiny
 from tests.reference.gain_overhead import Plain, project_block, project_block_as_printed
 

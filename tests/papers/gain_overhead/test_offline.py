@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.papers.gain_overhead import (
-    LOG,
-    GainOverheadFamily,
-    Utility,
-    best_fixed,
-    per_slot_optimum,
-    project,
-    solve,
-)
+from gangwise.papers.gain_overhead.offline import best_fixed, per_slot_optimum, solve
+from gangwise.papers.gain_overhead.policies import project
+from gangwise.papers.gain_overhead.problem import LOG, GainOverheadFamily, Utility
 from tests.conftest import tiny
 
 

@@ -15,19 +15,15 @@ from gangwise import check_policy, create_policy, create_scenario, simulate
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import entries
 from gangwise.core.workload import BernoulliArrivals, Delivery
-from gangwise.papers.gain_overhead import (
+from gangwise.papers.gain_overhead import policies
+from gangwise.papers.gain_overhead.offline import best_fixed, regret_bound
+from gangwise.papers.gain_overhead.policies import Ascent, Step, diameter, gradient_bound, project
+from gangwise.papers.gain_overhead.problem import (
     Feedback,
     GainOverheadFamily,
     GainOverheadInstance,
     Observation,
-    best_fixed,
-    diameter,
-    gradient_bound,
-    policies,
-    project,
-    regret_bound,
 )
-from gangwise.papers.gain_overhead.policies import Ascent, Step
 from tests.conftest import tiny
 from tests.reference.gain_overhead import Plain
 

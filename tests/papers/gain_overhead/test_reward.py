@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
-from gangwise.papers.gain_overhead import (
+from gangwise.papers.gain_overhead.policies import Ascent, project
+from gangwise.papers.gain_overhead.problem import (
     LINEAR,
     LOG,
     POLY,
@@ -18,9 +19,7 @@ from gangwise.papers.gain_overhead import (
     GainOverheadFamily,
     Utilities,
     Utility,
-    project,
 )
-from gangwise.papers.gain_overhead.policies import Ascent
 from tests.conftest import tiny
 from tests.reference.gain_overhead import Plain
 

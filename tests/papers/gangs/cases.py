@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from gangwise import Channels, Cluster
-from gangwise.papers.gain_overhead import Utilities
-from gangwise.papers.gangs import GangFamily, GangProblem
+from gangwise.papers.gain_overhead.problem import Utilities
+from gangwise.papers.gangs.environment import GangFamily
+from gangwise.papers.gangs.problem import GangProblem
 
 
 def problem(

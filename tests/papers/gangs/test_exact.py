@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, create_scenario
-from gangwise.papers.gain_overhead import Utilities, Utility
-from gangwise.papers.gangs import best_fixed, per_slot_optimum, solve
+from gangwise.papers.gain_overhead.problem import Utilities, Utility
 from gangwise.papers.gangs import milp as programme
+from gangwise.papers.gangs.environment import best_fixed, per_slot_optimum
+from gangwise.papers.gangs.milp import solve
 from tests.papers.gangs.cases import fuzzed, problem
 from tests.reference.gangs import brute_force, feasible
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, create_scenario
-from gangwise.papers.gangs import ExactGangs, FastGangs, GangSolver
 from gangwise.papers.gangs.kernels import best_responses
-from gangwise.papers.gangs.placement import Placement
+from gangwise.papers.gangs.milp import ExactGangs
+from gangwise.papers.gangs.placement import FastGangs, GangSolver, Placement
 from tests.papers.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 from tests.reference.gangs_speeds import brute_force, priced, worth

@@ -12,9 +12,8 @@ from gangwise import (
     simulate,
 )
 from gangwise.core.registry import entries
-from gangwise.papers.fluctuating_speeds import pseudo_regret
-from gangwise.papers.fluctuating_speeds.environment import Feedback, Observation
-from gangwise.papers.gangs import GangSpeedsFamily
+from gangwise.papers.fluctuating_speeds.environment import Feedback, Observation, pseudo_regret
+from gangwise.papers.gangs.environment import GangSpeedsFamily
 from tests.papers.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 from tests.reference.gangs_speeds import Plain, brute_force

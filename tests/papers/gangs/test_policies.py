@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
 from gangwise.core.registry import entries
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
-from gangwise.papers.gain_overhead import Utilities
-from gangwise.papers.gain_overhead.problem import Observation
-from gangwise.papers.gangs import GangFamily, GangInstance, solve
+from gangwise.papers.gain_overhead.problem import Observation, Utilities
+from gangwise.papers.gangs.environment import GangFamily, GangInstance
+from gangwise.papers.gangs.milp import solve
 from tests.papers.gangs.cases import fuzzed, problem
 from tests.reference.gangs import feasible
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise import InfeasibleDecision, ScenarioError
-from gangwise.papers.gain_overhead import Utilities, Utility
+from gangwise.papers.gain_overhead.problem import Utilities, Utility
 from gangwise.papers.gangs.placement import gain_table
 from tests.papers.gangs.cases import fuzzed, problem
 from tests.reference import gangs as reference

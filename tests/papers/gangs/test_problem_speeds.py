@@ -7,8 +7,11 @@ from gangwise import InfeasibleDecision, ScenarioError, create_scenario
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, Delivery
 from gangwise.papers.fluctuating_speeds.problem import Scale
 from gangwise.papers.fluctuating_speeds.speeds import NormalSpeeds
-from gangwise.papers.gangs import GangSpeedsFamily, GangSpeedsInstance
-from gangwise.papers.gangs.environment import omniscient_in_run
+from gangwise.papers.gangs.environment import (
+    GangSpeedsFamily,
+    GangSpeedsInstance,
+    omniscient_in_run,
+)
 from tests.papers.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 

@@ -175,7 +175,7 @@ def solve(
     One job type with log utility, α = 1, β = 1/4: the optimum is where 1 / (y + 1) = β.
 
     >>> from gangwise import Channels, Cluster
-    >>> from gangwise.papers.gain_overhead import GainOverheadProblem, Utilities
+    >>> from gangwise.papers.gain_overhead.problem import GainOverheadProblem, Utilities
     >>> problem = GainOverheadProblem(
     ...     Cluster(np.array([[10.0]]), ("gpu",)),
     ...     np.array([[10.0]]),

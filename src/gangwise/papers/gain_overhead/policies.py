@@ -148,7 +148,7 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     One server with 7 devices, two job types that hold at most 5 and 4:
 
     >>> from gangwise import Channels, Cluster
-    >>> from gangwise.papers.gain_overhead import GainOverheadProblem, Utilities
+    >>> from gangwise.papers.gain_overhead.problem import GainOverheadProblem, Utilities
     >>> problem = GainOverheadProblem(
     ...     Cluster(np.array([[7.0]]), ("gpu",)),
     ...     np.array([[5.0], [4.0]]),

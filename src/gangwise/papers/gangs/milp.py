@@ -517,7 +517,7 @@ def solve(
     Four GPUs, two gangs that need three each; the second gains more:
 
     >>> from gangwise import Channels, Cluster
-    >>> from gangwise.papers.gain_overhead import Utilities
+    >>> from gangwise.papers.gain_overhead.problem import Utilities
     >>> problem = GangProblem(
     ...     Cluster(np.array([[4.0]]), ("gpu",)),
     ...     task_job_type=np.array([0, 0, 1]),

@@ -52,7 +52,7 @@ class GangOGASched(PolicyBase):
     steps : int
         Ascent steps in a slot.
     fraction, smoothing : float
-        As in :class:`gangwise.papers.gain_overhead.OGASchedReact`.
+        As in :class:`gangwise.papers.gain_overhead.policies.OGASchedReact`.
     least : float
         How much of a task's request the plan must cover on a server for the task to follow it
         there, 0 to 1; what completes a gang, and what is added later, may use any server.
