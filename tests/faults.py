@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gangwise.core import files, handles
+from gangwise.core import files
 
 FAULTS = ("no space", "I/O error", "killed", "torn", "power cut", "lost flush")
 COUNTED = ("open", "write", "fsync", "replace", "unlink", "makedirs", "mkdir")
@@ -111,13 +111,13 @@ def failing(fault: str = "", at: int = -1) -> Iterator[FailingOs]:
     """Let the calls of the file layer fail; a process that is killed ends the block silently."""
     disk = FailingOs(fault, at)
     held = set(files.Folder._held)
-    files.os = handles.os = disk
+    files.os = disk
     try:
         yield disk
     except Killed:
         pass
     finally:
-        files.os = handles.os = os
+        files.os = os
         files.Folder._held.clear()
         files.Folder._held.update(held)
         for handle in list(disk.opened):  # the kernel closes the files of a dead process

@@ -246,7 +246,7 @@ class ApproximationJobsEnv(SlotEnv):
         self.observation_space = _box(0.0, LARGEST, 4 * self.rows + 2)
 
     def _begin(self, rng: np.random.Generator) -> None:
-        from gangwise.papers.approximation_jobs.baselines import CountingPolicy, systematic
+        from gangwise.papers.approximation_jobs.policies import CountingPolicy, systematic
 
         self._systematic, self._placing = systematic, CountingPolicy()
         self._placing.start(self.problem, rng)

@@ -17,9 +17,13 @@ _SITES += "slurm_limits slurm_passes slurm_places wait_history whole_nodes"
 _PAPERS = "approximation_jobs estimators fluctuating_speeds gain_overhead gangs reproduce scenarios"
 MOVED = {f"jobs.{name}": f"sites.{name}" for name in _SITES.split()}
 MOVED |= {name: f"papers.{name}" for name in _PAPERS.split()}
-MOVED |= {"jobs.filling": "papers.reproduce.filling"}
+MOVED |= {"jobs.filling": "papers.reproduce.field"}
 MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.slots"}
 MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation.slurm")
+for _old in ("esdp", "ogasched", "opm"):
+    MOVED[f"papers.scenarios.{_old}"] = "papers.scenarios.drawn"
+for _old in ("baselines", "opm"):
+    MOVED[f"papers.approximation_jobs.{_old}"] = "papers.approximation_jobs.policies"
 MOVED |= {"traces": "logs", "experiments": "study"}
 
 

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from gangwise.core.errors import EngineError, StandingBy
-from gangwise.engines import kubernetes_api, slurm_answers
+from gangwise.engines import kubernetes_api, slurm_requests
 from gangwise.engines.background import LOOK, TOLERATED, BackgroundLoop, Backoff, TryLater
 from gangwise.engines.engine import ENDED, Placed
 from gangwise.engines.kubernetes import KubernetesEngine, KubernetesLeader
 from gangwise.engines.kubernetes_api import Connection
 from gangwise.engines.kubernetes_gangs import ClusterCache
 from gangwise.engines.leader import Leader, Lease
-from gangwise.engines.slurm_answers import REFUSALS, Refused, refusal
+from gangwise.engines.slurm_requests import REFUSALS, Refused, refusal
 from gangwise.service.api import _health
 from gangwise.service.loop import ACTS, Service
 from gangwise.service.state import STALE, ServiceState
@@ -313,7 +313,7 @@ def test_another_leads_is_no_fault_and_cannot_ask_is_one(monkeypatch: pytest.Mon
 
 def test_time_outs_add_up_to_less_than_health_may_be_wrong() -> None:
     shown = 2.0  # a tick, and a second between two looks at health
-    api, slurm, lease = kubernetes_api, slurm_answers, KubernetesLeader.duration / 6
+    api, slurm, lease = kubernetes_api, slurm_requests, KubernetesLeader.duration / 6
     probe, jitter = sum(api.PROBE["_request_timeout"]), 2.0
     noticed = {
         "whatever hangs": STALE,
@@ -396,9 +396,9 @@ def test_only_a_known_refusal_is_one(
     monkeypatch: pytest.MonkeyPatch, code: int, said: str, refused: bool
 ) -> None:
     done = subprocess.CompletedProcess([], code, "", said)
-    monkeypatch.setattr(slurm_answers.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(slurm_requests.subprocess, "run", lambda *_, **__: done)
     with pytest.raises(EngineError) as caught:
-        slurm_answers.run(["scontrol", "release", "7"], None)
+        slurm_requests.run(["scontrol", "release", "7"], None)
     assert isinstance(caught.value, Refused) == refused
 
 

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from gangwise import TraceError
-from gangwise.core.watching import watched
+from gangwise.core.terminal import watched
 from gangwise.logs.inspect import inspect
 from gangwise.logs.io import blocks
 from gangwise.logs.io.blocks import Blocks

@@ -23,7 +23,7 @@ from gangwise import (
     simulate,
 )
 from gangwise.papers.gain_overhead.policies import DRF, Fairness
-from gangwise.papers.scenarios.ogasched import OGASchedScenario
+from gangwise.papers.scenarios.drawn import OGASchedScenario
 from gangwise.study.runs import NamedSource, named_source
 from gangwise.study.sweep import Experiment, sweep
 

@@ -23,7 +23,7 @@ import gangwise
 from gangwise.cli import experiments, folders, replay, serve, trace
 from gangwise.cli.options import add_command, echo, say
 from gangwise.core.errors import GangwiseError, papers_wing
-from gangwise.core.stopping import exit_code, stop_at_once, stops_kept
+from gangwise.core.terminal import exit_code, stop_at_once, stops_kept
 
 __all__ = ["app", "main"]
 

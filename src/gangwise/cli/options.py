@@ -21,9 +21,7 @@ import typer
 
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.registry import ANY, Kind, entries
-from gangwise.core.stopping import exit_code, stops_kept
-from gangwise.core.terminal import json_shown, shown
-from gangwise.core.watching import watched
+from gangwise.core.terminal import exit_code, json_shown, shown, stops_kept, watched
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -46,7 +46,7 @@ def rates_of(texts: list[str] | None) -> dict[str, float]:
 
 def _demonstration(state: Path, served: bool) -> Demo:
     """A simulated cluster with users, in a folder of the service's state."""
-    from gangwise.core.handles import Tree
+    from gangwise.core.files import Tree
     from gangwise.engines.local import Demo
     from gangwise.service.store import own_folder
 
@@ -130,7 +130,7 @@ def serve_command(
 
 def _serve(service: Service, listening: Listening | None, seconds: float) -> None:
     """Serve until a signal comes, or so many seconds have passed."""
-    from gangwise.core.stopping import requests_to_stop
+    from gangwise.core.terminal import requests_to_stop
 
     def over() -> bool:
         if stop.is_set() or time.monotonic() > end:

@@ -45,12 +45,11 @@ from gangwise import __version__
 from gangwise.core.arrays import Floats, Tabular
 from gangwise.core.contracts import Comparator, Environment, Instance, Policy, clone, configuration
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError
-from gangwise.core.files import digest_of, read_whole, write_side_file, write_whole
-from gangwise.core.handles import Tree
+from gangwise.core.files import Tree, digest_of, read_whole, write_side_file, write_whole
 from gangwise.core.identity import identify
 from gangwise.core.registry import check_arguments
 from gangwise.core.settings import require_memory
-from gangwise.core.stopping import Stopped, requests_to_stop
+from gangwise.core.terminal import Stopped, requests_to_stop
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,23 @@ r"""Text of strangers on a terminal: names of jobs, users, nodes and files, reas
 A terminal acts on control characters: it moves, clears, colours, and changes the direction of what
 follows. So each of them is shown as Python would write it (``\x1b``), as is what is no UTF-8.
 Commands print by :func:`gangwise.cli.options.echo`, ``say`` and ``screen``, which all come here.
+
+Progress of what takes long inside is reported here (:func:`watched`), and so is a request to stop.
+Ctrl-C (SIGINT), and SIGTERM, which Slurm, Kubernetes and systemd send, both mean: finish what is in
+hand, save, and end with exit code 130 or 143. A second one interrupts at once. A process that
+ignores Ctrl-C, as one that a script starts in the background, still does.
+
+Standard library only.
 """
 
 from __future__ import annotations
 
 import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 _ACTS = re.compile(
@@ -53,3 +65,133 @@ def json_shown(text: str) -> str:
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+# Progress: which file is read, and how far
+
+
+Report = Callable[[str, int, int], None]
+"""What is done, how much of it, and how much there is."""
+
+_reports: list[Report] = []
+
+
+@contextmanager
+def watched(report: Report) -> Iterator[None]:
+    """Have progress reported, until the block ends; only the innermost one receives it."""
+    _reports.append(report)
+    try:
+        yield
+    finally:
+        _reports.remove(report)
+
+
+def tell(what: str, done: int, of: int) -> None:
+    if _reports:
+        _reports[-1](what, done, of)
+
+
+# Stopping this process when it is asked to
+
+
+REQUESTS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was asked to stop; ``signal`` says how."""
+
+    def __init__(self, message: str = "", number: int = signal.SIGINT):
+        self.signal = number
+        super().__init__(message)
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """128 and the number of the signal.
+
+    >>> exit_code(KeyboardInterrupt()), exit_code(Stopped(number=signal.SIGTERM))
+    (130, 143)
+    """
+    return 128 + int(getattr(stop, "signal", signal.SIGINT))
+
+
+_received: list[Stopped] = []
+
+
+def stop_at_once() -> None:
+    """Let Ctrl-C and SIGTERM raise Stopped in the main thread."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        _received.append(Stopped(number=number))
+        raise _received[-1]
+
+    for number, usual in zip(REQUESTS, (signal.default_int_handler, signal.SIG_DFL)):
+        if signal.getsignal(number) == usual:
+            signal.signal(number, stop)
+
+
+@contextmanager
+def stops_kept() -> Iterator[None]:
+    """Raise the stop, not an error that compiled code makes of it.
+
+    A stop in a callback of compiled code may be printed and dropped; the code then fails for a
+    reason of its own.
+    """
+    try:
+        yield
+    except Exception as error:
+        stop = _received[-1] if _received else None
+        behind: BaseException | None = error
+        while behind is not None and behind is not stop:
+            behind = behind.__context__
+        if stop is not None and behind is None:
+            raise stop from error
+        raise
+
+
+class StopRequest(threading.Event):
+    """Set when the process is asked to stop; ``signal`` says how."""
+
+    signal: int = signal.SIGINT
+
+
+@contextmanager
+def requests_to_stop() -> Iterator[StopRequest]:
+    """Turn the first Ctrl-C or SIGTERM into a request, to be looked at when it suits."""
+    request_made = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request_made
+        return
+
+    def request(number: int, frame: FrameType | None) -> None:
+        if request_made.is_set():
+            raise Stopped(number=number)
+        request_made.signal = number
+        request_made.set()
+
+    handlers = {number: signal.getsignal(number) for number in REQUESTS}
+    for number, handler in handlers.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, request)
+    try:
+        yield request_made
+    finally:
+        for number, handler in handlers.items():
+            if handler is not None:  # None: it was not set from Python
+                signal.signal(number, handler)
+
+
+@contextmanager
+def children_left_alone() -> Iterator[None]:
+    """Shield processes that are started here from Ctrl-C and SIGTERM: their parent ends them.
+
+    A terminal sends Ctrl-C to all processes of a command; a worker that gets it while it starts
+    prints a traceback. Blocked signals stay blocked in a new process; here they wait for the end.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

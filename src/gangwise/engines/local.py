@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import EngineError, GangwiseError, Rejected
-from gangwise.core.handles import Tree
+from gangwise.core.files import Tree
 from gangwise.engines import intake, launch, rank
 from gangwise.engines.engine import (
     ENDED,

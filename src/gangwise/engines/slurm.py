@@ -40,21 +40,27 @@ from gangwise.core.errors import EngineError, Rejected, ScenarioError
 from gangwise.engines import engine, intake
 from gangwise.engines.background import clock
 from gangwise.engines.leader import Led, ReservationLeader
-from gangwise.engines.slurm_answers import CHANGE, COMMAND, DENIED, PHASES, Refused, ends_of, run
 from gangwise.engines.slurm_requests import (
+    CHANGE,
+    COMMAND,
+    DENIED,
     LATER,
     ON_NODES,
     PACE,
+    PHASES,
     SHARE,
     WHOLE,
     Cost,
     Listing,
     Mark,
+    Refused,
     SlurmRequest,
     components,
+    ends_of,
     expand,
     gres,
     number,
+    run,
     target,
     types_of,
     waits_for,

@@ -43,8 +43,7 @@ from gangwise.core.errors import (
     StoreError,
     UnknownName,
 )
-from gangwise.core.files import lock_file
-from gangwise.core.handles import Tree
+from gangwise.core.files import Tree, lock_file
 from gangwise.core.simulation import read_checkpoint, write_checkpoint
 from gangwise.core.wording import cause_words
 from gangwise.engines.background import Backoff, moment

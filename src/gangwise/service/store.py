@@ -32,8 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import StoreError
-from gangwise.core.files import read_whole, sealed_line, unsealed, write_whole
-from gangwise.core.handles import Tree
+from gangwise.core.files import Tree, read_whole, sealed_line, unsealed, write_whole
 from gangwise.service.ledger import Ended, Intent, Record
 
 # Lines in a chain: each carries its own digest and names the one before it. A line that was changed

@@ -25,7 +25,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownEx
 from joblib.parallel import ParallelBackendBase
 
 from gangwise.core.errors import ScenarioError, StoreError, to_install
-from gangwise.core.stopping import children_left_alone
+from gangwise.core.terminal import children_left_alone
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise.papers.approximation_jobs import kernels
-from gangwise.papers.approximation_jobs.opm import PrimalDual
+from gangwise.papers.approximation_jobs.policies import PrimalDual
 from tests.reference import approximation_jobs as plain
 
 HAND = [  # NOTES: worked by hand

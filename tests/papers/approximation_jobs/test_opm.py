@@ -9,7 +9,7 @@ from gangwise import create_policy
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Simulation, simulate
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, Outage
-from gangwise.papers.approximation_jobs.opm import OPM, OPS
+from gangwise.papers.approximation_jobs.policies import OPM, OPS
 from gangwise.papers.approximation_jobs.problem import (
     ApproximationProblem,
     Job,

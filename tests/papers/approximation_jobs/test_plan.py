@@ -8,7 +8,8 @@ import pytest
 
 from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
 from gangwise.core.simulation import Simulation
-from gangwise.papers.approximation_jobs.baselines import (
+from gangwise.papers.approximation_jobs.environment import Outage
+from gangwise.papers.approximation_jobs.policies import (
     Assignment,
     JobDemands,
     inverse_slope,
@@ -17,7 +18,6 @@ from gangwise.papers.approximation_jobs.baselines import (
     plan_shares,
     water_filling,
 )
-from gangwise.papers.approximation_jobs.environment import Outage
 from gangwise.papers.approximation_jobs.problem import Job, Log, Power, Saturating
 from tests.papers.approximation_jobs.made import instance, started
 from tests.papers.approximation_jobs.test_opm import synthetic

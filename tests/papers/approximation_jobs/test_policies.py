@@ -7,8 +7,8 @@ import pytest
 
 from gangwise import check_policy, create_policy
 from gangwise.core.registry import entries
-from gangwise.papers.approximation_jobs.baselines import max_min_shares, systematic
 from gangwise.papers.approximation_jobs.environment import Outage
+from gangwise.papers.approximation_jobs.policies import max_min_shares, systematic
 from gangwise.papers.approximation_jobs.problem import Job, Power
 from tests.papers.approximation_jobs.made import instance, started
 

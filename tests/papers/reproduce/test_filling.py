@@ -15,8 +15,7 @@ from gangwise.jobs import Jobs, Node, Nodes
 from gangwise.jobs.books import Books, Piece
 from gangwise.jobs.choice import FGD, BestFit, FirstFit, WorstFit, pieces_of
 from gangwise.jobs.model import Job, Shape
-from gangwise.papers.reproduce.field import Fills, Unallocated
-from gangwise.papers.reproduce.filling import POLICIES, Filling
+from gangwise.papers.reproduce.field import POLICIES, Filling, Fills, Unallocated
 
 
 def job_of(shape: Shape, tasks: int = 1):

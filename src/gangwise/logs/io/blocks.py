@@ -33,7 +33,7 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.core.watching import tell
+from gangwise.core.terminal import tell
 
 inflate: Any = zlib
 with suppress(ImportError):  # unpacks more than twice as fast, where it is installed

@@ -31,8 +31,13 @@ from gangwise.logs.formats.tabular import reader as tabular
 from gangwise.logs.twins import completed, twin
 from gangwise.papers.gain_overhead.problem import GainOverheadInstance
 from gangwise.papers.scenarios.drawing import DrawnScenario, RewardSettings, Rho
-from gangwise.papers.scenarios.esdp import ESDPScenario, ESDPSettings
-from gangwise.papers.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem
+from gangwise.papers.scenarios.drawn import (
+    AUTHORS_MOST,
+    OUR_MOST,
+    ESDPScenario,
+    ESDPSettings,
+    draw_problem,
+)
 
 TRACES = {"v2018": "alibaba-v2018", "gpu-v2020": "alibaba-gpu-v2020"}
 QUANTITIES = ("cpu", "mem", "gpu")

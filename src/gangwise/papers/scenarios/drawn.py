@@ -1,0 +1,479 @@
+"""Scenarios of the papers, drawn: OGASched §4 and §3.5, ESDP §4 and §3.4, OPS/OPM §VI and theorems.
+
+Table 1 of OGASched gives sizes, α, β, ρ and the contention level, but neither the machines nor the
+requests: those come from a selection of trace rows that is not published. Here they are uniform
+integers per device type; the ranges are our choice (``ogasched-default-v1``), picked so that
+device types are comparable and the baselines earn what Table 2 reports, or those of the authors'
+early code (``ogasched-authors-v2``, requests continuous), where memory, up to 512 units, dominates
+everything. ``ogasched-authors-v1`` has other ranges, which were mistaken for theirs.
+
+The paper defines gangs but runs no experiment with them, so everything there is our choice
+(``ogasched-gang-v1``). Servers, utilities, overhead and arrivals are those of
+``ogasched-default-v1``. A task's request is a part of a *model server*, drawn among those that its
+job type connects to, so that it fits there at least. Contention is set by how many job types want
+the same servers.
+
+Table 3 of ESDP gives sizes, density, ρ, the law of the utilities and bounds "2 and 1" on A and c.
+Two of its numbers cannot be taken at their word. Capacities of 1 or 2 for the whole cluster would
+let one or two of some 32 channels on, which contradicts α = 0.5: they are a fraction of the total
+request here (``capacity`` has the other readings). Three costs around 0.5 for each channel exceed
+what any channel brings: they are scaled by one factor, and the net utility is normalised
+(see :mod:`gangwise.papers.fluctuating_speeds.problem`).
+
+ESDP states gangs and runs no experiment with them. Sizes, mean utilities and their noise are
+those of ESDP §4: 40 servers, 8 job types, 3 device types, Z ~ N(μ, μ/2) with μ ~ U(0.1, 1). Its
+supply costs exceed its utilities, so here they are 0.3 of the mean utility on average, and what is
+left is clipped to [0, 1]. Servers, tasks and contention are our choice.
+
+Measured speeds are iteration times of real workers, in a folder of public files; what these do not
+say is drawn, as the settings state.
+
+On synthetic jobs of OPM (``opm-default-v1``) arrivals are Poisson with bounded Pareto lifetimes,
+added until budgets reach a load, where the paper takes arrivals and deadlines from a public trace
+(``opm-google-v1``, :mod:`gangwise.papers.slots.approximation_jobs`). Where the paper leaves
+something open, the setting says so, because it decides the result: with every machine priced at
+twice its own mean rate (``pricing = realised``), knowing mean rates is worth nothing; with one
+price for all (``population``) an estimate earns what it can tell about up and down periods, whose
+length in slots (``time_scale``) is not stated either.
+
+In the setting of Theorem 2, Theorem 3 and Corollary 1 (``opm-theorem-v1``) the optimum is known and
+budgets are not kept. All jobs are there from slot 0 to slot T, rates are independent between slots
+with fixed means, and OPS/OPM (7) is a small programme in closed form. Utilities are Lipschitz
+unless the square root is asked for, which the theorems do not cover. Tasks that a budget cannot pay
+run all the same, since what the theorems bound is by how much budgets are exceeded.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, model_validator
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import Count, SlotCount, StrictSettings, require_range
+from gangwise.core.simulation import Streams
+from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, Channels, Cluster, Workload
+from gangwise.logs.formats.measured_speeds import MiniBatchTime
+from gangwise.papers.approximation_jobs import problem as problems
+from gangwise.papers.approximation_jobs import workloads
+from gangwise.papers.approximation_jobs.environment import ApproximationInstance, rate_generator
+from gangwise.papers.approximation_jobs.offline import COMPARATORS
+from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
+from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
+from gangwise.papers.fluctuating_speeds.problem import (
+    FluctuatingSpeedsProblem,
+    Pool,
+    Scale,
+    linear_cost,
+)
+from gangwise.papers.gain_overhead.problem import (
+    GainOverheadInstance,
+    GainOverheadProblem,
+    Utilities,
+)
+from gangwise.papers.gangs.environment import GangInstance, GangSpeedsInstance
+from gangwise.papers.gangs.problem import GangProblem, GangSpeedsProblem
+from gangwise.papers.scenarios import drawing
+from gangwise.papers.slots.fluctuating_speeds import limited_capacity, pooled_instance
+
+DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
+OUR_MOST = (24, 48, 16, 16, 16, 8)
+AUTHORS_MOST = (128, 512, 64, 8, 8, 4)
+
+
+class OGASchedSettings(drawing.RewardSettings, drawing.FeedbackSettings):
+    job_types: Count = 10
+    servers: Count = 128
+    most: tuple[Count, ...] = Field(OUR_MOST, min_length=1)
+    least: tuple[NonNegativeInt, ...] = ()
+    requests: Literal["integer", "continuous"] = "integer"
+    contention: float = Field(10.0, gt=0)
+    density: float = Field(2.5, gt=0)
+    rho: drawing.Rho = 0.7
+    arrivals: Literal["bernoulli", "multiple", "bursts"] = "bernoulli"
+    most_jobs: Count = 3
+    moving: float = Field(0.0, ge=0)
+    slots: SlotCount = 2000
+
+    @model_validator(mode="after")
+    def _ranges(self) -> OGASchedSettings:
+        if self.least and (
+            len(self.least) != len(self.most)
+            or any(low > high for low, high in zip(self.least, self.most))
+        ):
+            raise ValueError(
+                f"least {self.least} must be one number for each of most {self.most}, none larger"
+            )
+        if self.density > self.job_types:
+            raise ValueError(f"density {self.density} exceeds the {self.job_types} job types")
+        return self
+
+
+class OGASchedScenario(drawing.DrawnScenario[OGASchedSettings]):
+    """Scenario of OGASched §4: draws instances as :class:`OGASchedSettings` says."""
+
+    family = "gain_overhead"
+    version = "ogasched-default-v1"
+    settings_model = OGASchedSettings
+
+    def instance(self, seed: int) -> GainOverheadInstance:
+        s, rng = self.settings, Streams.of(seed).instance
+        L, R, K = s.job_types, s.servers, len(s.most)
+        most = np.array(s.most)
+        least = np.array(s.least or (0,) * K)
+        capacity = rng.integers(least, most + 1, (R, K)).astype(np.float64)
+        requests = (
+            rng.uniform(least, most, (L, K))
+            if s.requests == "continuous"
+            else rng.integers(least, most + 1, (L, K)).astype(np.float64)
+        )
+        requests[~requests.any(axis=1), 0] = 1.0
+        problem = draw_problem(s, rng, capacity, requests * s.contention, s.density, s.moving)
+        workload = drawing.arrivals_of(s.arrivals, s.rho, L)
+        if s.arrivals == "multiple":
+            workload = BinomialArrivals(np.full(L, s.rho), np.full(L, s.most_jobs))
+        return GainOverheadInstance(problem, workload, s.delivery)
+
+
+def draw_problem(
+    s: drawing.RewardSettings,
+    rng: np.random.Generator,
+    capacity: Floats,
+    requests: Floats,
+    density: float,
+    moving: float = 0.0,
+) -> GainOverheadProblem:
+    """Channels, utilities and overhead, drawn as :class:`OGASchedSettings` says.
+
+    ``capacity`` is of shape [R, K], and ``requests``, with contention, of shape [L, K].
+    """
+    (R, K), L = capacity.shape, len(requests)
+    channels = drawing.draw_channels(rng, (L, R), density / L)
+    kind = s.draw_kinds(rng, (R, K))
+    utilities, beta = Utilities(kind, rng.uniform(*s.alpha, (R, K))), rng.uniform(*s.beta, (K,))
+    cluster = Cluster(capacity, drawing.device_names(DEVICES, K))
+    return GainOverheadProblem(cluster, requests, channels, utilities, beta, moving=moving)
+
+
+class OGASchedGangSettings(drawing.GangSettings, drawing.RewardSettings):
+    job_types: Count = 10
+    servers: Count = 128
+    most: drawing.GangCapacity = OUR_MOST
+    share: tuple[float, float] = (0.2, 0.8)
+    channels: Count = 16
+    contention: PositiveFloat = 5.0
+    arrivals: drawing.Bursts = "bernoulli"
+    time_limit: PositiveFloat = 60.0
+    slots: SlotCount = 300
+
+
+class GangScenario(drawing.DrawnScenario[OGASchedGangSettings]):
+    """Scenario of OGASched §3.5: draws instances as :class:`OGASchedGangSettings` says."""
+
+    family = "gain_overhead_gang"
+    version = "ogasched-gang-v1"
+    settings_model = OGASchedGangSettings
+
+    def instance(self, seed: int) -> GangInstance:
+        s, rng = self.settings, Streams.of(seed).instance
+        L, R, K = s.job_types, s.servers, len(s.most)
+        gangs = drawing.draw_gangs(s, rng)
+        kind = s.draw_kinds(rng, (R, K))
+        cluster = Cluster(gangs.capacity, drawing.device_names(DEVICES, K))
+        tasks = (gangs.job_type, gangs.requests, rng.integers(1, gangs.tasks + 1))
+        utilities = Utilities(kind, rng.uniform(*s.alpha, (R, K)))
+        beta, channels = rng.uniform(*s.beta, K), Channels.of_mask(gangs.mask)
+        problem = GangProblem(cluster, *tasks, channels, utilities, beta)
+        return GangInstance(problem, drawing.arrivals_of(s.arrivals, s.rho, L), s.time_limit)
+
+
+# ESDP
+
+
+class ESDPSettings(drawing.FeedbackSettings):
+    job_types: Count = 8
+    servers: Count = 40
+    devices: Count = 3
+    density: float = Field(0.1, gt=0, le=1)
+    requests: tuple[Count, Count] = (1, 2)
+    capacity: Literal["fraction", "normalised", "literal"] = "fraction"
+    fraction: float = Field(0.5, gt=0)
+    rho: drawing.Rho = 0.9
+    arrivals: drawing.Bursts = "bernoulli"
+    speeds: Literal["normal", "bernoulli", "beta", "jumping", "waving"] = "normal"
+    mean: drawing.PositiveRange = (0.1, 1.0)
+    spread: float = Field(0.5, ge=0)
+    period: SlotCount = 1000
+    amplitude: float = Field(0.5, ge=0, le=1)
+    cost: Literal["linear", "per-channel"] = "linear"
+    cost_share: float | None = Field(0.3, ge=0)
+    payment: float = Field(0.0, ge=0)
+    normalise: Literal["clip", "affine", "none"] = "clip"
+    slots: SlotCount = 2000
+
+    @model_validator(mode="after")
+    def _ranges(self) -> ESDPSettings:
+        require_range("requests", self.requests, positive=True)
+        if self.speeds in ("bernoulli", "beta") and self.mean[1] > 1:
+            raise ValueError(f"mean must not exceed 1 where speeds are {self.speeds}")
+        return self
+
+
+class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
+    """Scenario of ESDP §4: draws instances as :class:`ESDPSettings` says."""
+
+    family = "fluctuating_speeds"
+    version = "esdp-default-v1"
+    settings_model = ESDPSettings
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        s, rng = self.settings, Streams.of(seed).instance
+        R = s.servers
+        channels = drawing.draw_channels(rng, (s.job_types, R), s.density)
+        E = len(channels)
+        requests, workload = self._requests(rng, channels.job_type)
+        unit = self._unit(rng)
+        capacity = {
+            "fraction": np.maximum(
+                (s.fraction * requests.sum(axis=0)).round(), requests.max(axis=0)
+            ),
+            "normalised": (unit * 0.5 * E).round(),
+            "literal": np.floor(unit + 0.5),
+        }[s.capacity]
+        mean = rng.uniform(*s.mean, E)
+        price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
+        prices = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
+        cost = linear_cost(requests, price) if s.cost == "linear" else prices.sum(axis=1)
+        if s.cost_share is not None:
+            cost *= s.cost_share * float(mean.mean()) / cost.mean()
+        speeds = self._speeds(rng, mean)
+        servers = tuple(f"server-{r}" for r in range(R))
+        problem = FluctuatingSpeedsProblem(
+            Pool(capacity, drawing.device_names(DEVICES[:3], s.devices), servers),
+            requests,
+            channels,
+            cost,
+        )
+        scale, payment = Scale.of(s.normalise, speeds, cost), s.payment * float(mean.mean())
+        return FluctuatingSpeedsInstance(problem, workload, speeds, scale, s.delivery, payment)
+
+    def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
+        """What the channels of these job types request, shape [E, K], and when jobs arrive."""
+        s = self.settings
+        low, high = s.requests
+        requests = rng.integers(low, high + 1, (job_type.size, s.devices)).astype(np.float64)
+        return requests, drawing.arrivals_of(s.arrivals, s.rho, s.job_types)
+
+    def _unit(self, rng: np.random.Generator) -> Floats:
+        """Capacities between the bounds 1 and 2 of Table 3, shape [K]."""
+        return rng.uniform(1.0, 2.0, self.settings.devices)
+
+    def _speeds(self, rng: np.random.Generator, mean: Floats) -> speed_kinds.Speeds:
+        s = self.settings
+        if s.speeds == "bernoulli":
+            return speed_kinds.BernoulliSpeeds(mean)
+        if s.speeds == "beta":
+            return speed_kinds.BetaSpeeds(np.minimum(mean, 0.99))
+        if s.speeds == "jumping":
+            begins = np.arange(0, max(s.slots, s.period + 1), s.period)
+            later = rng.uniform(*s.mean, (begins.size - 1, mean.size))
+            return speed_kinds.PiecewiseSpeeds(np.vstack([mean, later]), begins, s.spread)
+        if s.speeds == "waving":
+            return speed_kinds.WavingSpeeds(
+                mean, rng.random(mean.size), s.amplitude, s.period, s.spread
+            )
+        return speed_kinds.NormalSpeeds(mean, s.spread)
+
+
+class ESDPGangSettings(drawing.GangSettings):
+    job_types: Count = 8
+    servers: Count = 40
+    most: drawing.GangCapacity = (24, 48, 16)
+    share: tuple[float, float] = (0.3, 0.9)
+    channels: Count = 10
+    contention: PositiveFloat = 4.0
+    mean: drawing.PositiveRange = (0.1, 1.0)
+    spread: float = Field(0.5, ge=0)
+    cost: float = Field(0.3, ge=0)
+    task_cost: float = Field(0.0, ge=0)
+    time_limit: PositiveFloat = 20.0
+    slots: SlotCount = 2000
+
+
+class ESDPGangScenario(drawing.DrawnScenario[ESDPGangSettings]):
+    """Scenario of ESDP §3.4: draws instances as :class:`ESDPGangSettings` says."""
+
+    family = "fluctuating_speeds_gang"
+    version = "esdp-gang-v1"
+    settings_model = ESDPGangSettings
+
+    def instance(self, seed: int) -> GangSpeedsInstance:
+        s, rng = self.settings, Streams.of(seed).instance
+        L, K = s.job_types, len(s.most)
+        gangs = drawing.draw_gangs(s, rng)
+        minimum = rng.integers(1, gangs.tasks + 1)
+        channels = Channels.of_mask(gangs.mask)
+        speeds = speed_kinds.NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
+        cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
+        cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
+        scale = Scale.of("clip", speeds, cost)
+        share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
+        task_cost = (
+            s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
+        )
+        cluster, requests = (
+            Cluster(gangs.capacity, drawing.device_names(DEVICES[:3], K)),
+            gangs.requests,
+        )
+        problem = GangSpeedsProblem(
+            cluster, gangs.job_type, requests, minimum, channels, cost, task_cost=task_cost
+        )
+        return GangSpeedsInstance(
+            problem, BernoulliArrivals(np.full(L, s.rho)), speeds, scale, time_limit=s.time_limit
+        )
+
+
+class MiniBatchSettings(StrictSettings):
+    folder: str = ""
+    fraction: float = Field(0.5, gt=0)
+    rho: drawing.Rho = 0.9
+    cost_share: float = Field(0.3, ge=0)
+    slots: SlotCount = 2000
+    order: Literal["recorded", "drawn"] = "recorded"
+    blocks: Count = 1
+
+    @model_validator(mode="after")
+    def _blocks(self) -> MiniBatchSettings:
+        if self.blocks > 1 and self.order == "recorded":
+            raise ValueError("blocks are for order=drawn; the order of the record needs none")
+        return self
+
+
+class MiniBatchScenario(drawing.DrawnScenario[MiniBatchSettings]):
+    """Mini-batches: recorded iteration times; job types are jobs, servers their workers' places.
+
+    Each worker is a server of its own with one channel, from its job. The utility of a channel is
+    the worker's recorded speed relative to the fastest iteration of its job; it holds what the
+    worker requested of a GPU.
+
+    ``folder`` is one with ``job_1_norm.csv`` and so on, plain or gzipped.
+    """
+
+    version = "esdp-mini-batch-v1"
+    settings_model = MiniBatchSettings
+    family = "fluctuating_speeds"
+
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        folder = self.settings.folder
+        if not folder:
+            needs = "a folder with job_1_norm.csv and so on"
+            raise ScenarioError(f"scenario {self.name!r} needs folder=, {needs}")
+        self.trace = MiniBatchTime(folder)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and the files by their contents: where they are is no part of it."""
+        files = dict(self.trace.digests)
+        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        """The recorded workers; arrivals, and where their records begin, depend on the seed."""
+        s, workers = self.settings, self.trace.workers
+        jobs = tuple(dict.fromkeys(w.job for w in workers))
+        mask = np.array([[w.job == job for w in workers] for job in jobs])
+        series, group = [w.speed for w in workers], np.array([jobs.index(w.job) for w in workers])
+        speeds: speed_kinds.Speeds = (
+            speed_kinds.RecordedSpeeds.anywhere(series, group, Streams.of(seed).instance)
+            if s.order == "recorded"
+            else speed_kinds.ReplayedSpeeds(series, s.blocks, s.slots)
+        )
+        requests = np.array([[w.gpus] for w in workers])
+        pool = Pool(
+            limited_capacity(requests, s.fraction), ("gpu",), tuple(w.name for w in workers)
+        )
+        return pooled_instance(
+            pool,
+            requests,
+            Channels.of_mask(mask),
+            jobs,
+            speeds,
+            s.cost_share * float(np.mean([w.speed.mean() for w in workers])),
+            BernoulliArrivals(np.full(len(jobs), s.rho)),
+        )
+
+
+# OPS and OPM
+
+
+class OPMSettings(drawing.JobDraws):
+    machines: Count = 100
+    slots: SlotCount = 5000
+    load: float = Field(1.5, gt=0)
+    lifetime: tuple[float, float, float] = (1.1, 50.0, 1500.0)
+    arrivals: Literal["poisson", "bursty"] = "poisson"
+    enforce: bool = True
+
+
+class OPMScenario(drawing.DrawnScenario[OPMSettings]):
+    """Synthetic jobs of OPS/OPM §VI: draws instances as :class:`OPMSettings` says."""
+
+    family = "approximation_jobs"
+    version = "opm-default-v1"
+    settings_model = OPMSettings
+
+    def instance(self, seed: int) -> ApproximationInstance:
+        """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""
+        s = self.settings
+        rates = workloads.GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
+        prices = workloads.price_machines(rates, s.pricing, s.slots, rate_generator(seed))
+        drawn = s.model_dump(include={"beta", "q", "value", "lifetime"})
+        price = float(np.mean(prices))
+        jobs = workloads.SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
+        problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
+        return ApproximationInstance(problem, rates, jobs, comparators=COMPARATORS)
+
+
+def _at_most_one(value: tuple[float, float]) -> tuple[float, float]:
+    if value[1] > 1:
+        raise ValueError("must be at most 1")
+    return value
+
+
+PositiveShare = Annotated[drawing.PositiveRange, AfterValidator(_at_most_one)]
+
+
+class TheoremSettings(StrictSettings):
+    machines: Count = 20
+    slots: SlotCount = 4000
+    jobs: Count = 1
+    rho: float = Field(0.3, gt=0, le=1)
+    utility: Literal["log", "sqrt"] = "log"
+    value: drawing.PositiveRange = (0.5, 1.0)
+    rate: PositiveShare = (0.1, 0.9)
+    price: PositiveShare = (0.5, 1.0)
+
+
+class OPMTheoremScenario(drawing.DrawnScenario[TheoremSettings]):
+    """The setting of the theorems: draws instances as :class:`TheoremSettings` says."""
+
+    family = "approximation_jobs"
+    version = "opm-theorem-v1"
+    settings_model = TheoremSettings
+
+    def instance(self, seed: int) -> ApproximationInstance:
+        s, rng = self.settings, Streams.of(seed).instance
+        means, prices = rng.uniform(*s.rate, s.machines), rng.uniform(*s.price, s.machines)
+        values = rng.uniform(*s.value, s.jobs) if s.jobs > 1 else np.ones(1)
+        budget = s.rho * s.machines * s.slots / s.jobs
+        utilities: list[problems.Utility] = [
+            problems.Log(v, 1.0) if s.utility == "log" else problems.Power(v, 0.5)
+            for v in values.tolist()
+        ]
+        jobs = [problems.Job(n, 0, s.slots, budget, f) for n, f in enumerate(utilities)]
+        problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=False)
+        replayed = workloads.ReplayedJobs(jobs)
+        return ApproximationInstance(
+            problem, workloads.IidRates(means), replayed, comparators=COMPARATORS
+        )
