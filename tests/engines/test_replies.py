@@ -45,7 +45,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GarblingServer]:
     monkeypatch.setattr(kubernetes_api, "REPLY", 0.5)
     monkeypatch.setattr(kubernetes_api, "LONG", {"_request_timeout": (0.5, 0.5)})
     monkeypatch.setattr(kubernetes_api, "PROBE", {"_request_timeout": (0.5, 0.5)})
-    monkeypatch.setattr("gangwise.engines.kubernetes.PROBE", {"_request_timeout": (0.5, 0.5)})
     monkeypatch.setattr(kubernetes_api, "ASK", 0.2)
     monkeypatch.setattr(kubernetes_api, "SILENT", 0.4)
     plain = Backoff.__init__

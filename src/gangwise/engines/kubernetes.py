@@ -31,20 +31,10 @@ from typing import Any
 from kubernetes.client.exceptions import ApiException
 
 from gangwise.core.errors import EngineError, Rejected, StandingBy
-from gangwise.engines import engine
+from gangwise.engines import engine, kubernetes_api
+from gangwise.engines import kubernetes_objects as objects
 from gangwise.engines.background import BackgroundLoop, Backoff
 from gangwise.engines.intake import name, number, quoted
-from gangwise.engines.kubernetes_api import (
-    ASK,
-    LITTLE,
-    PATIENCE,
-    PROBE,
-    Connection,
-    Follower,
-    at,
-    refusal,
-    refusals,
-)
 from gangwise.engines.kubernetes_gangs import (
     KEPT,
     ON_NODES,
@@ -53,14 +43,6 @@ from gangwise.engines.kubernetes_gangs import (
     WatchedPod,
     plan_text,
     successor,
-)
-from gangwise.engines.kubernetes_objects import (
-    OURS,
-    Membership,
-    controller,
-    gang_size,
-    natural,
-    own_value,
 )
 from gangwise.engines.leader import Leader, Lease
 
@@ -101,32 +83,34 @@ class KubernetesEngine:
         table = ClusterCache(self.scheduler, self.lost_after, folder, self.watch)
         self._table, self.quarantine = table, table.quarantine
         self._reports_read = -math.inf
-        self._api = api = Connection(self.kubeconfig, self.context, self.threads)
+        self._api = api = kubernetes_api.Connection(self.kubeconfig, self.context, self.threads)
         table.now = api.now
         if self.lease and not self.watch:
             identity = f"gangwise-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
             api.lease = KubernetesLeader(api, self.lease, identity)
         else:
-            api.asker.start(ASK)
+            api.asker.start(kubernetes_api.ASK)
         pods = api.core.list_pod_for_all_namespaces
-        Follower(api, "nodes", api.core.list_node, self._all_nodes, table.one_node)
-        Follower(api, "pods", pods, self._all_pods, table.one_pod)
+        kubernetes_api.Follower(api, "nodes", api.core.list_node, self._all_nodes, table.one_node)
+        kubernetes_api.Follower(api, "pods", pods, self._all_pods, table.one_pod)
         begun = time.monotonic()
         for follower in api.followers:
             while not follower.ready.wait(0.25):  # as long as pages of a long list come
-                if time.monotonic() < (begun if api.trouble() else api.heard) + sum(PATIENCE):
+                if time.monotonic() < (begun if api.trouble() else api.heard) + sum(
+                    kubernetes_api.PATIENCE
+                ):
                     continue
                 self.close()
                 reason = api.trouble() or "it is silent"
                 raise EngineError(f"{api.server} does not list {follower.what}: {reason}")
         table.opened = True
         try:
-            with refusals(f"{api.server} refuses"):
+            with kubernetes_api.refusals(f"{api.server} refuses"):
                 self._look_up_sizes()
         except EngineError:
             self.close()
             raise
-        backoff = Backoff(*LITTLE)
+        backoff = Backoff(*kubernetes_api.LITTLE)
         self._chores = BackgroundLoop("the chores", self._do_chores, CHORES, backoff, api.asker)
         self._chores.start()
 
@@ -188,9 +172,9 @@ class KubernetesEngine:
             gang.binding.update((pod.uid, node) for pod, node in chosen)
             table.update(gang)
         marks = {
-            f"{OURS}job": gang.id,
-            f"{OURS}attempt": str(attempt),
-            f"{OURS}placement": plan_text(plan),
+            f"{objects.OURS}job": gang.id,
+            f"{objects.OURS}attempt": str(attempt),
+            f"{objects.OURS}placement": plan_text(plan),
         }
         bind = partial(self._api.bind, marks=marks)
         apply = self._api.pool.map if len(chosen) > 1 else map
@@ -226,7 +210,7 @@ class KubernetesEngine:
             gang = self._table.gangs.get(job)
             if gang is None or gang.phase not in ON_NODES:
                 return
-            bare = [pod.name for pod in gang.live if controller(pod.manifest) is None]
+            bare = [pod.name for pod in gang.live if objects.controller(pod.manifest) is None]
             if bare and not self.recreate:
                 raise Rejected(
                     f"job {job} cannot be preempted: nobody would make pod {bare[0]} again, "
@@ -246,7 +230,7 @@ class KubernetesEngine:
             if gang.phase in engine.ENDED:
                 return
             pods = gang.live
-            owners = {(o["kind"], o["name"]) for p in pods if (o := controller(p.manifest))}
+            owners = {(o["kind"], o["name"]) for p in pods if (o := objects.controller(p.manifest))}
             if gang.belongs.kind == "job":
                 owners.add(("Job", gang.belongs.name))
             if gang.belongs.kind == "owner":
@@ -256,7 +240,7 @@ class KubernetesEngine:
                 raise Rejected(f"job {job} belongs to {strange[0]}, which would make it again")
             gang.cancelled, gang.removal_reason = True, None
         delete, namespace = self._api.batch.delete_namespaced_job, gang.belongs.namespace
-        with refusals(f"job {job} not cancelled"):
+        with kubernetes_api.refusals(f"job {job} not cancelled"):
             for _, name in sorted(owners):
                 how: dict[str, Any] = {"propagation_policy": "Background"}
                 self._api.call(delete, name, namespace, missing_is_fine=True, **how)
@@ -273,7 +257,7 @@ class KubernetesEngine:
         ours = self._table.scheduler
         waits = [job for job, p in pods if p.manifest["spec"].get("schedulerName") == ours]
         lease = KubernetesLeader(self._api, self.lease, f"gangwise-detach-{secrets.token_hex(4)}")
-        until = time.monotonic() + lease.duration + sum(PATIENCE)
+        until = time.monotonic() + lease.duration + sum(kubernetes_api.PATIENCE)
         earlier, holder = lease.read(), ""
         while not holder and time.monotonic() < until:
             if lease.held:
@@ -347,9 +331,9 @@ class KubernetesEngine:
         api, table = self._api, self._table
 
         def sized(item: Any) -> tuple[tuple[str, str], int]:
-            return at(item), gang_size(item)
+            return kubernetes_api.at(item), objects.gang_size(item)
 
-        def read_size(of: Membership) -> int | None:
+        def read_size(of: objects.Membership) -> int | None:
             label, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"
             silent = (EngineError, ApiException)
             return self.quarantine.read(label, name, partial(api.read_size, of), silent)
@@ -372,10 +356,10 @@ class KubernetesEngine:
                 sizes = dict(zip(keys, listed, strict=True))
             elif kind:
                 items = api.items(api.custom.list_cluster_custom_object, *kind.split("/"))
-                sizes = dict(self.quarantine.read_all(kind, items, sized, at))
+                sizes = dict(self.quarantine.read_all(kind, items, sized, kubernetes_api.at))
             else:
                 items = api.items(api.batch.list_job_for_all_namespaces)
-                sizes = dict(self.quarantine.read_all("Job", items, sized, at))
+                sizes = dict(self.quarantine.read_all("Job", items, sized, kubernetes_api.at))
             with table.lock:
                 for gang, key in zip(gangs, keys, strict=True):
                     if (size := sizes.get(key)) is not None:
@@ -386,11 +370,15 @@ class KubernetesEngine:
         """Make successors and delete the pods; complete what an earlier call began."""
         with self._table.lock:
             pods = [p for p in gang.pods.values() if p.node]
-            replaced = {own_value(p.manifest, "replaces") for p in gang.pods.values()}
-            bare = [p for p in pods if controller(p.manifest) is None and p.uid not in replaced]
+            replaced = {objects.own_value(p.manifest, "replaces") for p in gang.pods.values()}
+            bare = [
+                p for p in pods if objects.controller(p.manifest) is None and p.uid not in replaced
+            ]
             bodies = [(p, successor(p, gang)) for p in bare] if self.recreate else []
         for pod, body in bodies:
-            with refusals(f"pod {pod.name} gets no successor and stays", 409):  # it was made before
+            with kubernetes_api.refusals(
+                f"pod {pod.name} gets no successor and stays", 409
+            ):  # it was made before
                 self._api.call(self._api.core.create_namespaced_pod, pod.namespace, body)
         self._api.delete([p for p in pods if not p.leaving or self._is_lost(p)], self._is_lost)
 
@@ -423,7 +411,7 @@ class KubernetesEngine:
         for (node, group), count in unfilled.items():
             seats[group] += [node] * count
         free = [p for p in gang.pods.values() if not gang.where(p) and not p.leaving]
-        free = sorted((p for p in free if not p.ended), key=lambda pod: natural(pod.name))
+        free = sorted((p for p in free if not p.ended), key=lambda pod: objects.natural(pod.name))
         chosen = []
         for pod in free:
             if nodes := seats[gang.group(pod)]:
@@ -440,7 +428,7 @@ class KubernetesLeader(Leader):
 
     duration = 15
 
-    def __init__(self, api: Connection, where: str, identity: str):
+    def __init__(self, api: kubernetes_api.Connection, where: str, identity: str):
         self.namespace, _, self.name = where.partition("/")
         if not (self.namespace and self.name):
             raise EngineError(f"the lease {where!r} is not written NAMESPACE/NAME")
@@ -454,8 +442,10 @@ class KubernetesLeader(Leader):
         if self._written is not None and self._written.mine:
             return self._written
         call = self._api.coordination.read_namespaced_lease
-        with refusals(self.what):
-            lease = self._api.call(call, self.name, self.namespace, missing_is_fine=True, **PROBE)
+        with kubernetes_api.refusals(self.what):
+            lease = self._api.call(
+                call, self.name, self.namespace, missing_is_fine=True, **kubernetes_api.PROBE
+            )
         return None if lease is None else self._lease(lease)
 
     def _lease(self, lease: dict[str, Any]) -> Lease:
@@ -493,14 +483,14 @@ class KubernetesLeader(Leader):
             if found is None:
                 body = {"metadata": {"name": self.name}, "spec": spec}
                 create = api.coordination.create_namespaced_lease
-                lease = api.call(create, self.namespace, body, **PROBE)
+                lease = api.call(create, self.namespace, body, **kubernetes_api.PROBE)
             else:  # with its version: an update that comes second is refused
                 body = {**found.state, "spec": spec}
                 replace, key = (
                     api.coordination.replace_namespaced_lease,
                     (self.name, self.namespace),
                 )
-                lease = api.call(replace, *key, body, **PROBE)
+                lease = api.call(replace, *key, body, **kubernetes_api.PROBE)
             self._written = self._lease(lease)
         except ApiException as error:
             if error.status == 409:
@@ -508,7 +498,7 @@ class KubernetesLeader(Leader):
                 if known is not None and (current := self.read()) is not None and current.mine:
                     return self._put(current, spec)
                 raise StandingBy(f"{self.what}: another service was faster") from error
-            raise refusal(self.what, error) from error
+            raise kubernetes_api.refusal(self.what, error) from error
 
     def give_up(self) -> None:
         if (lease := self.read()) is not None and lease.mine:

@@ -20,19 +20,8 @@ from typing import Any
 from gangwise.core.errors import StoreError
 from gangwise.core.files import unsealed
 from gangwise.core.simulation import check_checkpoint
+from gangwise.service import store as stores
 from gangwise.service.state import REQUESTS_FILE, OperatorRequests
-from gangwise.service.store import (
-    FAULTS,
-    FILE,
-    LINES,
-    START,
-    ChainLine,
-    ServiceStore,
-    check_files,
-    merged,
-    read_file,
-    write_file,
-)
 
 CHECKPOINTS = ("ledger.checkpoint", "ledger.checkpoint.1")  # the last, and the one before
 TABLES = ("commits", "intents", "history", "known", "about", "sqlite_master")
@@ -50,7 +39,7 @@ class Report:
     behind: int = 0  # commits that SQLite has not yet: its writer was killed, or lost power
     lost: list[str] = field(default_factory=list)  # what no copy has
     _files: set[str] = field(default_factory=set)
-    _chain: list[ChainLine] = field(default_factory=list)
+    _chain: list[stores.ChainLine] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -62,19 +51,21 @@ class Report:
 
 
 def is_state(folder: Path | str) -> bool:
-    return any((Path(folder) / name).exists() for name in (FILE, LINES))
+    return any((Path(folder) / name).exists() for name in (stores.FILE, stores.LINES))
 
 
 def examine(folder: Path | str) -> Report:
     """Look whether all is as it was written; raises StoreError when files cannot be read at all."""
-    check_files(folder)
+    stores.check_files(folder)
     report = Report(Path(folder))
-    stored, failed = _stored(report.folder / FILE)
-    lines = read_file(report.folder / LINES)
+    stored, failed = _stored(report.folder / stores.FILE)
+    lines = stores.read_file(report.folder / stores.LINES)
     by_text = {str(line): line for line in lines if line is not None}
-    inside = [by_text.get(row[3]) or ChainLine.of(row[3]) for row in stored.get("commits", ())]
+    inside = [
+        by_text.get(row[3]) or stores.ChainLine.of(row[3]) for row in stored.get("commits", ())
+    ]
     # The two copies mend each other; a gap is what neither has.
-    chain, gaps = merged(lines, inside)
+    chain, gaps = stores.merged(lines, inside)
     report.commits, report._chain = len(chain), chain
     report.lost = [f"commits {low} to {high}" for low, high in gaps]
     _check_lines(report, lines)
@@ -111,7 +102,7 @@ def _stored(path: Path) -> tuple[dict[str, list[Any]], str]:
             return tables, "" if checks == ["ok"] else str(checks[0])
     except StoreError:
         raise
-    except (OSError, *FAULTS) as error:
+    except (OSError, *stores.FAULTS) as error:
         return tables, str(error) or type(error).__name__
 
 
@@ -121,18 +112,18 @@ def _rows(file: sqlite3.Connection, table: str) -> list[Any]:
     return file.execute(f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}").fetchall()
 
 
-def _check_lines(report: Report, lines: list[ChainLine | None]) -> None:
+def _check_lines(report: Report, lines: list[stores.ChainLine | None]) -> None:
     chain = report._chain
     if not chain:
         if any(line is None for line in lines):
-            report.wrong(LINES, "no line is as it was written")
+            report.wrong(stores.LINES, "no line is as it was written")
         return
     number = chain[0].number
     intact = [line for line in lines if line is not None]
     if not lines:
-        report.wrong(LINES, "it is missing, or empty")
+        report.wrong(stores.LINES, "it is missing, or empty")
     elif None in lines:
-        report.wrong(LINES, f"{lines.count(None)} lines were changed")
+        report.wrong(stores.LINES, f"{lines.count(None)} lines were changed")
         # Lines behind the last intact one were written after it, and neither copy has them.
         over = len(lines) - 1 - max((i for i, line in enumerate(lines) if line), default=-1)
         if over and intact and intact[-1].number == chain[-1].number:
@@ -143,36 +134,36 @@ def _check_lines(report: Report, lines: list[ChainLine | None]) -> None:
         or [line for line in intact if line.number > number] != chain[1:]
         or all(line.number != number for line in intact)
     ):
-        report.wrong(LINES, "lines are missing")
+        report.wrong(stores.LINES, "lines are missing")
 
 
 def _check_tables(
-    report: Report, stored: dict[str, list[Any]], failed: str, inside: list[ChainLine | None]
+    report: Report, stored: dict[str, list[Any]], failed: str, inside: list[stores.ChainLine | None]
 ) -> None:
     """SQLite's tables against what the lines say, up to the last that it has."""
     chain = report._chain
     if failed:
-        if (report.folder / FILE).exists() or chain:
-            report.wrong(FILE, failed)
-        if not chain and (report.folder / FILE).exists():
+        if (report.folder / stores.FILE).exists() or chain:
+            report.wrong(stores.FILE, failed)
+        if not chain and (report.folder / stores.FILE).exists():
             report.lost.append("every commit")
         return
     newest = max((line.number for line in inside if line), default=0)
     stored_count = sum(line.number <= newest for line in chain)
-    rebuilt = ServiceStore(":memory:")
+    rebuilt = stores.ServiceStore(":memory:")
     try:
         # Play the lines into an empty database: all other tables must come out as they are stored.
         rebuilt.roll_forward(chain[:stored_count])
         for table in TABLES:
             if stored[table] != _rows(rebuilt._db, table):
-                report.wrong(FILE, f"the table {table} is not what the journal says")
+                report.wrong(stores.FILE, f"the table {table} is not what the journal says")
                 return
     finally:
         rebuilt.close()
     report.behind = len(chain) - stored_count
     for name, body in stored["views"]:
         if (unsealed(str(body).encode(errors="replace")) or {}).get("name") != name:
-            report.wrong(FILE, f"the view of {name}")
+            report.wrong(stores.FILE, f"the view of {name}")
 
 
 def _check_requests(report: Report) -> None:
@@ -182,13 +173,13 @@ def _check_requests(report: Report) -> None:
         with closing(OperatorRequests(report.folder)) as file:
             try:
                 wrong = file.damaged()
-            except (StoreError, TypeError, *FAULTS) as error:
+            except (StoreError, TypeError, *stores.FAULTS) as error:
                 wrong = [str(error)]
             for fault in wrong:
                 report.wrong(REQUESTS_FILE, fault)
             if wrong:
                 report.lost += file.lost()
-    except (StoreError, TypeError, *FAULTS) as error:
+    except (StoreError, TypeError, *stores.FAULTS) as error:
         report.wrong(REQUESTS_FILE, error)
         report.lost.append("what operators asked for, perhaps")
 
@@ -202,25 +193,29 @@ def repair(report: Report) -> list[str]:
     chain = report._chain
     # Numbers and links are made anew, so that what is left is a chain without gaps.
     if report.lost:  # what is left becomes a chain of its own
-        rebuilt: list[ChainLine] = []
+        rebuilt: list[stores.ChainLine] = []
         for line in chain:
-            number, link = (rebuilt[-1].number + 1, rebuilt[-1].link) if rebuilt else (1, START)
+            number, link = (
+                (rebuilt[-1].number + 1, rebuilt[-1].link) if rebuilt else (1, stores.START)
+            )
             is_anchor = not rebuilt and line.anchor is not None
-            rebuilt.append(line if is_anchor else ChainLine(number, link, line.body))
+            rebuilt.append(line if is_anchor else stores.ChainLine(number, link, line.body))
         chain = rebuilt
-    if LINES in report._files or chain != report._chain:
-        _set_aside(folder / LINES)
-        write_file(folder / LINES, chain)
-        actions.append(f"{LINES} is written again, {len(chain)} commits")
-    if FILE in report._files or chain != report._chain:
-        _set_aside(folder / FILE)
-        with closing(ServiceStore(folder / FILE)) as store:
+    if stores.LINES in report._files or chain != report._chain:
+        _set_aside(folder / stores.LINES)
+        stores.write_file(folder / stores.LINES, chain)
+        actions.append(f"{stores.LINES} is written again, {len(chain)} commits")
+    if stores.FILE in report._files or chain != report._chain:
+        _set_aside(folder / stores.FILE)
+        with closing(stores.ServiceStore(folder / stores.FILE)) as store:
             store.roll_forward(chain)
-        actions.append(f"{FILE} is made again from {len(chain)} commits")
+        actions.append(f"{stores.FILE} is made again from {len(chain)} commits")
     elif report.behind:
-        with closing(ServiceStore(folder / FILE)) as store:
+        with closing(stores.ServiceStore(folder / stores.FILE)) as store:
             store.roll_forward(chain[len(chain) - report.behind :])
-        actions.append(f"{FILE} had not heard of the last {report.behind} commits, and now has")
+        actions.append(
+            f"{stores.FILE} had not heard of the last {report.behind} commits, and now has"
+        )
     if REQUESTS_FILE in report._files:
         intact = []
         with suppress(StoreError), closing(OperatorRequests(folder)) as file:

@@ -18,11 +18,7 @@ from gangwise.core import workload as workloads
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import create
-from gangwise.papers.gain_overhead.problem import (
-    GainOverheadInstance,
-    GainOverheadProblem,
-    Utilities,
-)
+from gangwise.papers.gain_overhead import problem as problems
 from gangwise.papers.slots.opening import open_trace
 
 
@@ -70,16 +66,16 @@ class FixedScenario:
     def describe(self) -> dict[str, Any]:
         return self.file.model_dump(mode="json")
 
-    def instance(self, seed: int) -> GainOverheadInstance:
+    def instance(self, seed: int) -> problems.GainOverheadInstance:
         """The cluster, with arrivals that depend on the seed of the run."""
         types = self.file.job_types
         workload = workloads.BinomialArrivals(
             np.array([j.arrival for j in types]), np.array([j.most for j in types])
         )
-        return GainOverheadInstance(self._problem, workload)
+        return problems.GainOverheadInstance(self._problem, workload)
 
 
-def _problem(file: ClusterFile) -> GainOverheadProblem:
+def _problem(file: ClusterFile) -> problems.GainOverheadProblem:
     servers = [
         workloads.Server(name, group.devices) for group in file.servers for name in group.names
     ]
@@ -112,11 +108,11 @@ def _problem(file: ClusterFile) -> GainOverheadProblem:
                 raise UnknownName("device type", device, list(cluster.devices))
     utility = [file.utility.get(device, UtilitySpec()) for device in cluster.devices]
     R = len(cluster.servers)
-    return GainOverheadProblem(
+    return problems.GainOverheadProblem(
         cluster,
         requests,
         workloads.Channels.of_mask(mask),
-        Utilities.of([[u.kind for u in utility]] * R, [[u.alpha for u in utility]] * R),
+        problems.Utilities.of([[u.kind for u in utility]] * R, [[u.alpha for u in utility]] * R),
         np.array([file.overhead.get(device, 0.0) for device in cluster.devices]),
         names,
     )
