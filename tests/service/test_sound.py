@@ -327,6 +327,15 @@ def test_no_room_at_any_write_and_then_there_is(engine, time, tmp_path: Path):
         assert examine(folder).sound
 
 
+def test_known_jobs_are_forgotten_once_none_is_there(tmp_path: Path):
+    with closing(ServiceStore(tmp_path / FILE)) as store:
+        store.commit(know=["1", "2"])
+        assert store.knows("1")
+        store.commit(know={})
+        assert not store.knows("1")
+    assert examine(tmp_path).sound
+
+
 def test_a_service_of_the_first_version_is_told_apart(tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
         file.execute("PRAGMA journal_mode=WAL")

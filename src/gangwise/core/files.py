@@ -183,6 +183,7 @@ class Folder:
         Raises StoreError when another process holds it; names process, host and command.
         """
         stem = f"{LOCKS}/{digest_of(name.encode())[:16]}"
+        # By thread as well: two threads of a process are two writers.
         mine = (os.path.abspath(self.path / stem), os.getpid(), threading.get_ident())
         if mine in self._held:
             yield
@@ -379,6 +380,8 @@ class Folder:
 
     def _announce(self, new: Publication) -> None:
         """From here on the publication will be completed, by another process if need be."""
+        # What the last publication of this name had and the new one lacks would stand beside it as
+        # if it belonged.
         own = {name for name, seal in self.own().items() if seal.part_of == new.name}
         stale = sorted(own - new.staged.keys())
         files = {
@@ -640,6 +643,7 @@ def _orphaned(name: str) -> bool:
     if match is None or match[1] != _host():
         return False
     try:
+        # Signal 0 is sent to no process; it only asks whether there is one.
         os.kill(int(match[2]), 0)
     except (OSError, OverflowError) as error:
         return not isinstance(error, PermissionError)  # that is someone else's

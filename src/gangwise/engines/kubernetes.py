@@ -168,6 +168,7 @@ class KubernetesEngine:
                     gang.status, placed, self.nodes(), table.holding(n for n, _ in plan)
                 )
             chosen = self._assign(gang, plan)
+            # Under the lock and before any call: from here on the table holds these devices for it.
             gang.attempt, gang.plan = attempt, plan
             gang.binding.update((pod.uid, node) for pod, node in chosen)
             table.update(gang)
@@ -188,6 +189,7 @@ class KubernetesEngine:
             if failed:
                 pod, node, answer = failed[0]
                 message = f"pod {pod.name} could not be bound to {node}: {answer.why}"
+                # All or nothing: a gang that is bound in part, or perhaps, is taken off again.
                 if any(gang.where(p) for p in gang.pods.values()) or answer.unsure:
                     gang.removal_reason = message
                 else:
@@ -238,6 +240,7 @@ class KubernetesEngine:
             strange = sorted(f"{kind} {name}" for kind, name in owners if kind != "Job")
             if strange:
                 raise Rejected(f"job {job} belongs to {strange[0]}, which would make it again")
+            # Marked before the pods are gone, or their end would look like a failure.
             gang.cancelled, gang.removal_reason = True, None
         delete, namespace = self._api.batch.delete_namespaced_job, gang.belongs.namespace
         with kubernetes_api.refusals(f"job {job} not cancelled"):
@@ -257,6 +260,7 @@ class KubernetesEngine:
         ours = self._table.scheduler
         waits = [job for job, p in pods if p.manifest["spec"].get("schedulerName") == ours]
         lease = KubernetesLeader(self._api, self.lease, f"gangwise-detach-{secrets.token_hex(4)}")
+        # A holder that is alive renews within this time; one that does not is gone.
         until = time.monotonic() + lease.duration + sum(kubernetes_api.PATIENCE)
         earlier, holder = lease.read(), ""
         while not holder and time.monotonic() < until:

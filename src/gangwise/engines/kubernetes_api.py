@@ -181,6 +181,8 @@ class Connection:
 
     def _ask_if_quiet(self) -> float:
         """Ask for one node where no call was answered lately; raises EngineError in vain."""
+        # Any call that was answered is a sign of life: one that asks for nothing else is for quiet
+        # times.
         if (wait := self.answered + ASK - clock()) > 0 and not self._asker.trouble:
             return wait
         with refusals(f"{self.server} refuses"):
@@ -492,6 +494,7 @@ class _TimedReply(HTTPResponse):
 
 def _with_deadlines(pool: Any) -> Any:
     """The class of a pool of connections, with replies that are there in time."""
+    # urllib3 offers no time-out of a whole reply, so that the class of replies is its own here.
     connection = type("Connection", (pool.ConnectionCls,), {"response_class": _TimedReply})
     return type("Pool", (pool,), {"ConnectionCls": connection})
 

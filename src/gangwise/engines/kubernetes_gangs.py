@@ -227,6 +227,7 @@ class ClusterCache:
                 self._described = None
                 self.nodes.pop(name, None)
                 self.up.pop(name, None)
+                # A node that was removed is lost at once; nothing is waited for.
                 self.silent.setdefault(name, time.monotonic() - self.lost_after)
                 down: str | None = "removed"
             else:
@@ -433,6 +434,7 @@ class ClusterCache:
         if gang is not None and not gang.cancelled and gang.phase not in ENDED:
             if gang.removal_reason is not None or not gang.full:
                 return gang
+            # The size of a job never changes once a scheduler has seen it.
             belongs = Membership(pod.namespace, "pod", pod.uid)
         name = pod.name if belongs.kind == "pod" else belongs.name
         gang = Gang(f"{pod.namespace}/{name}~{pod.uid[:8]}", belongs)

@@ -218,6 +218,7 @@ class LocalEngine(Led):
             return
         nodes = self.nodes()
         check_placement(row, placed, nodes, table)
+        # An attempt is a folder that is written once: an older number would find one that is there.
         if attempt <= row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
         placed = sorted(placed, key=lambda p: p.group)
@@ -227,6 +228,7 @@ class LocalEngine(Led):
             ranks = [(p.node, ids, self._speeds[p.node], p.group) for ids in tasks]
             content["ranks"] += ranks
             content["placed"].append((p.node, p.tasks, sorted(set(chain(*tasks))), p.group))
+        # The file is the placement: killed right after it, the next service launches what it says.
         self._write(folder / "placed.json", content, fenced=True)
         self._table[job] = self._status_of(job)
         self._launch(folder)
@@ -312,6 +314,7 @@ class LocalEngine(Led):
         inside = os.listdir(folder)
         attempts = [int(n) for n in inside if re.fullmatch("[0-9]{1,9}", n)]
         attempts = [k for k in attempts if (folder / str(k) / "placed.json").exists()]
+        # A folder without placed.json is a placement that was never made.
         latest = max(attempts, default=0)
         cancelled = self._read(folder / "cancelled")
         if not latest and cancelled is None:
@@ -406,6 +409,7 @@ class LocalEngine(Led):
         if launch.birth(leader) == launched["birth"] or leader in map(_session, started["ranks"]):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
+        # Its devices count as free from here on, so that they have to be.
         for _ in range(100):
             for launcher in _launchers:
                 launcher.poll()

@@ -294,6 +294,7 @@ class SlurmEngine(Led):
         excluded = None
         if run.components[:1] == (part,):
             excluded = request.excluded
+            # Of a leader, Slurm changes the excluded nodes only: all but those chosen are excluded.
             others = {node.name for node in self._nodes} - set(wanted)
             nodes = f"excnodelist={fold_nodes(others)}"
         request_nodes = request.required, request.nodes
@@ -335,6 +336,8 @@ class SlurmEngine(Led):
         row = self._gang(job)
         if row is not None and not row.foreign:
             if row.phase == "running":
+                # The leader last: requeueing it takes the others along, with their marks written by
+                # then.
                 for part in reversed(self._components(job)):
                     self._requeue(part)
             elif row.phase == "placed":
@@ -464,6 +467,8 @@ class SlurmEngine(Led):
             for store in (self._rows, self._read_as):
                 store.pop(name, None)
         self._outdated = {name for name in self._outdated | changed if self._is_outdated(name)}
+        # Reading the JSON costs slurmctld what it costs here, so it is read for a share of the
+        # time.
         wait = SHARE * self._whole_cost.seconds if self._outdated else WHOLE
         if self._seen >= self._whole_cost.began + wait if whole is None else whole:
             return self._read_whole()
@@ -526,10 +531,12 @@ class SlurmEngine(Led):
             listing = self._json("squeue", "jobs", "--states=all")
             self.quarantine.read_all("comment of job", listing, _work, _id)
             statuses = self.quarantine.read_all("job", listing, read, _id, self._table)
+            # Rows of one job that differ cannot both be true: neither is believed.
             once = intake.distinct(statuses, lambda row: row.job.id, self.quarantine, "job")
             table = {row.job.id: row for row in once}
             self._take_out(rows)
             twice = {row.job.id for row in statuses} - table.keys()
+            # What could not be read stays as it was; only a job that no list has is over.
             unread = {n: r for n, r in self._table.items() if n not in rows or n in twice}
             self._table, self._rows = unread | table, rows
         self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}

@@ -422,6 +422,7 @@ class DiscountedUCB(OfMemory):
 
     def __post_init__(self) -> None:
         check_numbers("[0, inf)", coefficient=self.coefficient)
+        # Negated, so that NaN is refused as well.
         if not self.T >= 27:
             raise ScenarioError(f"T is {self.T}; γ = 1 − 8 ln T / T is positive from 27 on")
         self.memory = Discounted(1.0 - 8.0 * math.log(self.T) / self.T)

@@ -160,6 +160,7 @@ class Ledger:
         kind, instant, *arguments = record
         if kind not in KINDS:
             raise intake.Malformed(f"there is no record of the kind {intake.quoted(kind)}")
+        # Time never goes back, for a scheduler sees differences of times.
         self.now = max(self.now, intake.number(instant, "its time"))
         getattr(self, f"_{kind}")(*arguments)
 
@@ -222,6 +223,7 @@ class Ledger:
         if active is None or active.phase != "placed" or attempt != active.attempt:
             return
         active.phase, active.begun = "running", self.now
+        # The wait of a job ends at its first start, however often it starts again.
         if math.isnan(active.first):
             active.first = self.now
         running = self.open_books.running
@@ -351,6 +353,7 @@ class Ledger:
             self.intents.append(intent)
 
     def _take_back(self, before: int) -> None:
+        # Backwards, as each was taken on top of those before it.
         for mine in reversed(self.intents[before:]):
             active = self.jobs[mine.job]
             if mine.kind == "place":
@@ -376,6 +379,7 @@ class Ledger:
             return
         for name in [name for name, at in self.wake_times.items() if at <= self.now]:
             del self.wake_times[name]
+        # A round begins anew at most once for each job that the baseline places.
         for _ in range(len(self.jobs) + 1):
             if not self._decide():
                 break

@@ -93,6 +93,7 @@ class MonotonicClock:
         self._wall, self._monotonic = wall, monotonic
         self._start, self._zero, self._last = not_before, monotonic(), not_before
         self._in_doubt = True
+        # A folder without a record has nothing to compare the clock with, and must believe it.
         if not not_before or not self.doubt():
             self.believe()
 
@@ -201,6 +202,7 @@ class Service:
         self._verifier = Helper(DAY, "verify", folder, "--json")
         self._starts: dict[str, Any] = {}
         mended = own_folder(self.folder)
+        # Before anything is read: two services that mend one folder would spoil it.
         self._lock = locked(self.folder / "lock")
         try:
             self.notes = mended + mend(self.folder)
@@ -410,6 +412,8 @@ class Service:
         for row in self.store.open_intents():
             active = self.ledger.jobs.get(row["job"])
             key = row["job"], int(row["attempt"])
+            # The books are what the journal says: an intent that they do not show was never acted
+            # upon, or is over.
             if active is None or active.attempt != key[1] or active.phase == "waiting":
                 state = ("undone", instant, row["kind"], *key, "found undone at a restart")
                 self._states.append(state)
@@ -424,11 +428,14 @@ class Service:
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self.folder / CHECKPOINT, self.folder / BEFORE)
+            # The one before stays: a checkpoint that turns out damaged costs a longer restart, and
+            # nothing else.
             write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
             self._saved = instant = self.clock.now()
             self._recovered("checkpoint")
             if instant >= self._forgot + DAY:
                 self._forgot = instant
+                # Only after the checkpoint is on the disk, which stands for the records that go.
                 self.store.forget(self.seq, instant - self.keep)
         except Exception as error:  # also where a scheduler of the user's own has no pickle
             self._trouble("checkpoint", error)
@@ -585,6 +592,7 @@ class Service:
         def persists(name: str, what: str, attempt: int) -> bool:
             key = name, what, attempt
             odd[key] = self._differences.get(key, now)
+            # Between two looks both sides change: only what stays apart for long is a difference.
             return now - odd[key] >= self.grace
 
         def one(active: ActiveJob, row: Status | None) -> None:
@@ -647,6 +655,7 @@ class Service:
             reason = clean_text(f"the scheduler failed when it was offered: {_named(error)}")
             # Which of them makes the scheduler fail is not known, so that they come back one at a
             # time.
+            # Jobs that a round has come through with are not suspects.
             for turn, name in enumerate(sorted(offered - self._sure), 1):
                 self._apply("aside", now, name, now + min(PAUSE * turn, 60 * PAUSE), reason)
             return
@@ -745,6 +754,8 @@ class Service:
                 del self._accepted[job, attempt]
             elif instant - since > self.start_timeout:
                 try:
+                    # Marked first: the event that it is off its nodes may come before the call
+                    # returns.
                     self._late.add((job, attempt))
                     self.engine.preempt(job)
                     self._accepted[job, attempt] = instant
@@ -779,6 +790,8 @@ class Service:
         A file of it that was replaced or emptied is made again from the other one.
         """
         try:
+            # The lock is held by its inode; another file of this name is another folder's, whatever
+            # is in it.
             if not os.path.samestat(os.stat(self.folder / "lock"), os.fstat(self._lock)):
                 raise FileNotFoundError
         except OSError:

@@ -92,6 +92,7 @@ def _stored(path: Path) -> tuple[dict[str, list[Any]], str]:
                 return tables, "its header is not SQLite's"
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as file:
+            # One transaction for all tables: a service that runs may commit between two reads.
             file.execute("BEGIN")
             if ("version", "1") in (about := file.execute("SELECT * FROM about").fetchall()):
                 raise StoreError(f"{path} is of version {dict(about)['version']}; move it away")
@@ -148,6 +149,7 @@ def _check_tables(
         if not chain and (report.folder / stores.FILE).exists():
             report.lost.append("every commit")
         return
+    # What SQLite has not heard of yet is no damage, so it is judged by the lines that it has.
     newest = max((line.number for line in inside if line), default=0)
     stored_count = sum(line.number <= newest for line in chain)
     rebuilt = stores.ServiceStore(":memory:")

@@ -103,12 +103,15 @@ class ChainFile:
 
     def append(self, line: ChainLine) -> None:
         """Write after the last line that counts; what a failure left there is written over."""
+        # A write that failed half-way has left bytes behind the last line that counts, perhaps more
+        # than this line has.
         data = memoryview(f"{line}\n".encode())
         os.ftruncate(self._file, self._end)
         at = self._end
         while data:
             count = os.pwrite(self._file, data, at)
             at, data = at + count, data[count:]
+        # The size is data as well: fdatasync flushes it, and leaves out the times of the file.
         os.fdatasync(self._file)
         self._was, self._end = self._end, at
 
@@ -152,6 +155,8 @@ def merged(*copies: Iterable[ChainLine | None]) -> tuple[list[ChainLine], list[t
     >>> merged([first, None, third], [first])[1]
     [(2, 2)]
     """
+    # A line proves itself by its digest, whichever copy it is of, so the copies are one heap of
+    # lines.
     by_number: dict[int, list[ChainLine]] = {}
     for copy in copies:
         for line in copy:
@@ -278,6 +283,7 @@ class ServiceStore:
                 uri = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
             self._db = Database.of(self.path, uri)
             if not read_only:
+                # Readers go on while a commit is written, and a commit waits for none of them.
                 self._db.execute("PRAGMA journal_mode=WAL")
                 # SQLite need not flush each commit: the line of the other file is on the disk
                 # already.
@@ -339,15 +345,18 @@ class ServiceStore:
         ``know`` are the jobs that wait or run, from now on.
         """
         with as_store_error(self.path):
-            body = {
+            parts = {
                 "records": [[seq, r[1], r[0], list(r[2:])] for seq, r in records],
                 "intents": [[i.job, i.attempt, i.kind, i.placed, i.by, at] for at, i in intents],
                 "states": list(states),
                 "ended": [_history(e) for e in ended],
                 "about": list(about),
-                "know": None if know is None else list(know),
             }
-            text = json.dumps({k: v for k, v in body.items() if v or v is know is not None})
+            body: dict[str, Any] = {name: part for name, part in parts.items() if part}
+            # An empty list of known jobs is news: none waits or runs any more.
+            if know is not None:
+                body["know"] = list(know)
+            text = json.dumps(body)
             line = ChainLine(self._end[0] + 1, self._end[1], text)
             shown = [
                 (name, sealed_line({"name": name, "time": time, "view": view}).decode())
@@ -356,6 +365,7 @@ class ServiceStore:
             self._commit([line] if text != "{}" else [], shown)
 
     def _commit(self, lines: Iterable[ChainLine], views: Iterable[tuple[str, str]] = ()) -> None:
+        # Taking in a line moves the end, which has to go back with the transaction.
         old_end = self._end
         appended = False
         self._db.execute("BEGIN IMMEDIATE")
@@ -371,6 +381,7 @@ class ServiceStore:
             self._db.execute("COMMIT")
         except BaseException:
             self._end = old_end
+            # Only the last line can be taken back, and no commit has more than one that is new.
             if self._lines is not None and appended:
                 self._lines.take_back()
             if self._db.in_transaction:
@@ -531,6 +542,8 @@ class ServiceStore:
             "about": run("SELECT * FROM about ORDER BY rowid").fetchall(),
         }
         body = json.dumps({"anchor": anchor})
+        # The anchor has the number of the last line that it stands for, so that numbers go on
+        # without a gap.
         row = (cut, last_record, time, str(ChainLine(cut, line.link, body)))
         run("INSERT INTO commits VALUES(?, ?, ?, ?)", row)
 

@@ -191,6 +191,8 @@ class Programme:
             if not nodes.size:
                 whole = len(rates) >= self.epoch.size
                 cells = int(np.clip(WORK // max(self.member.size, 1), *CELLS))
+                # Cells are placed by the first block: where to cut changes how tight the bound is,
+                # and never whether it holds.
                 nodes = _nodes(rates, self.prices, whole, cells)
                 money, work = (np.zeros((E, nodes.size - 1)) for _ in range(2))
             epoch = self.epoch[at : at + len(rates)]
@@ -329,6 +331,7 @@ def _combined(best: Optimum | None, new: Optimum) -> Optimum:
     """The larger value and the smaller bound of two answers; what is not finite never wins."""
     if best is None:
         return new
+    # NaN compares as false with everything, so that the order of the two decides.
     if not math.isfinite(best.bound + best.value):
         best, new = new, best
     plan, dual = new if new.value > best.value else best, new if new.bound < best.bound else best

@@ -335,6 +335,7 @@ class OPM(RateLearning, PolicyBase):
         state = self.state
         prices = self._problem.prices[there]
         least = float(prices.min()) if prices.size else 0.0
+        # With the slack of the environment, so that both agree on who can pay one more task.
         poor = jobs.budget[jobs.rows] * (1.0 + problems.SLACK) < jobs.cost[jobs.rows] + least
         # No job to suspend, and none suspended: the usual case costs one comparison.
         if state.n == jobs.rows.size and not poor.any():
@@ -427,6 +428,7 @@ class OPS(RateLearning, PolicyBase):
         departed = observation.departed.tolist()
         for row in departed:
             state.remove(row)
+        # Before the new ones are queued, for a row that was freed may have been given out again.
         self._queue = [row for row in self._queue if row not in departed]
         self._queue.extend(observation.arrived.tolist())
         if not self._queue:

@@ -433,6 +433,8 @@ def play_the_means(
     regime = np.array([instance.speeds.regime(t) for t in range(slots)], dtype=np.int64)
     keys = np.column_stack([regime, (arrivals != 0).astype(np.int64)])
     chosen = at(keys)
+    # The regime is a part of the key, since the same arrivals are worth something else when means
+    # have changed.
     solved: dict[bytes, Best] = {}
     mean, realised, gap = np.empty(chosen.size), np.empty(chosen.size), 0.0
     for i, t in enumerate(chosen.tolist()):

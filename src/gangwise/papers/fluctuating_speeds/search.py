@@ -89,6 +89,7 @@ def lagrangian_bound(
     K = a.shape[1]
     q, half = 0.0, 0.0  # q and 1/(2q); both stay 0 where every s is 0
     if point[K] > -math.inf:
+        # The search runs over ln q, so that q stays positive without a constraint.
         q = math.exp(point[K])
         half = 0.5 / q
     whole, y, gain = 0.0, s_in, v_in
@@ -448,6 +449,7 @@ def _starting_point(t: Tree) -> None:
     if math.isnan(point[K]):  # no warm start
         for k in range(K):
             point[k] = 0.5 * worth / (K * load[k]) if load[k] > c[k] else 0.0
+    # Without variances the root is 0 whatever is chosen, and q = 0 is its exact tangent.
     if y == 0.0:
         point[K] = -math.inf
     elif not abs(point[K]) < math.inf:
@@ -472,9 +474,11 @@ def _primal_heuristic(t: Tree, warm: Bools, blur: float) -> None:
     point, remaining, sums = t.small[1], t.small[2, :K], t.small[3]
     half = 0.5 / math.exp(point[K]) if point[K] > -math.inf else 0.0
     for e in range(n):
+        # Never 0, so that a channel which takes nothing that is scarce has the largest density.
         price = 1e-300
         for k in range(K):
             price += max(point[k], 0.0) * a[e, k]
+        # Shifts that do not repeat: channels of one kind are spread among those of others.
         spread = (e * 0.6180339887498949) % 1.0  # golden ratio: evenly spread for any number of e
         density[e] = (v[e] + s[e] * half) / price * (1.0 + blur * spread)
     sort_descending(density, t.whole[4], n)
@@ -489,6 +493,7 @@ def _primal_heuristic(t: Tree, warm: Bools, blur: float) -> None:
                 if warm[t.whole[0, e]] and _fits(a, e, remaining):
                     _switch_on(t, e, remaining, sums)
         border = greedy(t, remaining, sums)
+        # Swaps cost n²; only the channels near the border of the greedy are in doubt.
         low, high = (0, n) if n <= 64 else (max(0, border - 32), min(n, border + 32))
         local_search(t, low, high, remaining, sums, 8)
         # Summed afresh: adding and dropping leaves rounding behind.
@@ -541,7 +546,10 @@ def root(t: Tree, given: P3Data, gap: float, absolute: float, evaluations: int) 
         t.whole[3, e] = 0
     cold = math.isnan(small[0, K])
     _starting_point(t)
+    # From a warm start the minimum is near, and a long first step would only leave it.
     step = 0.5 if cold else 0.05
+    # A rough descent first: its prices are good enough for the greedy, whose value tells the second
+    # descent when it may stop.
     step = r_algorithm(t, step, evaluations // 3, 1e-3)
     _primal_heuristic(t, given.warm, 0.0)
     if best[1] > close_enough(t, gap, absolute):
@@ -551,6 +559,8 @@ def root(t: Tree, given: P3Data, gap: float, absolute: float, evaluations: int) 
         if n > 64:
             _primal_heuristic(t, given.warm[:0], 0.0)
         blur = 1e-3
+        # A wide gap says that channels of equal density hide better choices: other orders are
+        # tried.
         while blur < 0.5 and best[1] > best[0] + max(gap * best[0], absolute, BLURRED * best[0]):
             _primal_heuristic(t, given.warm[:0], blur)
             blur *= 5.0
@@ -669,6 +679,7 @@ def search(t: Tree, gap: float, absolute: float, nodes: int, evaluations: int) -
         if stage[d, 0] == 0:
             if budget == 0:
                 break
+            # Nodes are counted, not seconds, so that every machine finds the same choice.
             budget -= 1
             possible = True  # what dominance forced in may exceed the room
             for k in range(K):
@@ -703,6 +714,8 @@ def search(t: Tree, gap: float, absolute: float, nodes: int, evaluations: int) -
             least = abs(reduced[e])
             free[place], free[m - 1] = free[m - 1], e
             stage[d, 0] = 1
+            # The other value loses at least |ρ_e|, so the relaxed one is the likelier and comes
+            # first.
             stage[d, 2] = 1 if reduced[e] > 0.0 else 0
             node[K + 4] = f - least  # bound of the branch against the relaxed value
             _branch(t, d, stage[d, 2])
@@ -764,6 +777,7 @@ def core_search(
             level[K + 2] += t.number[1, e]
             for k in range(K):
                 level[K + 5 + k] -= t.a[e, k]
+    # The others count as decided at the root, so the search below sees the core alone.
     t.stage[0, 1] = m
     search(t, gap, absolute, nodes, evaluations)
     reset_tree(t, gap, absolute)

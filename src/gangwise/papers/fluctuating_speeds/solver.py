@@ -181,6 +181,8 @@ def tabulate(items: Items, value: Floats, taken: Bytes, digit: Ints, flag: Bytes
         for k in range(K):
             digit[k] = c[k]
             shift += stride[k] * a[i, k]
+        # V(s) asks for a sum of s or more, so that a channel worth more than s alone serves from
+        # row 0.
         u, gain = min(upsilon[i], S), sigma[i]
         for place in range(C - 1, -1, -1):
             fits = True
@@ -286,6 +288,8 @@ class DynamicProgramme:
 
     def top(self, upsilon: Ints) -> int:
         """Bound on Υ̂·x, which s of ESDP (19) need not exceed."""
+        # The bound of the root is proof enough: s above it is reached by no x, and no row is
+        # needed.
         root = BranchAndBound(self.a.astype(np.float64))
         everyone, no_width = np.ones(upsilon.size, dtype=np.bool_), np.zeros(upsilon.size)
         capacity = self.c.astype(np.float64)
@@ -420,6 +424,8 @@ class P3Solver:
             check_statistics(v, s, added)
             finished, looked = self._count(added, nodes, x)
             base, unplayed = float(v[x].sum()), int(x.sum())  # their variances stay out of it
+            # Rounding may leave a capacity below 0 by its last bit, which no channel could then
+            # fit.
             room = np.maximum(room - self.requests[x].sum(axis=0), 0.0)
             mask = mask & ~added
         point: Floats | None = None
@@ -445,6 +451,7 @@ class P3Solver:
         A channel counts 1, less a little for the devices it takes: all in all at most 1/4 less, so
         that the largest worth has the largest number of channels.
         """
+        # Of two ways to take as many channels, the one with fewer devices leaves more for P3.
         scale = np.where(self.capacity > 0, self.capacity, 1.0)
         share = np.where(new, (self.requests / scale).sum(axis=1), 0.0)
         worth = np.asarray(1.0 - 0.25 * share / max(float(share.sum()), 1e-300))

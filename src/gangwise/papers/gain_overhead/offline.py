@@ -202,6 +202,7 @@ def solve(
         if programme.surrogate > 0.01 * (1.0 + abs(best)):  # too early for a certificate to be good
             continue
         value, above = programme.certificate()
+        # Near the end rounding moves both numbers to and fro; four steps without gain are the end.
         worse = 0 if value > best or above < bound else worse + 1
         bound = min(bound, above)
         if value > best:
@@ -250,6 +251,8 @@ class _Programme:
         np.add.at(booked, server, self.y)
         self.c_slack = np.where(self.crowded, problem.cluster.capacity - booked, 1.0)
         self.t = u[:, None] - self.beta * self._by_job_type(self.y)
+        # The first barrier is a tenth of what the point earns: as far from the bounds as the fair
+        # shares are, so that the first steps are long.
         tau = 0.1 * float((self._slope() * self.y)[used].mean()) + 1e-9
         self.lam = np.where(used, tau / self.y_slack, 0.0)
         self.mu = np.where(used, tau / self.a_slack, 0.0)
@@ -283,6 +286,8 @@ class _Programme:
         p = self.problem
         curvature(self.y.ravel(), p.slope_terms, self._h.ravel())
         if p.own_index.size:
+            # The cube root of the precision of a float, near enough, where such a difference errs
+            # least.
             width = 1e-5 * (1.0 + self.y)
             low = np.maximum(self.y - width, 0.0)
             rise = p.own("slope", self.y + width) - p.own("slope", low)
@@ -333,6 +338,7 @@ class _Programme:
         domega = (tau - self.omega * dt) / t - self.omega
         duals = ((self.lam, dlam), (self.mu, dmu), (self.rho, drho), (self.omega, domega))
         # Step to the boundary, less 1 %, with lengths of their own for primal and dual.
+        # One length for both would let the side that is blocked hold up the other.
         primal, dual = _longest(slacks), _longest(duals)
         self.y += primal * dy
         for slack, change in slacks:

@@ -73,6 +73,7 @@ class Ascent:
         self.layout = tuple(map(read_only, kernels.ProblemArrays(*arrays, self.job_type)))
         self._one = np.ones_like(problem.cluster.capacity)  # the same unit of step everywhere
         index, fixed = np.zeros((2, problem.L), dtype=np.int64)
+        # At most L channels meet on a server, so that work space for L entries serves every block.
         self._space = index, fixed, *np.zeros((2, problem.L))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -91,6 +92,7 @@ class Ascent:
 
     def accept(self, part: Ascent, active: Ints) -> None:
         """Take over where an ascent over the channels of the active job types has come to."""
+        # Without channels of its own the part is this ascent itself, and has nothing to give back.
         if part.channels is not None:
             self.y[part.channels] = part.y
             self.total[active != 0] = part.total[active != 0]
@@ -626,6 +628,7 @@ class OGASchedReact(PolicyBase):
         self._first = self._ascent.y.copy()
         self._charge = problem.moving if self.memory and self.hold else 0.0
         self._last, self._here = self._first, np.zeros(problem.L, dtype=np.int64)
+        # From 1, as if a job had come and stayed a slot: no division by 0 before the first.
         self._stayed, self._came = 1, 1  # slots of jobs, and jobs, seen so far
         self._capacity = problem.cluster.capacity
         if self._step is not None:
@@ -703,6 +706,8 @@ class OGASchedAsPrinted(PolicyBase):
         for report in feedback:
             squared = self._ascent.slope(report.arrivals.astype(np.float64), self._everyone)
             step = self._step.size(report.slot, squared)
+            # The printed step starts from the printed state, which need not be feasible: errors add
+            # up as they would in the paper's own runs.
             z = self._ascent.y + step * self._ascent.gradient
             self._ascent = Ascent(problem, project_as_printed(problem, z))  # not feasible, maybe
         if feedback:

@@ -213,6 +213,8 @@ def greedy(g: GangArrays, h: Allocation, active: Ints) -> None:
         for l in range(L):
             if l != best:
                 rival = max(rival, worth[l])
+        # Others can only have become less since their worth was computed; one that beats the
+        # largest old value is the best now.
         if gain >= rival:  # the others have hardly become more, so this one is the best
             worth[best] = 0.0
         else:
@@ -408,6 +410,7 @@ def best_responses(
                 if best[q] <= 0.0 and (task < 0 or best[q] > best[task]):
                     task = q
             total += best[task]
+            # Positive, so that it counts as chosen below, and too small to change any sum.
             best[task] = 1e-300  # taken
             gaining += 1
         if total <= 0.0:  # not launching is worth 0: the max(0, ·) of D
@@ -430,6 +433,7 @@ def polyak_step(g: GangArrays, price: Floats, demand: Floats, gap: float) -> boo
     are loops, for array expressions take longer on tables as small as these.
     """
     R, K = g.capacity.shape
+    # A price at 0 that would fall stays at 0, so that it is no part of the step.
     norm = 0.0  # of the subgradient, c − demand; a price of 0 that would fall is left out
     for r in range(R):
         for k in range(K):
@@ -557,10 +561,14 @@ def price_search(
         else:
             stale += 1
             if stale == 5:
+                # Steps that do not lower the bound are too long for the valley that the prices are
+                # in.
                 pace, stale = 0.5 * pace, 0
         if step % 4 == 0:
             for l in range(g.minimum.size):
                 clear(g, h, l)
+            # At every fourth step: prices move little in one, and a placement costs as much as
+            # several.
             place_by_profit(g, h, worth, price, profit)
             # What room is left costs nothing any more: at prices of 0 all may use it.
             for l in range(g.minimum.size):
@@ -611,6 +619,7 @@ def keep_if_better(
     for l in range(g.minimum.size):
         if arrivals[l] != 0:
             build_gang(g, h, l, worth, price, 0.0)
+    # The sum is taken over all jobs: what one gains others may have lost.
     after = total(g, h, worth, 0, h.channel.size)
     if after > now + 1e-9 * (1.0 + abs(now)):
         return after

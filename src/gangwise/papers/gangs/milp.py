@@ -233,6 +233,7 @@ class GangProgramme:
             rows.append(([*mine, Z + l], [*[-1.0] * len(mine), float(p.minimum[l])], 0.0))
         for r in p.server_order.tolist():
             for k in range(p.cluster.capacity.shape[1]):
+                # Rows that cannot bind are left out: they cost the solver time and say nothing.
                 columns = np.flatnonzero((self.server == r) & (self.request[:, k] > 0))
                 need, room = self.request[columns, k], float(p.cluster.capacity[r, k])
                 if need @ self.count[columns] > room:  # else all tasks together fit
@@ -329,6 +330,7 @@ class GainMinusOverhead:
     def __init__(self, programme: GangProgramme, problem: GangProblem, weight: Floats):
         self.problem, self.weight, self._programme = problem, weight, programme
         active = np.flatnonzero(weight > 0).tolist()
+        # Columns of the objective come after z and y, so that the rows of the gangs hold for any.
         base = programme.size + problem.L
         self._worst = {l: base + i for i, l in enumerate(active)}
         self._gain: dict[tuple[int, int], tuple[int, Ints]] = {}
@@ -391,6 +393,7 @@ class GainMinusOverhead:
     def limit(self) -> float:
         """Every task alone on its best server, without overhead: f is concave, zero at zero."""
         p, u = self.problem, self.problem.utilities
+        # Concave and 0 at 0: tasks together gain no more than each of them alone.
         best = np.zeros(p.Q)
         for q, r in zip(*np.nonzero(p.fits)):
             alone = u.each("value", p.task_requests[q], u.kind[r], u.alpha[r])

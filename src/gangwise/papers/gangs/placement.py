@@ -252,6 +252,7 @@ class Placement:
         p = self.problem
         R, K = p.cluster.capacity.shape
         E, Q, L = p.E, p.Q, p.L
+        # One entry that is 0 stands for no table: kernels add its differences, which are 0 as well.
         gains = GainTable(np.zeros(Q, np.int64), np.zeros(E, np.int64), np.zeros(1))
         overhead, cost = np.zeros(K), np.zeros(Q)
         if isinstance(p, GangProblem):
@@ -366,6 +367,7 @@ class FastGangs:
         # are called. Of tasks worth the same the kernels take the first: let that be the smallest.
         self._order = problem.server_order
         inner, self._before = problem.relabelled(self._order)
+        # Sorted within each job type, since its tasks must stay next to each other.
         size = relative_size(problem.cluster.capacity, problem.task_requests)
         self._rank = np.lexsort((size, problem.task_cost, problem.task_job_type))
         inner = replace(
@@ -442,6 +444,7 @@ class GangSolver:
 
     def solve(self, value: Floats, width: Floats, arrivals: Ints) -> Ints:
         """Server of each task, -1 for none; shape [Q]."""
+        # A good placement to begin with lets the exact programme prune most of its tree.
         start = self.fast.solve(value, width, arrivals)
         if self.exact is None:
             return start

@@ -393,6 +393,7 @@ class Rivals:
         self, active: list[int], gpus: Floats, pace: Floats, left: Floats, age: Floats
     ) -> Floats:
         """Some shares by which all could end within T, the least T but for 5 %, by bisection."""
+        # Nothing ends before the longest job does, or before all GPUs have done all the work.
         needed, low, high = max(left.max(), gpus @ left / self.room), 100.0, 1e6
         while 1.05 * low < high:
             middle = (low + high) / 2
@@ -427,6 +428,7 @@ class Rivals:
         self, active: list[int], gpus: Floats, pace: Floats, left: Floats, age: Floats
     ) -> Floats:
         """Least sum of completions, as if every job had one GPU; a job of one GPU keeps it."""
+        # Jobs with a whole share keep it: AlloX moves none of them.
         share = np.array([self.last.get(j, (0.0, 0.0))[0] for j in active])
         free = self.room - int((share == 1.0).sum())
         rows = np.flatnonzero(share != 1.0)

@@ -136,6 +136,7 @@ def group_jobs(
     kinds = sorted(set(zip(models, (requests[:, 2] > 0).tolist())))
     position = {kind: i for i, kind in enumerate(kinds)}
     code = [position[kind] for kind in zip(models, (requests[:, 2] > 0).tolist())]
+    # Exactly equal requests are one row from here on: traces have thousands of jobs of each.
     distinct, request_of = np.unique(np.column_stack([requests, code]), axis=0, return_inverse=True)
     request_of = request_of.reshape(-1)
     count = np.bincount(request_of, weights=weight)
@@ -220,6 +221,7 @@ def sample_servers(tables: trace_tables.Tables, servers: int) -> trace_tables.Ta
     kinds = tables.servers.group_by(kind).len("number").sort(kind)
     exact = kinds["number"].to_numpy() * servers / total
     places = np.floor(exact).astype(np.int64)
+    # Largest remainder; stable, so that kinds with equal remainders go by their names.
     order = np.argsort(-(exact - places), kind="stable")
     places[order[: servers - int(places.sum())]] += 1
     sampled = (
@@ -328,6 +330,7 @@ def contested_share(cluster: Cluster, requests: Floats, mask: Bools, counts: Int
     busy = counts[counts.any(axis=1)]
     if not len(busy):
         return 0.0
+    # Slots with the same arrivals, and servers alike, are looked at once each.
     slots = np.unique(busy, axis=0, return_counts=True)
     kinds = np.unique(np.column_stack([cluster.capacity, mask.T]), axis=0)
     K = cluster.capacity.shape[1]
