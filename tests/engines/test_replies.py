@@ -171,7 +171,10 @@ def test_a_list_without_a_rank_that_has_ended_is_asked_about_too() -> None:
     cache.all_nodes([node("n1", "a")])
     cache.all_pods(pods)
     assert [gang.phase for gang in cache.gangs.values()] == ["running"]
-    assert [p["metadata"]["name"] for p in cache.pods_missing(pods[1:])] == ["w-0"]
+    cache.exists = lambda kind, item: item["metadata"]["name"] == "w-0"
+    with pytest.raises(EngineError, match="w-0"):
+        cache.all_pods(pods[1:])
+    assert [gang.phase for gang in cache.gangs.values()] == ["running"]
 
 
 def test_back_off_is_that_of_kubernetes_clients() -> None:

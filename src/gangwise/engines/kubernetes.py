@@ -32,22 +32,13 @@ from kubernetes.client.exceptions import ApiException
 
 from gangwise.core.errors import EngineError, Rejected, StandingBy
 from gangwise.engines import engine, kubernetes_api
+from gangwise.engines import kubernetes_gangs as watched
 from gangwise.engines import kubernetes_objects as objects
 from gangwise.engines.background import BackgroundLoop, Backoff
 from gangwise.engines.intake import name, number, quoted
-from gangwise.engines.kubernetes_gangs import (
-    KEPT,
-    ON_NODES,
-    ClusterCache,
-    Gang,
-    WatchedPod,
-    plan_text,
-    successor,
-)
 from gangwise.engines.leader import Leader, Lease
 
 CHORES = 180.0  # seconds that a round of chores may take: a call waits for up to 30
-ASKED_AGAIN = 8  # of so many objects that a list no longer has, the API server is asked by name
 
 
 @dataclass(eq=False, repr=False)
@@ -80,19 +71,19 @@ class KubernetesEngine:
     def __post_init__(self) -> None:
         self.capabilities = engine.Capabilities(start_latency=1.0, at_once=self.threads)
         folder = None if self.reports is None else Path(self.reports)
-        table = ClusterCache(self.scheduler, self.lost_after, folder, self.watch)
+        table = watched.ClusterCache(self.scheduler, self.lost_after, folder, self.watch)
         self._table, self.quarantine = table, table.quarantine
         self._reports_read = -math.inf
         self._api = api = kubernetes_api.Connection(self.kubeconfig, self.context, self.threads)
-        table.now = api.now
+        table.now, table.exists = api.now, api.exists
         if self.lease and not self.watch:
             identity = f"gangwise-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
             api.lease = KubernetesLeader(api, self.lease, identity)
         else:
             api.asker.start(kubernetes_api.ASK)
         pods = api.core.list_pod_for_all_namespaces
-        kubernetes_api.Follower(api, "nodes", api.core.list_node, self._all_nodes, table.one_node)
-        kubernetes_api.Follower(api, "pods", pods, self._all_pods, table.one_pod)
+        kubernetes_api.Follower(api, "nodes", api.core.list_node, table.all_nodes, table.one_node)
+        kubernetes_api.Follower(api, "pods", pods, table.all_pods, table.one_pod)
         begun = time.monotonic()
         for follower in api.followers:
             while not follower.ready.wait(0.25):  # as long as pages of a long list come
@@ -162,7 +153,7 @@ class KubernetesEngine:
                 raise Rejected(f"job {job} is held: {gang.held}")
             if gang.removal_reason is not None:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.removal_reason}")
-            repeats = gang.phase in ON_NODES and gang.attempt == attempt
+            repeats = gang.phase in watched.ON_NODES and gang.attempt == attempt
             if not (repeats and gang.plan == plan):
                 engine.check_placement(
                     gang.status, placed, self.nodes(), table.holding(n for n, _ in plan)
@@ -175,7 +166,7 @@ class KubernetesEngine:
         marks = {
             f"{objects.OURS}job": gang.id,
             f"{objects.OURS}attempt": str(attempt),
-            f"{objects.OURS}placement": plan_text(plan),
+            f"{objects.OURS}placement": watched.plan_text(plan),
         }
         bind = partial(self._api.bind, marks=marks)
         apply = self._api.pool.map if len(chosen) > 1 else map
@@ -210,7 +201,7 @@ class KubernetesEngine:
         self._check_may_act(job)
         with self._table.lock:
             gang = self._table.gangs.get(job)
-            if gang is None or gang.phase not in ON_NODES:
+            if gang is None or gang.phase not in watched.ON_NODES:
                 return
             bare = [pod.name for pod in gang.live if objects.controller(pod.manifest) is None]
             if bare and not self.recreate:
@@ -308,7 +299,7 @@ class KubernetesEngine:
             gangs = list(table.gangs.values())
             for gang in gangs:
                 table.note_lost(gang)
-                if time.monotonic() - gang.ended_at > KEPT:
+                if time.monotonic() - gang.ended_at > watched.KEPT:
                     table.forget(gang)
             acts = self._api.lease is None or self._api.lease.held
             leaving = [g for g in gangs if acts and g.removal_reason is not None and g.pods]
@@ -349,7 +340,7 @@ class KubernetesEngine:
             for gang in due:  # a PodGroup may come later than its pods, or never
                 gang.size_due = time.monotonic() + gang.size_wait
                 gang.size_wait = min(2 * gang.size_wait, 30.0)
-        by_api = defaultdict[str, list[Gang]](list)
+        by_api = defaultdict[str, list[watched.Gang]](list)
         for gang in due:
             by_api[gang.belongs.api].append(gang)
         for kind, gangs in by_api.items():
@@ -370,7 +361,7 @@ class KubernetesEngine:
                         gang.size = size
                         table.update(gang)
 
-    def _take_off(self, gang: Gang) -> None:
+    def _take_off(self, gang: watched.Gang) -> None:
         """Make successors and delete the pods; complete what an earlier call began."""
         with self._table.lock:
             pods = [p for p in gang.pods.values() if p.node]
@@ -378,7 +369,7 @@ class KubernetesEngine:
             bare = [
                 p for p in pods if objects.controller(p.manifest) is None and p.uid not in replaced
             ]
-            bodies = [(p, successor(p, gang)) for p in bare] if self.recreate else []
+            bodies = [(p, watched.successor(p, gang)) for p in bare] if self.recreate else []
         for pod, body in bodies:
             with kubernetes_api.refusals(
                 f"pod {pod.name} gets no successor and stays", 409
@@ -386,25 +377,13 @@ class KubernetesEngine:
                 self._api.call(self._api.core.create_namespaced_pod, pod.namespace, body)
         self._api.delete([p for p in pods if not p.leaving or self._is_lost(p)], self._is_lost)
 
-    def _all_nodes(self, found: list[Any]) -> None:
-        self._table.all_nodes(self._believed("node", found, self._table.nodes_missing(found)))
-
-    def _all_pods(self, found: list[Any]) -> None:
-        self._table.all_pods(self._believed("pod", found, self._table.pods_missing(found)))
-
-    def _believed(self, kind: str, found: list[Any], missing: list[Any]) -> list[Any]:
-        """A list, unless it lacks what the API server has: some that are missing are asked for."""
-        for item in missing[:ASKED_AGAIN]:
-            if self._api.exists(kind, item):
-                name = item["metadata"]["name"]
-                raise EngineError(f"a list of {len(found)} {kind}s lacks {name}, which is there")
-        return found
-
-    def _is_lost(self, pod: WatchedPod) -> bool:
+    def _is_lost(self, pod: watched.WatchedPod) -> bool:
         return self._table.silent_long(pod.node)
 
     @staticmethod
-    def _assign(gang: Gang, plan: dict[tuple[str, int], int]) -> list[tuple[WatchedPod, str]]:
+    def _assign(
+        gang: watched.Gang, plan: dict[tuple[str, int], int]
+    ) -> list[tuple[watched.WatchedPod, str]]:
         """Assign pods that are not bound, by name, to the nodes in the order given."""
         unfilled = dict(plan)
         for pod in gang.pods.values():

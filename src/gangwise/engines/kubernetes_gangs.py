@@ -45,6 +45,7 @@ KEPT = 3600.0  # seconds that jobs stay in the table after their end
 ON_NODES = ("placed", "running")
 AFFINITIES = 4096  # required node affinities of waiting gangs that are kept apart
 FILES = 100_000  # files of the folder of reports that are looked at
+ASKED_AGAIN = 8  # objects that a list no longer has for which the API server is asked by name
 OF_POD = 16  # reports of one pod that are read
 
 
@@ -190,29 +191,27 @@ class ClusterCache:
         self._open: dict[Membership, str] = {}
         self.quarantine = intake.Quarantine()
         self.now: Callable[[], float] = time.time  # by the cluster's clock
+        self.exists: Callable[[str, Any], bool] = lambda kind, item: False
+        """Whether the API server has a node or a pod that a list no longer has."""
 
-    def nodes_missing(self, found: list[Any]) -> list[Any]:
-        """Nodes that a list of all no longer has."""
-        names = set(map(_name, found))
-        with self.lock:
-            return [node for name, node in self.nodes.items() if name not in names]
-
-    def pods_missing(self, found: list[Any]) -> list[Any]:
-        """Pods that a list of all no longer has, of gangs that have not ended."""
-        uids = set(map(_uid, found))
-        with self.lock:
-            gangs = [gang for gang in self.gangs.values() if gang.phase not in ENDED]
-            pods = [pod for gang in gangs for pod in gang.pods.values()]
-        return [pod.manifest for pod in pods if pod.uid not in uids]
+    def _require_whole(self, kind: str, found: list[Any], missing: Iterable[Any]) -> None:
+        """Raise EngineError where a list lacks what the API server has: some are asked for."""
+        for item in islice(missing, ASKED_AGAIN):
+            if self.exists(kind, item):
+                name = item["metadata"]["name"]
+                raise EngineError(f"a list of {len(found)} {kind}s lacks {name}, which is there")
 
     def all_nodes(self, found: list[Any]) -> None:
         """Take in a list of all nodes; those not listed are gone."""
+        names = set(map(_name, found))
         with self.lock:
-            removed = self.nodes.keys() - {_name(node) for node in found}
+            removed = [node for name, node in self.nodes.items() if name not in names]
+        self._require_whole("node", found, removed)
+        with self.lock:
             for node in found:
                 self.one_node("ADDED", node)
-            for name in removed:
-                self.one_node("DELETED", self.nodes[name])
+            for node in removed:
+                self.one_node("DELETED", node)
 
     def one_node(self, kind: str, node: Any) -> None:
         """Take in a change of a node; one that cannot be read stays as it was."""
@@ -306,12 +305,16 @@ class ClusterCache:
                 objects.natural(pod.name),
             )
 
+        present = set(map(_uid, found))
         with self.lock:
-            present = {_uid(pod) for pod in found}
-            for gang in list(self.gangs.values()):
-                for pod in list(gang.pods.values()):
-                    if pod.uid not in present:
-                        self.one_pod("DELETED", pod.manifest)
+            gangs = list(self.gangs.values())
+            removed = [(g, p) for g in gangs for p in g.pods.values() if p.uid not in present]
+        # Pods of gangs that have ended go as their owners like.
+        live = (pod.manifest for gang, pod in removed if gang.phase not in ENDED)
+        self._require_whole("pod", found, live)
+        with self.lock:
+            for _, pod in removed:
+                self.one_pod("DELETED", pod.manifest)
             for uid in self.foreign.keys() - present:
                 self._keeps_away.pop(uid, None)
                 self._note(self.foreign.pop(uid), None)

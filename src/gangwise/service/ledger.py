@@ -19,19 +19,7 @@ import numpy as np
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.engines import intake
 from gangwise.engines.engine import AFTER, ENDED, RESERVED, Cause, EngineJob, EngineNode, Placed
-from gangwise.jobs.books import (
-    Ask,
-    Books,
-    Event,
-    Explanation,
-    Piece,
-    Place,
-    Preempt,
-    Queue,
-    Rate,
-    Running,
-    of_groups,
-)
+from gangwise.jobs import books as job_books
 from gangwise.jobs.choice import placed as placed_by
 from gangwise.jobs.model import Job, Node, Nodes, Shape
 from gangwise.jobs.schedule import refuses_groups
@@ -111,8 +99,8 @@ class Ledger:
     rates: Mapping[str, float] = field(default_factory=dict)
     """Declared rate of nodes by ``label=value``; 1 where none fits."""
     act: bool = True  # whether jobs are placed here; otherwise they are only followed
-    books: Books | None = None
-    empty: Books | None = None  # of all nodes, up and free
+    books: job_books.Books | None = None
+    empty: job_books.Books | None = None  # of all nodes, up and free
     node_index: dict[str, int] = field(default_factory=dict)  # node → its place in the books
     jobs: dict[str, ActiveJob] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
@@ -124,7 +112,7 @@ class Ledger:
     """When the scheduler wants to be asked again about a job."""
     scales: dict[str, float] = field(default_factory=dict)
     """Job type → units of its work per second at rate 1."""
-    unscaled: dict[str, list[tuple[float, Rate]]] = field(default_factory=dict)
+    unscaled: dict[str, list[tuple[float, job_books.Rate]]] = field(default_factory=dict)
     """Job type → what its first gangs measured, until they set that scale."""
     latest_rates: dict[str, float] = field(default_factory=dict)  # of running jobs
     implausible: int = 0  # measurements that were left out
@@ -148,7 +136,7 @@ class Ledger:
             raise ScenarioError("the baseline chooses nodes: name one such as fcfs+easy+best-fit")
 
     @property
-    def open_books(self) -> Books:
+    def open_books(self) -> job_books.Books:
         """The books, of which there are some once a node was seen."""
         assert self.books is not None
         return self.books
@@ -199,7 +187,7 @@ class Ledger:
         if not set(job.demand) <= set(self._devices()):
             self._open()
         if books is not None:
-            self._report(Event("submitted", self.now, self._as_job(self.jobs[job.id])))
+            self._report(job_books.Event("submitted", self.now, self._as_job(self.jobs[job.id])))
         self.changed = True
 
     def _again(self, row: Mapping[str, Any], attempt: int) -> None:
@@ -374,7 +362,9 @@ class Ledger:
             return
         self._bind()
         if not self.act or self.paused:
-            self.scheduler.place(Queue([]), self.books, self.now)  # it hears of the events
+            self.scheduler.place(
+                job_books.Queue([]), self.books, self.now
+            )  # it hears of the events
             self.books.events.clear()
             return
         for name in [name for name, at in self.wake_times.items() if at <= self.now]:
@@ -390,21 +380,21 @@ class Ledger:
         if not waiting:
             self._look_around()
             return False
-        actions = self.scheduler.place(Queue(waiting), self.open_books, self.now)
+        actions = self.scheduler.place(job_books.Queue(waiting), self.open_books, self.now)
         self.open_books.events.clear()
         freeing = False
         for i, action in enumerate(actions):
-            if isinstance(action, Place) and freeing:
+            if isinstance(action, job_books.Place) and freeing:
                 # A preempted job holds its devices until the cluster lets it go.
                 self._undone(action)  # its nodes may not be free before the cluster says so
                 continue
-            if isinstance(action, Ask):
+            if isinstance(action, job_books.Ask):
                 self.wake_times[action.job] = action.at
                 continue
             active = self.jobs.get(action.job)
             if active is None:
                 raise InfeasibleDecision(f"the scheduler acts on {action.job}, which is not there")
-            if isinstance(action, Preempt):
+            if isinstance(action, job_books.Preempt):
                 self._unplace(active)
                 freeing = True
                 continue
@@ -417,15 +407,15 @@ class Ledger:
             # The scheduler planned the rest of the round around nodes that the baseline did not
             # take, so the round begins anew.
             for later in actions[i + 1 :]:  # planned around nodes that were then not taken
-                if isinstance(later, Place):
+                if isinstance(later, job_books.Place):
                     self._undone(later)
             return True
         return False
 
-    def _undone(self, action: Place) -> None:
+    def _undone(self, action: job_books.Place) -> None:
         """Report that a job is off the nodes that the scheduler chose, where it never was."""
         if (active := self.jobs.get(action.job)) is not None:
-            self._report(Event("preempted", self.now, self._as_job(active)))
+            self._report(job_books.Event("preempted", self.now, self._as_job(active)))
 
     def _look_around(self) -> None:
         """While no job waits, running jobs may move."""
@@ -436,7 +426,7 @@ class Ledger:
         actions = self.scheduler.migrations(self.books, self.now)
         self.books.events.clear()
         for action in actions:
-            if isinstance(action, Preempt):  # placed again once the cluster has let it go
+            if isinstance(action, job_books.Preempt):  # placed again once the cluster has let it go
                 self._unplace(self.jobs[action.job])
 
     def due(self) -> float:
@@ -448,7 +438,7 @@ class Ledger:
 
     # What is shown
 
-    def explain(self, name: str) -> Explanation:
+    def explain(self, name: str) -> job_books.Explanation:
         """Why a job waits; raises UnknownName for a job that does not."""
         active = self.jobs.get(name)
         if active is not None and active.phase == "waiting":
@@ -466,9 +456,9 @@ class Ledger:
                 text, since, until = active.why, self.now, active.until
             if text:
                 cause = "after" * text.startswith(AFTER)
-                return Explanation(name, text, (), since, until, cause=cause)
+                return job_books.Explanation(name, text, (), since, until, cause=cause)
         self._bind()
-        found: Explanation = self.scheduler.explain(name)
+        found: job_books.Explanation = self.scheduler.explain(name)
         if active is not None and self.books is not None and found.cause == "away":
             reserved = [self.hosts[n].reason.startswith(RESERVED) for n in self.books.nodes.names]
             if self.books.if_up(np.array(reserved)).has_room(self._as_job(active)):
@@ -481,11 +471,13 @@ class Ledger:
             return {}
         self._bind()
         # A copy decides on a copy of the books, so that the scheduler itself learns nothing of it.
-        actions = copy_of(self.scheduler).place(Queue(waiting), self.books.copy(), self.now)
+        actions = copy_of(self.scheduler).place(
+            job_books.Queue(waiting), self.books.copy(), self.now
+        )
         return {
             a.job: self._named(self._as_job(self.jobs[a.job]), a.tasks)
             for a in actions
-            if isinstance(a, Place)
+            if isinstance(a, job_books.Place)
         }
 
     def slow_nodes(self) -> list[Any]:
@@ -526,8 +518,8 @@ class Ledger:
             )
             for name, host in self.hosts.items()
         )
-        self.books = Books.opened(nodes)
-        self.empty = Books.opened(nodes)
+        self.books = job_books.Books.opened(nodes)
+        self.empty = job_books.Books.opened(nodes)
         self.node_index = {name: n for n, name in enumerate(nodes.names)}
         for active in self.jobs.values():
             active.job = None
@@ -535,7 +527,7 @@ class Ledger:
             self.books.events.extend(old_books.events)
         else:  # jobs that came before any node did
             for active in self.jobs.values():
-                self._report(Event("submitted", self.now, self._as_job(active)))
+                self._report(job_books.Event("submitted", self.now, self._as_job(active)))
         for n, name in enumerate(nodes.names):
             if not self.hosts[name].up:
                 self.books.up[n] = False
@@ -543,7 +535,7 @@ class Ledger:
         for name in old_books.running if old_books is not None else ():
             active = self.jobs[name]
             job, pieces = self._hold(active, active.placed)
-            self.books.running[name] = Running(job, pieces, active.begun, 0.0)
+            self.books.running[name] = job_books.Running(job, pieces, active.begun, 0.0)
         self.types_bound = -1
         self._bind()
 
@@ -588,7 +580,7 @@ class Ledger:
             and not (alike and job.shape.groups)
         ]
 
-    def pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
+    def pieces(self, placed: Sequence[Placed]) -> tuple[job_books.Piece, ...]:
         """Pieces in the books; of a job of groups, those of one come before those of the next."""
         at = self.node_index
         ordered = sorted(placed, key=lambda p: p.group)
@@ -596,7 +588,7 @@ class Ledger:
 
     def _hold(
         self, active: ActiveJob, placed: Sequence[Placed], sign: int = -1
-    ) -> tuple[Job, tuple[Piece, ...]]:
+    ) -> tuple[Job, tuple[job_books.Piece, ...]]:
         """Take or give back devices on nodes that are up; one that is down has nothing free."""
         job, books = self._as_job(active), self.open_books
         parts = job.shape.groups or ((job.tasks, job.shape),)
@@ -614,17 +606,17 @@ class Ledger:
         books.free[n] = books.capacity[n] if up else 0
         if up:
             for running in books.running.values():
-                for shape, pieces in of_groups(running.job.shape, running.pieces):
+                for shape, pieces in job_books.of_groups(running.job.shape, running.pieces):
                     books.take(shape, [p for p in pieces if p[0] == n])
-        self._report(Event("node_up" if up else "node_down", self.now, node=n))
+        self._report(job_books.Event("node_up" if up else "node_down", self.now, node=n))
 
     def _take(self, active: ActiveJob, placed: tuple[Placed, ...], by: str) -> None:
         job, pieces = self._hold(active, placed)
-        self.open_books.running[job.id] = Running(job, pieces, self.now, 0.0)
+        self.open_books.running[job.id] = job_books.Running(job, pieces, self.now, 0.0)
         active.phase, active.placed, active.by = "placed", placed, by
         active.begun = active.held = self.now
         active.measured = False
-        self._report(Event("started", self.now, job, pieces=pieces))
+        self._report(job_books.Event("started", self.now, job, pieces=pieces))
         self.changed = True
 
     def _place(self, active: ActiveJob, tasks: Sequence[tuple[int, int]], by: str) -> None:
@@ -644,7 +636,7 @@ class Ledger:
         names = self.open_books.nodes.names
         return tuple(
             Placed(names[n], int(c), group=g)
-            for g, (_, mine) in enumerate(of_groups(job.shape, tasks))
+            for g, (_, mine) in enumerate(job_books.of_groups(job.shape, tasks))
             for n, c in mine
         )
 
@@ -665,9 +657,9 @@ class Ledger:
         running = self.open_books.running.pop(active.asked.id)
         self._hold(active, active.placed, 1)
         pieces = running.pieces if counts else ()
-        self._report(Event(kind, self.now, running.job, pieces=pieces))
+        self._report(job_books.Event(kind, self.now, running.job, pieces=pieces))
 
-    def _report(self, event: Event) -> None:
+    def _report(self, event: job_books.Event) -> None:
         if self.books is not None:
             self.books.events.append(event)
 
@@ -692,13 +684,15 @@ class Ledger:
         if not rate_of or active.phase != "running":
             return math.nan
         nodes, rates, is_first = tuple(rate_of), tuple(rate_of.values()), not active.measured
-        rate = Rate(self._as_job(active), nodes, rates, active.begun, self.now, is_first, ended)
+        rate = job_books.Rate(
+            self._as_job(active), nodes, rates, active.begun, self.now, is_first, ended
+        )
         active.measured = True
         if declared > 0:  # units are seconds at rate 1
             return self._observe(rate, 1.0)
         return self._in_units(rate)
 
-    def _in_units(self, rate: Rate) -> float:
+    def _in_units(self, rate: job_books.Rate) -> float:
         """Units of a job type become seconds at rate 1 by what its first gangs did.
 
         Their median says how many units a second has, so that one slow node does not.
@@ -719,7 +713,7 @@ class Ledger:
         rate = self.open_books.nodes.rates[n]
         return math.log(rate) if isinstance(rate, float) else 0.0
 
-    def _observe(self, rate: Rate, scale: float) -> float:
+    def _observe(self, rate: job_books.Rate, scale: float) -> float:
         N = len(self.open_books.free)
         pairs = [
             (n, r / scale)

@@ -30,13 +30,8 @@ from gangwise.core.arrays import Floats, Ints, check_numbers, read_only
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import UnknownName
 from gangwise.papers.gain_overhead import kernels
+from gangwise.papers.gain_overhead import problem as problems
 from gangwise.papers.gain_overhead.kernels import ascend, gradient, overhead_prices
-from gangwise.papers.gain_overhead.problem import (
-    Feedback,
-    GainOverheadProblem,
-    Observation,
-    relative_size,
-)
 
 
 @dataclass(eq=False)
@@ -48,7 +43,7 @@ class Ascent:
     ``gradient`` [E, K] the last one computed.
     """
 
-    problem: GainOverheadProblem
+    problem: problems.GainOverheadProblem
     y: Floats
     channels: Ints | None = None
     total: Floats = field(init=False)
@@ -129,7 +124,7 @@ def totals(job_type: Ints, y: Floats, L: int) -> Floats:
     return np.array(np.transpose(sums), np.float64, order="C")  # whole numbers of no channels
 
 
-def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:
+def channels_of(problem: problems.GainOverheadProblem, active: Ints) -> Ints | None:
     """Channels of the active job types; None where leaving the others out saves little.
 
     A log with many ports has few of them busy in a slot.
@@ -139,7 +134,7 @@ def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:
     return e if few else None
 
 
-def project(problem: GainOverheadProblem, z: Floats) -> Floats:
+def project(problem: problems.GainOverheadProblem, z: Floats) -> Floats:
     """Euclidean projection Π_Y of OGASched (11), exact: onto OGASched (3), OGASched (4).
 
     It is clip(z - τ, 0, a) with the smallest τ ≥ 0 per server and device type that meets the
@@ -167,7 +162,7 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     return state.y
 
 
-def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
+def project_as_printed(problem: problems.GainOverheadProblem, z: Floats) -> Floats:
     """Projection of OGASched Algorithm 1 as printed, repaired only until it ends: OGASched (13).
 
     It differs from :func:`project` and may be infeasible: with spare capacity OGASched (13) has no
@@ -182,7 +177,7 @@ def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
     return y
 
 
-def diameter(problem: GainOverheadProblem, as_printed: bool = False) -> float:
+def diameter(problem: problems.GainOverheadProblem, as_printed: bool = False) -> float:
     """Diameter of the feasible decisions, OGASched (25): an upper bound.
 
     OGASched (24) only needs |y - z| ≤ min(a, c), so the sum here is over 2 c min(max_l a, c);
@@ -195,7 +190,7 @@ def diameter(problem: GainOverheadProblem, as_printed: bool = False) -> float:
     return math.sqrt(2.0 * float((capacity * reach).sum()))
 
 
-def gradient_bound(problem: GainOverheadProblem) -> float:
+def gradient_bound(problem: problems.GainOverheadProblem) -> float:
     """Gradient bound of OGASched (22): no ∇q has a larger norm."""
     # Per channel: K slopes of at most ϖ, and β once, at k*; (f' − β)² ≤ f'² + β² as both are ≥ 0.
     steepest = problem.utilities.bound().max(axis=1)[problem.channels.server]
@@ -227,7 +222,7 @@ class Step:
         for name in ("scale", "eta", "decay", "horizon"):
             check_numbers("(0, inf)", **{name: getattr(self, name)})
 
-    def start(self, problem: GainOverheadProblem) -> None:
+    def start(self, problem: problems.GainOverheadProblem) -> None:
         """Measure the diameter, OGASched (25), and forget the gradients."""
         self._diameter = diameter(problem, as_printed=self.rule == "theoretical")
         self._squares = 0.0
@@ -248,13 +243,13 @@ class Step:
 class ListScheduling:
     """List scheduling: hands out whole requests, as far as they fit, job type by job type."""
 
-    def __init__(self, problem: GainOverheadProblem):
+    def __init__(self, problem: problems.GainOverheadProblem):
         self.problem = problem
         channels, capacity = problem.channels, problem.cluster.capacity
         # Channels listed by job type, and where each job type begins.
         of_job_type = np.argsort(channels.job_type, kind="stable")
         begin = np.searchsorted(channels.job_type[of_job_type], np.arange(problem.L + 1))
-        self._size = relative_size(capacity)
+        self._size = problems.relative_size(capacity)
         self._left = np.empty_like(capacity)
         self._space = np.empty(len(capacity)), np.empty(len(channels), dtype=np.int64)
         # A copy, to be written like the others: a pickle keeps no array from being written, and for
@@ -281,7 +276,7 @@ class ListScheduling:
         return self._y
 
 
-def dominant_shares(problem: GainOverheadProblem) -> Floats:
+def dominant_shares(problem: problems.GainOverheadProblem) -> Floats:
     """Dominant shares s_l = max_k a_l^k / Σ_{r ∈ R_l} c_r^k (OGASched §4), shape [L].
 
     A device type that a job type requests but none of its servers has counts as infinite.
@@ -301,11 +296,11 @@ class DRFAsPrinted(PolicyBase):
 
     family = "gain_overhead"
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._servers = ListScheduling(problem)
         self._order = np.argsort(dominant_shares(problem), kind="stable")
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         x = observation.arrived
         return self._servers.schedule(self._order[x[self._order] != 0])
 
@@ -331,7 +326,7 @@ class DRF(PolicyBase):
     bundles: bool = False
     family = "gain_overhead"
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._problem = problem
         capacity = problem.cluster.capacity[problem.channels.server]
         # Nothing is demanded of a device type that the server lacks: upper is 0 there.
@@ -341,7 +336,7 @@ class DRF(PolicyBase):
         self._left = np.empty(problem.shape[1])
         self._rises = np.empty(problem.L, dtype=np.int64)
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         x, layout = read_only(observation.arrived), self._problem.layout
         kernels.fill_progressively(
             x, self.bundles, self._most, layout, self._left, self._rises, self._y
@@ -350,7 +345,7 @@ class DRF(PolicyBase):
 
 
 def proportional_shares(
-    problem: GainOverheadProblem, weight: Floats, out: Floats | None = None
+    problem: problems.GainOverheadProblem, weight: Floats, out: Floats | None = None
 ) -> Floats:
     """Proportional shares y = min(a_l, c · w_l a_l / Σ w a) of every server, shape [E, K]."""
     y = np.empty(problem.shape) if out is None else out
@@ -378,11 +373,11 @@ class Fairness(PolicyBase):
         if self.share not in ("arrived", "all"):
             raise UnknownName("share", self.share, ["arrived", "all"])
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._problem = problem
         self._y = np.empty(problem.shape)
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         x = observation.arrived
         weight = np.ones(self._problem.L) if self.share == "all" else x.astype(np.float64)
         y = proportional_shares(self._problem, weight, self._y)
@@ -398,10 +393,10 @@ class BinPacking(PolicyBase):
     family = "gain_overhead"
     sign: ClassVar[float] = 1.0
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._servers = ListScheduling(problem)
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         x = observation.arrived
         return self._servers.schedule_in_turns(np.flatnonzero(x), self.sign)
 
@@ -420,17 +415,17 @@ class RandomOrder(PolicyBase):
     family = "gain_overhead"
     randomised = True
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._servers = ListScheduling(problem)
         self._rng = rng
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         x = observation.arrived
         return self._servers.schedule(self._rng.permutation(np.flatnonzero(x)))
 
 
 def marginal_greedy(
-    problem: GainOverheadProblem,
+    problem: problems.GainOverheadProblem,
     arrivals: Ints,
     start: Floats | None = None,
     rounds: int = 16,
@@ -504,10 +499,10 @@ class Greedy(PolicyBase):
         check_numbers("[1, inf)", rounds=self.rounds)
         check_numbers("[0, inf)", smoothing=self.smoothing)
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._problem = problem
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         return marginal_greedy(
             self._problem, observation.arrived, rounds=self.rounds, smoothing=self.smoothing
         )
@@ -549,12 +544,12 @@ class OGASchedReserve(PolicyBase):
         # Reserving acts blind; handing out leftovers needs the arrivals.
         self.timing = "react" if self.leftover else "reserve"
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
         self._everyone = np.ones(problem.L, dtype=np.int64)
         self._step.start(problem)
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         if observation.arrivals is None:
             return self._ascent.y
         problem, x = self._ascent.problem, observation.arrivals
@@ -564,7 +559,7 @@ class OGASchedReserve(PolicyBase):
         better = problem.reward(x, filled).reward >= problem.reward(x, reserved).reward
         return filled if better else reserved
 
-    def learn(self, feedback: Sequence[Feedback]) -> None:
+    def learn(self, feedback: Sequence[problems.Feedback]) -> None:
         """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11), for every slot that feedback is of.
 
         Arrivals that come late are climbed where y is by then: they determine the
@@ -623,7 +618,7 @@ class OGASchedReact(PolicyBase):
         if self.rule != "capacity":
             self._step = Step(self.rule, self.scale, self.eta, self.decay, self.horizon)
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
         self._first = self._ascent.y.copy()
         self._charge = problem.moving if self.memory and self.hold else 0.0
@@ -634,7 +629,7 @@ class OGASchedReact(PolicyBase):
         if self._step is not None:
             self._step.start(problem)
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         x = observation.arrived
         weight = x.astype(np.float64)
         if not self.memory:
@@ -691,16 +686,16 @@ class OGASchedAsPrinted(PolicyBase):
     def __post_init__(self) -> None:
         self._step = Step("decay", 1.0, self.eta, self.decay, 1)
 
-    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
         self._played = self._ascent.y
         self._everyone = np.ones(problem.L, dtype=np.int64)
         self.repairs = 0
 
-    def decide(self, observation: Observation) -> Floats:
+    def decide(self, observation: problems.Observation) -> Floats:
         return self._played
 
-    def learn(self, feedback: Sequence[Feedback]) -> None:
+    def learn(self, feedback: Sequence[problems.Feedback]) -> None:
         """Steps 4–31 of OGASched Algorithm 1."""
         problem = self._ascent.problem
         for report in feedback:
