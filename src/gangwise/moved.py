@@ -22,6 +22,7 @@ MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.slots"}
 MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation.slurm")
 for _old in ("esdp", "ogasched", "opm"):
     MOVED[f"papers.scenarios.{_old}"] = "papers.scenarios.drawn"
+MOVED["papers.gangs.milp"] = "papers.gangs.placement"
 for _old in ("baselines", "opm"):
     MOVED[f"papers.approximation_jobs.{_old}"] = "papers.approximation_jobs.policies"
 MOVED |= {"traces": "logs", "experiments": "study"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import GangwiseError
-from gangwise.papers.gangs.milp import Constraints, maximise
+from gangwise.papers.gangs.placement import Constraints, maximise
 
 WHOLE = np.ones(4, dtype=np.bool_)
 

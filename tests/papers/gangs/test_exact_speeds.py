@@ -3,8 +3,7 @@ import pytest
 
 from gangwise import ScenarioError, create_scenario
 from gangwise.papers.gangs.kernels import best_responses
-from gangwise.papers.gangs.milp import ExactGangs
-from gangwise.papers.gangs.placement import FastGangs, GangSolver, Placement
+from gangwise.papers.gangs.placement import ExactGangs, FastGangs, GangSolver, Placement
 from tests.papers.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 from tests.reference.gangs_speeds import brute_force, priced, worth

@@ -8,7 +8,7 @@ from gangwise.core.registry import entries
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.papers.gain_overhead.problem import Observation, Utilities
 from gangwise.papers.gangs.environment import GangFamily, GangInstance
-from gangwise.papers.gangs.milp import solve
+from gangwise.papers.gangs.placement import solve
 from tests.papers.gangs.cases import fuzzed, problem
 from tests.reference.gangs import feasible
 

@@ -6,7 +6,7 @@ observation of Z̃_(l,r)(t) for each channel in use, however many tasks sit ther
 meet the same speed of that server in that slot.
 
 The comparators, best fixed placement, optimum of every slot and omniscient policy, solve the exact
-programme of :mod:`gangwise.papers.gangs.milp`; what it could not prove in its time
+programme of :mod:`gangwise.papers.gangs.placement`; what it could not prove in its time
 is in their ``gap``.
 """
 
@@ -34,8 +34,7 @@ from gangwise.papers.fluctuating_speeds.environment import Feedback as ChannelFe
 from gangwise.papers.fluctuating_speeds.problem import Scale
 from gangwise.papers.gain_overhead.offline import in_run, optimum_of_each_slot
 from gangwise.papers.gain_overhead.problem import ArrivalsEnvironment, Feedback, Utilities
-from gangwise.papers.gangs.milp import ExactGangs, solve
-from gangwise.papers.gangs.placement import FastGangs
+from gangwise.papers.gangs.placement import ExactGangs, FastGangs, solve
 from gangwise.papers.gangs.problem import GangProblem, GangSpeedsProblem
 
 

@@ -1,4 +1,4 @@
-"""Gang placement: whole tasks on servers, by list scheduling, greedily, or under prices.
+"""Gang placement: whole tasks on servers, by list scheduling, greedily, under prices, or exactly.
 
 :class:`Placement` is the state that all gang policies share. The baselines differ in the order of
 tasks, in where a turn ends, and in how servers are scored; the routine that places, rolls back
@@ -9,23 +9,44 @@ incomplete gangs and offers their room again is one, list scheduling.
 placement is improved by local search. The square root of ESDP (12) is taken care of by tangents:
 √Y ≤ q/2 + Y/(2q), so for a given q the worth of a task is w_e = v_e + s_e/(2q), and q = √(Σ s n) of
 the answer gives the next one. The best is kept.
+
+Exactly they are placed by one mixed-integer programme for both families, solved round by round.
+
+    maximise    worth(z)
+    subject to  Σ_r z_(i,r) ≤ |i| y_l,   Σ_{i,r} z_(i,r) ≥ m_l y_l,   y_l ≤ 𝟙_l(t),
+                Σ_i a_(i,k) z_(i,r) ≤ c_(r,k),
+
+where i runs over the *kinds* of tasks of job type l (tasks that request and cost the same are
+alike, and |i| is how many there are), z_(i,r) is a whole number of tasks and y_l is binary: the
+rules of :mod:`gangwise.papers.gangs.problem` with equal tasks merged.
+
+What a placement is worth is an :data:`Objective`: concave in z, and put below tangents in columns
+of its own. The programme with finitely many tangents is an upper bound; where its answer claims
+more than it is worth, a tangent is added there, and the next round begins, until the two agree.
+
+Servers enter in the order of :attr:`.problem.GangPlacementProblem.server_order`, so the same
+problem under other server names is the same programme to the last bit, and has the same answer.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import highspy
 import numpy as np
+import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints, read_only
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import GangwiseError, ScenarioError
 from gangwise.core.jit import kernel
 from gangwise.papers.gain_overhead.problem import relative_size
 from gangwise.papers.gangs import kernels
 from gangwise.papers.gangs.kernels import Allocation, GangArrays, clear, fits, job_reward, put
-from gangwise.papers.gangs.milp import ExactGangs
 from gangwise.papers.gangs.problem import GangPlacementProblem, GangProblem, GangSpeedsProblem
 
 # List scheduling, and the allocate action of Volcano
@@ -345,6 +366,590 @@ class Placement:
         active = read_only(arrivals)
         helped: int = kernels.local_search(self.arrays, self.held, active, passes)
         return helped
+
+
+# Exact placement
+
+
+FEASIBILITY = 1e-9  # by how much, in HiGHS's scaling, a row is exceeded or a whole column is off
+
+HAS_FEASIBLE_POINT = 2  # kSolutionStatusFeasible, which highspy gives as a number
+
+Constraint = tuple[npt.ArrayLike, npt.ArrayLike, float]
+"""Columns, their factors, and what their sum may be at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Constraints A x ≤ b, row by row (compressed sparse rows).
+
+    Row i has the entries start[i] … start[i + 1] − 1 of ``column`` and ``factor``; b is ``most``.
+    """
+
+    start: Ints
+    column: Ints
+    factor: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, rows: Iterable[Constraint]) -> Constraints:
+        """From rows one by one.
+
+        >>> Constraints.of([([0, 1], [1.0, 1.0], 1.0), ([1], [2.0], 3.0)]).start
+        array([0, 2, 3])
+        """
+        listed = [(np.asarray(c, dtype=np.int64), np.asarray(f), most) for c, f, most in rows]
+        none = np.empty(0)
+        return cls(
+            np.cumsum([0, *[c.size for c, _, _ in listed]]),
+            np.concatenate([none.astype(np.int64), *[c for c, _, _ in listed]]),
+            np.concatenate([none, *[f for _, f, _ in listed]]),
+            np.array([most for *_, most in listed], dtype=np.float64),
+        )
+
+    def above(self, other: Constraints) -> Constraints:
+        """These constraints, and then those of another."""
+        return Constraints(
+            np.concatenate((self.start, self.start[-1] + other.start[1:])),
+            np.concatenate((self.column, other.column)),
+            np.concatenate((self.factor, other.factor)),
+            np.concatenate((self.most, other.most)),
+        )
+
+
+class Answer(NamedTuple):
+    """What HiGHS found in time: the best feasible point ``x``, if any; whole columns nearly so.
+
+    No feasible point has a larger objective than ``bound``. ``optimal``: no limit stopped the
+    search.
+    """
+
+    x: Floats | None
+    bound: float
+    optimal: bool
+
+
+def solved(
+    objective: Floats,
+    bounds: tuple[Floats, Floats],
+    rows: Constraints,
+    options: Mapping[str, Any],
+    whole: Bools | None = None,
+) -> Any:
+    """HiGHS after it has run on max c x under rows and bounds, with options of its own."""
+    api: Any = highspy  # has no type information
+    lp = api.HighsLp()
+    lp.num_col_, lp.num_row_ = objective.size, rows.most.size
+    lp.col_cost_ = -objective  # HiGHS minimises
+    lp.col_lower_, lp.col_upper_ = bounds
+    lp.row_lower_, lp.row_upper_ = np.full(rows.most.size, -np.inf), rows.most
+    lp.a_matrix_.format_ = api.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = rows.start.astype(np.int32)
+    lp.a_matrix_.index_ = rows.column.astype(np.int32)
+    lp.a_matrix_.value_ = rows.factor
+    if whole is not None:
+        kinds = api.HighsVarType.kContinuous, api.HighsVarType.kInteger
+        lp.integrality_ = [kinds[int(w)] for w in whole]
+    h = api.Highs.__base__()  # the class itself prints who made it, from version 1.16 on
+    for option, setting in {
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": 0,
+        **options,
+    }.items():
+        h.setOptionValue(option, setting)
+    h.passModel(lp)
+    h.run()
+    return h
+
+
+def maximise(
+    objective: Floats,
+    upper: Floats,
+    whole: Bools,
+    rows: Constraints,
+    *,
+    relative_gap: float,
+    absolute_gap: float = 1e-9,
+    seconds: float = np.inf,
+    nodes: int | None = None,
+) -> Answer:
+    """Solve a programme; raises GangwiseError when HiGHS ends without an answer and not at a limit.
+
+    ``objective`` is c [n] and ``upper`` [n] the largest value of each column, +inf for none;
+    ``whole`` [n] says which take whole numbers only. The search stops when bound and best point are
+    within a gap, after so many ``seconds``, or after so many ``nodes`` of branch and bound, which
+    unlike seconds are the same on every machine.
+
+    >>> one_of_two = Constraints.of([([0, 1], [1.0, 1.0], 1.0)])
+    >>> c, all_whole = np.array([2.0, 3.0]), np.ones(2, dtype=bool)
+    >>> maximise(c, np.ones(2), all_whole, one_of_two, relative_gap=1e-9)
+    Answer(x=array([0., 1.]), bound=3.0, optimal=True)
+    """
+    options: dict[str, Any] = {
+        "mip_feasibility_tolerance": FEASIBILITY,
+        "primal_feasibility_tolerance": FEASIBILITY,
+        "mip_abs_gap": absolute_gap,
+        "mip_rel_gap": relative_gap,
+        "time_limit": float(min(max(seconds, 0.0), 1e9)),
+    }
+    if nodes is not None:
+        options["mip_max_nodes"] = nodes
+    h = solved(objective, (np.zeros(objective.size), upper), rows, options, whole)
+    api: Any = highspy
+    status, info, statuses = h.getModelStatus(), h.getInfo(), api.HighsModelStatus
+    limits = (statuses.kTimeLimit, statuses.kIterationLimit, statuses.kSolutionLimit)
+    if status != statuses.kOptimal and status not in limits:
+        raise GangwiseError(
+            f"HiGHS ended with {h.modelStatusToString(status)!r} on a programme of "
+            f"{objective.size} columns and {rows.most.size} rows that always has an answer; "
+            "please report it"
+        )
+    # Where nothing is proved yet the dual bound is infinite, of either sign.
+    bound = -float(info.mip_dual_bound)
+    bound = bound if np.isfinite(bound) else np.inf
+    if int(info.primal_solution_status) != HAS_FEASIBLE_POINT:
+        return Answer(None, bound, False)
+    return Answer(np.array(h.getSolution().col_value), bound, bool(status == statuses.kOptimal))
+
+
+@dataclass(frozen=True, eq=False)
+class GangSolution:
+    placement: Ints  # [Q] feasible: server of each task, -1 for none
+    value: float  # its objective
+    bound: float  # no placement has a larger objective
+    rounds: int  # how often the programme was solved, with more tangents each time
+
+    @property
+    def gap(self) -> float:
+        """By how much the placement may fall short of the optimum, at most."""
+        return max(self.bound - self.value, 0.0)
+
+
+class GangProgramme:
+    """The gang constraints as a programme: columns z and y, and the rows that every objective has.
+
+    ``kinds`` lists the tasks of each kind: equal requests and cost, same job type. ``kind``,
+    ``server``, ``job_type``, ``channel``, ``request`` [size, K], ``cost`` and ``count`` say what
+    each whole-number column z_(i,r) stands for.
+    """
+
+    def __init__(self, problem: GangPlacementProblem):
+        self.problem = problem
+        p, order = problem, problem.server_order
+        cost = p.task_cost if isinstance(p, GangSpeedsProblem) else np.zeros(p.Q)
+        alike = np.column_stack([p.task_requests, cost])
+        kinds: list[Ints] = []
+        for l in range(p.L):
+            mine = np.arange(p.first[l], p.first[l + 1])
+            group = np.unique(alike[mine], axis=0, return_inverse=True)[1].ravel()
+            kinds += [mine[group == i] for i in range(int(group.max()) + 1)]
+        self.kinds = kinds
+        pairs = [(i, r) for i, q in enumerate(kinds) for r in order.tolist() if p.fits[q[0], r]]
+        self.kind = np.array([i for i, _ in pairs], dtype=np.int64)
+        self.server = np.array([r for _, r in pairs], dtype=np.int64)
+        example = np.array([q[0] for q in kinds], dtype=np.int64)[self.kind]  # a task of the kind
+        self.request, self.cost = p.task_requests[example], cost[example]
+        self.job_type = p.task_job_type[example]
+        self.channel = p.channel_of[self.job_type, self.server]
+        self.count = np.array([tasks.size for tasks in kinds])[self.kind]
+
+    @property
+    def size(self) -> int:
+        """Whole-number columns of tasks: kinds of tasks by the servers that they fit on."""
+        return int(self.kind.size)
+
+    @cached_property
+    def _constraints(self) -> Constraints:
+        p, Z = self.problem, self.size
+        rows: list[Constraint] = []
+        for i, tasks in enumerate(self.kinds):  # no more than there are, none unless launched
+            mine = np.flatnonzero(self.kind == i).tolist()
+            launched = Z + int(p.task_job_type[tasks[0]])
+            rows.append(([*mine, launched], [*[1.0] * len(mine), -float(tasks.size)], 0.0))
+        for l in range(p.L):  # all or nothing: m_l y_l ≤ Σ z
+            mine = np.flatnonzero(self.job_type == l).tolist()
+            rows.append(([*mine, Z + l], [*[-1.0] * len(mine), float(p.minimum[l])], 0.0))
+        for r in p.server_order.tolist():
+            for k in range(p.cluster.capacity.shape[1]):
+                # Rows that cannot bind are left out: they cost the solver time and say nothing.
+                columns = np.flatnonzero((self.server == r) & (self.request[:, k] > 0))
+                need, room = self.request[columns, k], float(p.cluster.capacity[r, k])
+                if need @ self.count[columns] > room:  # else all tasks together fit
+                    rows.append((columns, need, room))
+        return Constraints.of(rows)
+
+    def maximise(
+        self,
+        objective: Objective,
+        arrived: Ints,
+        time_limit: float,
+        tolerance: float,
+        nodes: int | None = None,
+        start: Ints | None = None,
+    ) -> GangSolution:
+        """Solve in rounds, with more tangents each time; parameters as of :class:`ExactGangs`.
+
+        ``arrived`` [L] is not 0 for job types that may be launched.
+        """
+        p = self.problem
+        best = np.full(p.Q, -1, dtype=np.int64) if start is None else start
+        value, bound, rounds = objective.worth(best), objective.limit(), 0
+        # The start may be as good as the bound: then there is nothing to solve.
+        if not np.any(arrived) or bound <= value:
+            return GangSolution(best, value, max(bound, value), 0)
+        deadline = time.monotonic() + time_limit
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 and rounds:  # one round in any case, for the sake of its bound
+                break
+            rounds += 1
+            placement, upper, whole = self._round(
+                objective, arrived, remaining, tolerance / 2, nodes
+            )
+            bound = min(bound, upper)  # tangents only cut off, so every round bounds the optimum
+            if placement is None:
+                break
+            worth = objective.worth(placement)
+            if worth > value:
+                best, value = placement, worth
+            # A round that its limits cut off ends the search as well.
+            if bound - value <= tolerance * (1.0 + abs(value)) or not whole:
+                break
+            # No new tangent: the programme is exact where it stopped, and would say the same again.
+            if not objective.refine(placement):
+                break
+        return GangSolution(best, value, max(bound, value), rounds)
+
+    def _round(
+        self, objective: Objective, arrived: Ints, seconds: float, gap: float, nodes: int | None
+    ) -> tuple[Ints | None, float, bool]:
+        """One round: a placement if one was found, an upper bound, and whether it is proved."""
+        L, (worth, factor, upper) = self.problem.L, objective.columns()
+        called = (np.asarray(arrived) != 0).astype(np.float64)
+        answer = maximise(
+            np.concatenate((worth, np.zeros(L), factor)),
+            np.concatenate((self.count * called[self.job_type], called, upper)),
+            np.arange(self.size + L + upper.size) < self.size + L,
+            self._constraints.above(objective.rows()),
+            relative_gap=gap,
+            seconds=seconds,
+            nodes=nodes,
+        )
+        if answer.x is None:
+            return None, answer.bound, False
+        # Whole within HiGHS's tolerance; the objective is then taken of the rounded placement.
+        z = np.rint(answer.x[: self.size]).astype(np.int64)
+        return self._assign(z), answer.bound, answer.optimal
+
+    def _assign(self, z: Ints) -> Ints:
+        placement = np.full(self.problem.Q, -1, dtype=np.int64)
+        for i, tasks in enumerate(self.kinds):
+            mine = self.kind == i
+            servers = np.repeat(self.server[mine], z[mine])
+            placement[tasks[: servers.size]] = servers
+        return placement
+
+
+POINTS = 12
+"""How many attainable sums of a channel and device type the programme starts with tangents at."""
+
+
+class GainMinusOverhead:
+    """Σ_l n_l [ Σ_{r,k} g_lrk - u_l ], the weighted reward of OGASched §3.5.
+
+        u_l ≥ β_k Σ_{i,r} a_(i,k) z_(i,r),
+        g_lrk ≤ f(s) + f'(s) (Σ_i a_(i,k) z_(i,r) - s)   for the points s cut at.
+
+    Only finitely many sums s can be attained, and a tangent at s is exact there because f is
+    concave. The programme starts with tangents at some attainable sums. This needs f and f' only,
+    so utilities of your own are handled like the built-in ones.
+    """
+
+    def __init__(self, programme: GangProgramme, problem: GangProblem, weight: Floats):
+        self.problem, self.weight, self._programme = problem, weight, programme
+        active = np.flatnonzero(weight > 0).tolist()
+        # Columns of the objective come after z and y, so that the rows of the gangs hold for any.
+        base = programme.size + problem.L
+        self._worst = {l: base + i for i, l in enumerate(active)}
+        self._gain: dict[tuple[int, int], tuple[int, Ints]] = {}
+        self._cuts: set[tuple[int, int, float]] = set()
+        self._rows: list[Constraint] = []
+        # u_l is no smaller than the overhead of any device type: their maximum at the optimum.
+        for l, column in self._worst.items():
+            mine = np.flatnonzero(programme.job_type == l)
+            for k, beta in enumerate(problem.overhead.tolist()):
+                columns = mine[beta * programme.request[mine, k] > 0]
+                if columns.size:
+                    factor = np.append(beta * programme.request[columns, k], -1.0)
+                    self._rows.append((np.append(columns, column), factor, 0.0))
+        for e in range(problem.E):
+            if weight[problem.channels.job_type[e]] > 0:
+                self._gains(e, base + len(active))
+
+    def _gains(self, e: int, first: int) -> None:
+        """One gain for each device type of a channel, below tangents at attainable sums."""
+        g, p = self._programme, self.problem
+        columns = np.flatnonzero(g.channel == e)
+        for k in range(p.cluster.capacity.shape[1]):
+            requesting = columns[g.request[columns, k] > 0]
+            if not requesting.size:
+                continue
+            self._gain[e, k] = (first + len(self._gain), requesting)
+            room = float(p.cluster.capacity[p.channels.server[e], k])
+            for point in attainable(np.repeat(g.request[requesting, k], g.count[requesting]), room):
+                self._tangent(e, k, point)
+
+    def _tangent(self, e: int, k: int, point: float) -> bool:
+        """Cut off gains above the tangent at a point; False when it is there already."""
+        if (e, k, point) in self._cuts:
+            return False
+        self._cuts.add((e, k, point))
+        column, columns = self._gain[e, k]
+        value, slope = self._utility("value", e, k, point), self._utility("slope", e, k, point)
+        factor = np.append(-slope * self._programme.request[columns, k], 1.0)
+        self._rows.append((np.append(columns, column), factor, value - slope * point))
+        return True
+
+    def _utility(self, what: str, e: int, k: int, point: float) -> float:
+        u, r = self.problem.utilities, int(self.problem.channels.server[e])
+        kind, alpha = u.kind[r, k : k + 1], u.alpha[r, k : k + 1]
+        return float(u.each(what, np.array([point]), kind, alpha)[0])
+
+    def columns(self) -> tuple[Floats, Floats, Floats]:
+        # u_l of each job type with weight, then g of each channel and device type.
+        gains = [self.weight[self.problem.channels.job_type[e]] for e, _ in self._gain]
+        factor = np.array([*(-self.weight[l] for l in self._worst), *gains])
+        return np.zeros(self._programme.size), factor, np.full(factor.size, np.inf)
+
+    def rows(self) -> Constraints:
+        return Constraints.of(self._rows)
+
+    def worth(self, placement: Ints) -> float:
+        gain, overhead = self.problem.by_job_type(placement)
+        return float(self.weight @ (gain - overhead))
+
+    def limit(self) -> float:
+        """Every task alone on its best server, without overhead: f is concave, zero at zero."""
+        p, u = self.problem, self.problem.utilities
+        # Concave and 0 at 0: tasks together gain no more than each of them alone.
+        best = np.zeros(p.Q)
+        for q, r in zip(*np.nonzero(p.fits)):
+            alone = u.each("value", p.task_requests[q], u.kind[r], u.alpha[r])
+            best[q] = max(best[q], float(alone.sum()))
+        return float(self.weight[p.task_job_type] @ best)
+
+    def refine(self, placement: Ints) -> bool:
+        """Add tangents at the sums of a placement; False when all were there already."""
+        y = self.problem.held(placement)
+        added = [self._tangent(e, k, float(y[e, k])) for e, k in self._gain if y[e, k] > 0]
+        return any(added)
+
+
+def attainable(requests: Floats, room: float) -> list[float]:
+    """Some of the sums that subsets of the requests attain within the room, 0 among them."""
+    sums = {0.0}
+    for a in requests.tolist():
+        # Sums of all subsets of the requests so far, thinned out before they double too often.
+        sums |= {s + a for s in sums if s + a <= room * (1 + 1e-12)}
+        sums = set(_spread(sorted(sums), 64 * POINTS))
+    return _spread(sorted(sums), POINTS)
+
+
+def _spread(ordered: list[float], most: int) -> list[float]:
+    """At most so many of an ordered list, evenly spread, the ends among them."""
+    if len(ordered) <= most:
+        return ordered
+    return [ordered[i * (len(ordered) - 1) // (most - 1)] for i in range(most)]
+
+
+FIRST_POINTS = (0.7, 1.0, 1.4)
+"""Where the first tangents of the root touch, in units of the starting point."""
+
+
+class OptimisticSum:
+    """Σ_e v_e n_e + √(Σ_e s_e n_e) − Σ_q d_q, the gang form of P3(t), ESDP (12).
+
+        w ≤ q/2 + Σ_e s_e n_e / (2q)   for the points q cut at,   n_e = Σ_i z_(i,r) on e = (l, r).
+
+    √Y ≤ q/2 + Y/(2q) for every q > 0, with equality at q = √Y.
+    """
+
+    def __init__(
+        self,
+        programme: GangProgramme,
+        problem: GangSpeedsProblem,
+        value: Floats,
+        width: Floats,
+        start: Ints,
+        arrivals: Ints,
+    ):
+        self.value, self.width, self._arrivals = value, width, arrivals
+        self._programme, self._problem = programme, problem
+        # √Y of the start, or of one task on the widest channel where nothing is placed.
+        self._touch = np.sqrt(float(width @ programme.problem.count(start)) or float(width.max()))
+        self._points = [self._touch * f for f in FIRST_POINTS] if self._touch > 0 else []
+
+    def columns(self) -> tuple[Floats, Floats, Floats]:
+        # w, which is 0 where no channel has any width.
+        upper = np.array([np.inf if self._points else 0.0])
+        g = self._programme
+        return self.value[g.channel] - g.cost, np.ones(1), upper
+
+    def rows(self) -> Constraints:
+        g = self._programme
+        s = self.width[g.channel]
+        at = np.append(np.arange(g.size), g.size + g.problem.L)
+        return Constraints.of([(at, np.append(-s / (2.0 * q), 1.0), q / 2.0) for q in self._points])
+
+    def worth(self, placement: Ints) -> float:
+        p = self._problem
+        n = p.count(placement)
+        return float(self.value @ n + np.sqrt(max(float(self.width @ n), 0.0))) - p.paid(placement)
+
+    def limit(self) -> float:
+        """Every task that gains on its best channel, whatever the room."""
+        g, p = self._programme, self._problem
+        best, widest = np.zeros(p.L), np.zeros(p.L)
+        np.maximum.at(best, g.job_type, self.value[g.channel])
+        np.maximum.at(widest, g.job_type, self.width[g.channel])
+        called = np.asarray(self._arrivals) != 0
+        tasks = np.diff(p.first) * called
+        gain = np.maximum(best[p.task_job_type] - p.task_cost, 0.0)
+        return float(gain @ called[p.task_job_type] + np.sqrt(tasks @ widest))
+
+    def refine(self, placement: Ints) -> bool:
+        """Add the tangent at √(Σ s n); False when it is there already."""
+        if not self._points:
+            return False
+        n = self._programme.problem.count(placement)
+        # Away from q = 0, where the tangent would be vertical.
+        at = max(float(np.sqrt(self.width @ n)), 1e-9 * self._touch)
+        if min(abs(at - q) for q in self._points) <= 1e-12 * at:
+            return False
+        self._points.append(at)
+        return True
+
+
+Objective = GainMinusOverhead | OptimisticSum
+"""What a programme maximises. ``columns`` has the linear objective of each z_(i,r) [size], then the
+objective and the upper bound of each column of its own, numbered from ``size + L`` on; ``rows`` tie
+these to z, with the tangents so far. ``worth`` is the true objective of a placement, ``limit`` a
+bound that no placement exceeds, whatever the room. ``refine`` adds tangents at a placement, and is
+False when they were all there already."""
+
+
+def solve(
+    problem: GangProblem, weight: npt.ArrayLike, time_limit: float = 60.0, tolerance: float = 1e-7
+) -> GangSolution:
+    """Exact optimum of gain minus overhead: maximise Σ_l n_l q_l over the feasible placements.
+
+    Parameters
+    ----------
+    weight : array of shape [L]
+        n_l, zero or larger; arrivals x_l for the optimum of a slot.
+    time_limit : float
+        Seconds for all rounds together. An answer that ran out of time is feasible, and its
+        ``bound`` holds.
+    tolerance : float
+        Stop when the gap is at most this, relative to the value.
+
+    Examples
+    --------
+    Four GPUs, two gangs that need three each; the second gains more:
+
+    >>> from gangwise import Channels, Cluster
+    >>> from gangwise.papers.gain_overhead.problem import Utilities
+    >>> problem = GangProblem(
+    ...     Cluster(np.array([[4.0]]), ("gpu",)),
+    ...     task_job_type=np.array([0, 0, 1]),
+    ...     task_requests=np.array([[1.0], [1.0], [3.0]]),
+    ...     minimum=np.array([2, 1]),
+    ...     channels=Channels.of_mask(np.ones((2, 1), dtype=bool)),
+    ...     utilities=Utilities.of("linear", [[1.0]]),
+    ...     overhead=np.array([0.5]),
+    ... )
+    >>> solution = solve(problem, [1, 1])
+    >>> solution.placement, round(solution.value, 9)
+    (array([-1, -1,  0]), 1.5)
+    """
+    n = np.asarray(weight, dtype=np.float64)
+    if n.shape != (problem.L,) or not (np.isfinite(n) & (n >= 0)).all():
+        raise ScenarioError(f"weights must be {problem.L} numbers, zero or larger; got {n}")
+    programme = GangProgramme(problem)
+    objective = GainMinusOverhead(programme, problem, n)
+    return programme.maximise(objective, (n > 0).astype(np.int64), time_limit, tolerance)
+
+
+class ExactGangs:
+    """Exact optimum at fluctuating speeds: the gang form of P3(t), for any values and arrivals.
+
+    Parameters
+    ----------
+    tolerance : float
+        Stop when the gap is at most this, relative to 1 + the value.
+    nodes : int, optional
+        Branch and bound nodes in a round, at most. Unlike seconds they are the same everywhere.
+
+    Examples
+    --------
+    Four GPUs, two gangs that need three each; the second has fewer tasks but better ones:
+
+    >>> from gangwise import Channels, Cluster
+    >>> problem = GangSpeedsProblem(
+    ...     Cluster(np.array([[4.0]]), ("gpu",)),
+    ...     task_job_type=np.array([0, 0, 1]),
+    ...     task_requests=np.array([[1.0], [2.0], [3.0]]),
+    ...     minimum=np.array([2, 1]),
+    ...     channels=Channels.of_mask(np.ones((2, 1), dtype=bool)),
+    ...     cost=np.zeros(2),
+    ... )
+    >>> exact = ExactGangs(problem)
+    >>> exact.solve(np.array([0.3, 0.7]), np.zeros(2), np.array([1, 1])).placement
+    array([-1, -1,  0])
+    >>> answer = exact.solve(np.array([0.3, 0.7]), np.array([0.5, 0.0]), np.array([1, 1]))
+    >>> answer.placement, round(answer.value, 6)
+    (array([ 0,  0, -1]), 1.6)
+    """
+
+    def __init__(
+        self, problem: GangSpeedsProblem, tolerance: float = 1e-7, nodes: int | None = None
+    ):
+        self.problem, self.tolerance, self.nodes = problem, tolerance, nodes
+        self._programme = GangProgramme(problem)
+
+    @property
+    def size(self) -> int:
+        return self._programme.size
+
+    def solve(
+        self,
+        value: Floats,
+        width: Floats,
+        arrivals: Ints,
+        time_limit: float = np.inf,
+        start: Ints | None = None,
+    ) -> GangSolution:
+        """Maximise Σ v n + √(Σ s n) − Σ d over the feasible placements for ``arrivals`` [L].
+
+        ``value`` and ``width`` [E] are v_e and s_e, finite, s_e zero or larger; ``start`` [Q] is a
+        feasible placement to do at least as well as. An answer that ran out of ``time_limit``,
+        seconds for all rounds, is feasible and its ``bound`` holds.
+        """
+        p = self.problem
+        for name, array in (("values", value), ("widths", width)):
+            if np.shape(array) != (p.E,) or not np.isfinite(array).all():
+                raise ScenarioError(f"{name} must be {p.E} finite numbers, one for each channel")
+        if (width < 0).any():
+            raise ScenarioError(f"{p.name(int(np.argmin(width)))}: its width is negative")
+        best = np.full(p.Q, -1, dtype=np.int64) if start is None else start
+        objective = OptimisticSum(self._programme, p, value, width, best, arrivals)
+        return self._programme.maximise(
+            objective, arrivals, time_limit, self.tolerance, self.nodes, best
+        )
+
+
+# Placement by prices
 
 
 class FastGangs:
