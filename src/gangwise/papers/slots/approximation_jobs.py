@@ -50,7 +50,7 @@ from gangwise.papers.approximation_jobs.environment import (
 from gangwise.papers.approximation_jobs.offline import COMPARATORS
 from gangwise.papers.approximation_jobs.problem import ApproximationProblem, Job
 from gangwise.papers.scenarios.drawing import JobDraws
-from gangwise.papers.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase
+from gangwise.papers.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase, phrase
 
 
 class MachineSettings(JobDraws):
@@ -107,23 +107,20 @@ def lifetimes_of(
     ]
     inside, outside = leave_out("window", timed, rules)
     outlast = int((inside["deleted"] > end_of_window).sum())
+    about = {"start": start, "at": duration(start), "length": duration(length)}
     notes = [
-        f"the window of {duration(length)} starts at {start:.0f} s ({duration(start)}), where "
-        f"{100 * s.skip:g} % of the jobs have been created (skip)",
-        f"{outlast} jobs are still there at the end of the window; they end with it",
-        "what jobs request is not used; budgets, values and the rates of machines are drawn",
+        phrase("lifetimes window", skip=100 * s.skip, **about),
+        phrase("outlast", jobs=outlast),
+        phrase("requests unused"),
     ]
     columns, rows = tables.jobs.columns, len(tables.jobs)
     if "job" in columns and rows > len(jobs):
         order = ", whatever waits for what" if "after" in columns else ""
-        notes.append(
-            f"{rows} rows are of {len(jobs)} jobs, each there from its first "
-            f"creation on, for as long as it was from its first start to its last end{order}"
-        )
+        notes.append(phrase("whole jobs", rows=rows, jobs=len(jobs), order=order))
     names: tuple[str | int, ...] = tuple(inside["as"].to_list())
     if len(set(names)) < len(names):
         names = tuple(range(len(names)))
-        notes.append("names of jobs are not unique; jobs are numbered by arrival")
+        notes.append(phrase("numbered"))
     arrival, hours = inside["created"].to_numpy() - start, inside["hours"].to_numpy()
     end = np.minimum(inside["deleted"].to_numpy(), end_of_window) - start
     lifetimes = ReplayedLifetimes(names, arrival, end, length, slots, machines, s)
@@ -179,10 +176,7 @@ def _window(created: Floats, s: JobsSettings) -> tuple[float, float, int]:
         slots = int(min(max(wanted, 1), MAX_SLOTS + 1))
         length = slots * slot
     if slots > MAX_SLOTS:
-        raise TraceError(
-            f"the window of {duration(length)} would have more than {MAX_SLOTS} slots: choose "
-            "fewer slots, a longer slot, or a shorter window (hours)"
-        )
+        raise TraceError(phrase("long window", length=duration(length), most=MAX_SLOTS))
     return start, length, slots
 
 
@@ -201,11 +195,10 @@ def outages_of(
     goes, was there. One that is down in any part of a slot is away in the whole of it.
     """
     number, machines = len(tables.servers), window.machines
-    notes = [f"{machines} machines, and not the {number} servers of the trace (machines)"] * bool(
-        number and machines != number
-    )
+    other = bool(number and machines != number)
+    notes = [phrase("other machines", machines=machines, number=number)] * other
     if tables.events is None:
-        return (), [*notes, "the trace does not tell when machines come and go: they stay"]
+        return (), [*notes, phrase("always machines")]
     place = {name: m for m, name in enumerate(sorted(tables.servers["name"].to_list())[:machines])}
     slot, outages = window.length / window.slots, []
     events = tables.events.sort("time", maintain_order=True)
@@ -219,11 +212,9 @@ def outages_of(
                 back = int(np.ceil((up - start) / slot - 1e-9))
             if begin < back and begin < window.slots:
                 outages.append(Outage(place[str(name)], begin, back))
-    away = sum(o.back - o.first for o in outages)
-    notes.append(
-        f"{len({o.machine for o in outages})} machines are away at times, {len(outages)} times in "
-        f"all, {100 * away / (machines * window.slots):.3g} % of all machine slots"
-    )
+    share = 100 * sum(o.back - o.first for o in outages) / (machines * window.slots)
+    gone = len({o.machine for o in outages})
+    notes.append(phrase("away", machines=gone, times=len(outages), share=share))
     return tuple(outages), notes
 
 
@@ -296,12 +287,12 @@ class ReplayedLifetimes:
         )
         load = workloads.load_of(jobs, np.full(self.machines, price), self.slots)
         slot, life = self.length / self.slots, d - a
+        least, median, most = np.quantile(life, (0.01, 0.5, 0.99))
+        lengths = {"mean": life.mean(), "median": median, "least": least, "most": most}
         notes = (
-            f"{self.slots} slots of {slot:.3g} s; lifetimes in slots: mean {life.mean():.0f}, "
-            f"median {np.median(life):.0f}, 1 % at most {np.quantile(life, 0.01):.0f}, "
-            f"1 % at least {np.quantile(life, 0.99):.0f}",
-            f"{life.sum() / self.slots:.3g} jobs of the trace are active in a mean slot",
-            f"load Σ B / (p M T) with the budgets of seed 0 and p = {price:.4f}: {load:.3g}",
+            phrase("lifetimes", slots=self.slots, slot=slot, **lengths),
+            phrase("active", active=life.sum() / self.slots),
+            phrase("load", price=price, load=load),
         )
         stages, account = base.stages, base.kept
         if s.keep < 1:
@@ -346,9 +337,7 @@ class JobsTraceScenario(TraceScenarioBase):
         self.name = name or f"trace-{tables.trace}-jobs-v2"
         self.settings = s = checked(JobsSettings, self.name, settings)
         if s.machines is None and tables.servers.is_empty():
-            raise TraceError(
-                "the files here do not say which servers there are: set machines (how many)"
-            )
+            raise TraceError(f"{phrase('no servers')}: set machines (how many)")
         self.workload, window = lifetimes_of(tables, s, s.machines or len(tables.servers))
         self.outages, absences = outages_of(tables, self.workload, window.first)
         self._fidelity = self.workload.report(replace(window, notes=(*window.notes, *absences)))

@@ -51,11 +51,14 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Count, StrictSettings
+from gangwise.core.wording import phrases
 from gangwise.core.workload import Cluster
 from gangwise.logs import tables as trace_tables
 from gangwise.logs.io.reading import Stage, leave_out, reasons
 from gangwise.logs.twins import NAMES as TWINS
 from gangwise.notation.units import duration, seconds
+
+phrase = phrases("gangwise.papers.slots")
 
 Duration = Annotated[str | float, AfterValidator(lambda value: seconds(value) and value)]
 Skip = Annotated[float, Field(ge=0, lt=1)]
@@ -248,17 +251,11 @@ def stated_servers(
         units = ", ".join(tables.units[name] for name in QUANTITIES)
         largest = tables.jobs.select(QUANTITIES).max().fill_null(0.0).row(0)
         most = ", ".join(f"{size:.3g}" for size in largest)
-        reason = "servers of your own need both a number and a shape"
-        reason = "the files here do not say which servers there are" if none else reason
-        raise TraceError(
-            f"{reason}: set machines (how many) and shape, (cpu, mem, gpu) of each in {units}, as "
-            f"in machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
-            + "; or complete=servers, to take those of the trace's synthetic twin"
-            * (none and tables.trace in TWINS)
-            + "".join(
-                f"; {note}" for note in tables.notes if note.startswith(trace_tables.NO_SERVERS)
-            )
-        )
+        reason = phrase("no servers" if none else "half stated")
+        todo = phrase("state servers", why=reason, units=units, most=most)
+        todo += phrase("complete servers") * (none and tables.trace in TWINS)
+        notes = (note for note in tables.notes if note.startswith(trace_tables.NO_SERVERS))
+        raise TraceError("; ".join([todo, *notes]))
     width = len(str(machines - 1))
     servers = pl.DataFrame(
         {
@@ -508,26 +505,18 @@ def _servers(tables: trace_tables.Tables, s: Steps, account: _Account) -> trace_
     number = len(tables.servers)
     if s.machines is not None or not number:
         tables = stated_servers(tables, s.machines, s.shape, s.model)
-        account.notes.append(
-            f"{s.machines} equal servers are stated (machines, shape)"
-            + (f"; the {number} of the trace are not used" if number else "")
-        )
+        unused = phrase("not used", number=number) * bool(number)
+        account.notes.append(phrase("stated", machines=s.machines) + unused)
         number = len(tables.servers)
     unknown = sum(tables.servers[name].null_count() for name in QUANTITIES)
     if unknown:
-        account.notes.append(f"{unknown} capacities are not known and count as none")
+        account.notes.append(phrase("no capacity", unknown=unknown))
     tables = replace(tables, servers=tables.servers.sort("name").fill_null(0.0))
     if s.servers is not None:
         tables = sample_servers(tables, s.servers)
-        account.notes.append(
-            f"{s.servers} of {number} servers, each kind in proportion; arrivals are "
-            "those of all, so they meet less of everything than in the trace"
-        )
+        account.notes.append(phrase("sampled", servers=s.servers, number=number))
     if tables.events is not None and len(tables.events):
-        account.notes.append(
-            f"the trace tells {len(tables.events)} times that a server comes or goes; in this "
-            "family servers are always there"
-        )
+        account.notes.append(phrase("always there", times=len(tables.events)))
     return tables
 
 
@@ -568,10 +557,7 @@ def _jobs(tables: trace_tables.Tables, how: str, account: _Account) -> pl.DataFr
         account.stages.append(stage)
     if "job" in several_of and (number := jobs["job"].n_unique()) < len(jobs):
         waits = " and waits for no other" if "after" in several_of else ""
-        account.notes.append(
-            f"{len(jobs)} requests are of {number} jobs; in this family each of them is a job of "
-            f"its own{waits}"
-        )
+        account.notes.append(phrase("several requests", requests=len(jobs), jobs=number) + waits)
     return _weighted(jobs, how, account)
 
 
@@ -586,13 +572,10 @@ def _weighted(jobs: pl.DataFrame, how: str, account: _Account) -> pl.DataFrame:
         lost = {reason: (total - len(jobs), _first(several))}
         account.stages.append(Stage("tasks", total, len(jobs), lost))
         return alone
-    so_many = f"{len(several)} of {len(jobs)} rows ask for several equal tasks"
+    so_many = phrase("several tasks", several=len(several), rows=len(jobs))
+    account.notes.append(so_many + phrase(how, total=total))
     if how == "each":
-        account.notes.append(f"{so_many}; each task is a job, {total} in all (tasks = each)")
         return jobs.with_columns(weight="tasks")
-    account.notes.append(
-        f"{so_many}; such a row is one job, which requests what they do together (tasks = whole)"
-    )
     return alone.with_columns(pl.col(q) * pl.col("tasks") for q in QUANTITIES)
 
 
@@ -606,16 +589,11 @@ def _window(jobs: pl.DataFrame, s: Steps, account: _Account) -> tuple[float, flo
     start = np.floor(at / length) * length
     slots = np.floor((end - start) / length) + 1
     if slots > MAX_SLOTS:
-        raise TraceError(
-            f"the jobs from {start:.0f} s to {end:.0f} s take {slots:.0f} slots of "
-            f"{duration(length)}; at most {MAX_SLOTS} are played: choose a longer slot, or "
-            "correct the times"
-        )
-    account.notes.append(
-        f"the window of {slots:.0f} slots of {duration(length)} starts at {start:.0f} s "
-        f"({duration(start)}), where {100 * s.skip:g} % of the jobs have been created (skip)"
-        + (f"; the median run time is {duration(round(median, 1))}" if usual == median else "")
-    )
+        about = {"start": start, "end": end, "slots": slots, "length": duration(length)}
+        raise TraceError(phrase("too many slots", most=MAX_SLOTS, **about))
+    about = {"start": start, "at": duration(start), "slots": slots, "length": duration(length)}
+    known = phrase("median run", median=duration(round(median, 1))) * (usual == median)
+    account.notes.append(phrase("window", skip=100 * s.skip, **about) + known)
     return float(start), length, int(slots)
 
 
@@ -628,12 +606,8 @@ def _arrivals(
     lost = {reason: (total - played, int(over.min()))} if total > played else {}
     account.stages.append(Stage("arrivals", total, played, lost))
     busy = float((counts > 0).any(axis=1).mean())
-    account.notes += [
-        f"{played / len(counts):.3g} jobs arrive per slot, in {100 * busy:.3g} % of the "
-        f"slots at least one; keep = {s.keep:g} of them are played"
-        + (", and the trace begins again after its last slot (repeat)" if s.repeat else ""),
-        "a job lasts one slot; its run time enters the implied load only",
-    ]
+    mean = phrase("arrivals", per_slot=played / len(counts), busy=100 * busy, keep=s.keep)
+    account.notes += [mean + phrase("repeat") * s.repeat, phrase("one slot")]
 
 
 def _grouping_note(jobs: pl.DataFrame, grouping: Grouping) -> str:
@@ -646,12 +620,9 @@ def _grouping_note(jobs: pl.DataFrame, grouping: Grouping) -> str:
     order = np.argsort(factor)
     reached = np.cumsum(weight[order]) >= 0.95 * weight.sum()
     far = factor[order][np.flatnonzero(reached)[0]]
-    return (
-        f"{len(grouping.requests)} job types stand for "
-        f"{len(np.unique(requests, axis=0))} different requests: {exact:.3g} % of the jobs "
-        f"request exactly what their job type does, 95 % within a factor of {far:.3g}, the "
-        f"farthest {factor.max():.3g}; job types request {totals} that the jobs do"
-    )
+    types, kinds = len(grouping.requests), len(np.unique(requests, axis=0))
+    reach = {"exact": exact, "far": far, "farthest": factor.max(), "totals": totals}
+    return phrase("grouping", types=types, requests=kinds, **reach)
 
 
 def slot_near(median: float, span: float) -> float:

@@ -47,6 +47,7 @@ from gangwise.papers.fluctuating_speeds.problem import (
 )
 from gangwise.papers.scenarios.drawing import FeedbackSettings, PositiveRange
 from gangwise.papers.slots import demand as demands
+from gangwise.papers.slots.demand import phrase
 
 
 class SpeedsSettings(demands.Steps, FeedbackSettings):
@@ -139,15 +140,14 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: demands.Steps) -> 
     if with_gpus.is_empty():
         raise TraceError("no server here has GPUs, which the recorded workers requested")
     notes = [
-        f"there are no jobs in the files: the {len(record.tables)} recorded jobs are the job "
-        f"types, and each arrives in a slot with probability keep = {s.keep:g}",
-        "recorded workers requested parts of a GPU; of cores and memory nothing is known",
-        f"servers are the {len(with_gpus)} of {len(tables.servers)} that have GPUs",
+        phrase("recorded jobs", jobs=len(record.tables), keep=s.keep),
+        phrase("recorded parts"),
+        phrase("with gpus", number=len(with_gpus), all=len(tables.servers)),
     ]
     tables = replace(tables, servers=with_gpus.sort("name").fill_null(0.0))
     if s.servers is not None and s.servers < len(with_gpus):
         tables = demands.sample_servers(tables, s.servers)
-        notes.append(f"{s.servers} of them are a sample, each kind in proportion")
+        notes.append(phrase("sampled gpus", servers=s.servers))
     jobs = tuple(dict.fromkeys(w.job for w in record.workers))
     share = [max(w.gpus for w in record.workers if w.job == job) for job in jobs]
     requests = np.array([[0.0, 0.0, gpus] for gpus in share])
@@ -196,12 +196,9 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
         fidelity, account = self.demand.fidelity, self.demand.fidelity.kept
         if account is not None:
-            single = (
-                "one job of a type in a slot, on one server or several at once (gangwise replay "
-            )
             drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
             drawn += "; capacities are not those of the trace" * (s.fraction is not None)
-            account = replace(account, terms=(f"{single}places jobs whole)", drawn))
+            account = replace(account, terms=(phrase("one at a time"), drawn))
         self._fidelity = replace(
             fidelity,
             notes=(*fidelity.notes, *self._notes()),
@@ -231,10 +228,8 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         if s.unmeasured == "drop" and isinstance(self.measured, GavelThroughputs):
             able &= ~np.isnan(throughputs) | ~self._with_gpus[:, None]
         for l in np.flatnonzero(~able.any(axis=1)):
-            raise ScenarioError(
-                f"scenario {self.name!r}: job type {demand.names[l]!r} has no server on which its "
-                "speed is measured as more than 0; use more servers, or unmeasured=draw"
-            )
+            name = demand.names[l]
+            raise ScenarioError(phrase("not measured", scenario=self.name, job_type=name))
         drawn = rng.uniform(s.mean[0], s.mean[1], throughputs.shape)
         mean = np.where(np.isnan(throughputs), drawn, throughputs)
         channels = Channels.of_mask(draw_possible_channels(able, s.density, rng))
@@ -306,41 +301,31 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
     def _notes(self) -> list[str]:
         s, demand = self.settings, self.demand
         fit = int(demand.fits.sum())
-        capacities = "those of the servers together"
-        if s.fraction is not None:
-            capacities = f"{s.fraction:g} of what all channels request together (fraction), not "
-            capacities += "what the servers have"
+        capacities = "together" if s.fraction is None else "fraction"
         notes = [
-            f"{fit} (job type, server) fit; each is a channel with probability {s.density:g}, by "
-            "the seed (density)",
-            f"capacities are {capacities}",
-            f"supply cost is {s.cost_share:g} of the mean utility in the mean, by the device "
-            "(cost_share); the trace has no cost",
+            phrase("density", fit=fit, density=s.density),
+            phrase("capacities", capacities=phrase(capacities, fraction=s.fraction)),
+            phrase("supply cost", share=s.cost_share),
         ]
-        law = f"drawn: mean uniform in {s.mean}, normal with σ = {s.spread:g} of it"
-        gpus = self._with_gpus
+        law, gpus = phrase("drawn speeds", mean=s.mean, spread=s.spread), self._with_gpus
         if isinstance(self.measured, MiniBatchTime):
-            jobs = len({w.job for w in self.measured.workers})
+            workers = self.measured.workers
+            jobs = len({w.job for w in workers})
             drawn = ", and which job a job type" if len(demand.counts) else ""
-            notes.append(
-                f"speeds of the {int(gpus.sum())} job types with GPUs are recorded iteration "
-                f"times of {len(self.measured.workers)} workers of {jobs} jobs; which worker a "
-                f"channel has is drawn{drawn}"
-            )
+            recorded = {"types": int(gpus.sum()), "workers": len(workers), "jobs": jobs}
+            notes.append(phrase("recorded speeds", drawn=drawn, **recorded))
             if not gpus.all():
-                notes.append(f"speeds of {int((~gpus).sum())} job types without GPUs are {law}")
+                notes.append(phrase("without gpus", types=int((~gpus).sum()), law=law))
         elif isinstance(self.measured, GavelThroughputs):
             column = self._columns(self.measured)
-            measured = demand.fits & (column >= 0) & gpus[:, None]
+            measured = int((demand.fits & (column >= 0) & gpus[:, None]).sum())
             named = sorted({m for m, k in zip(self._models, column) if m and k < 0})
             otherwise = "left out" if s.unmeasured == "drop" else law
+            others = {"named": ", ".join(named) or "none", "otherwise": otherwise}
             notes += [
-                f"mean speeds of {int(measured.sum())} of the {fit} are measured throughputs, "
-                "relative to the job's best GPU model; which job of the table a job type is, is "
-                f"drawn among those with as many GPUs; σ = {s.spread:g} of the mean is our choice",
-                f"speeds of job types with GPUs on models that are not measured "
-                f"({', '.join(named) or 'none'}) are {otherwise}; those without GPUs are {law}",
+                phrase("throughputs", measured=measured, fit=fit, spread=s.spread),
+                phrase("other models", law=law, **others),
             ]
         else:
-            notes.append(f"speeds are {law}; nothing here is measured")
+            notes.append(phrase("nothing measured", law=law))
         return notes

@@ -36,13 +36,8 @@ from gangwise.papers.gain_overhead.problem import (
 from gangwise.papers.scenarios.drawing import RewardSettings
 from gangwise.papers.slots import demand as demands
 from gangwise.papers.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
+from gangwise.papers.slots.demand import phrase
 from gangwise.papers.slots.fluctuating_speeds import SpeedsTraceScenario
-
-NO_RIVALS = (
-    "jobs never compete: all that the jobs of any slot ask for is there on every server that they "
-    "may use, so policies that give what is asked for cannot differ; raise contention, or take "
-    "fewer servers or longer slots"
-)
 
 
 class GainOverheadTraceSettings(RewardSettings, demands.Steps):
@@ -81,11 +76,8 @@ class TraceScenario(demands.TraceScenarioBase):
         rate = s.keep * self.counts.mean(axis=0)
         share = demands.mean_contention(self._cluster, self._requests, self.mask, rate)
         busy = demands.contested_share(self._cluster, self._requests, self.mask, self.counts)
-        competition = (
-            "the jobs of a mean slot request, of a server's devices: "
-            + ", ".join(f"{100 * x:.3g} % of {device}" for device, x in share.items())
-            + f" (contention = {s.contention:g}); the further below 100 %, the less they compete"
-        )
+        shares = ", ".join(f"{100 * x:.3g} % of {device}" for device, x in share.items())
+        competition = phrase("competition", shares=shares, contention=s.contention)
         fidelity = demand.fidelity
         assert fidelity.kept is not None  # there are jobs
         widest = int(self.mask.sum(axis=1).max())
@@ -93,12 +85,11 @@ class TraceScenario(demands.TraceScenarioBase):
         account = replace(
             fidelity.kept,
             terms=(
-                f"jobs compete in {100 * busy:.3g} % of the slots in which any arrive",
-                f"jobs are taken as elastic: one may get its request, or a part of it{at_once} "
-                "(gangwise replay places them whole)",
-                "utilities and overhead are drawn",
+                phrase("compete", busy=100 * busy),
+                phrase("elastic", at_once=at_once),
+                phrase("drawn rewards"),
             ),
-            warnings=() if busy else (NO_RIVALS,),
+            warnings=() if busy else (phrase("no rivals"),),
         )
         self._fidelity = replace(fidelity, notes=(*fidelity.notes, competition), kept=account)
 
