@@ -224,6 +224,7 @@ def log(tmp_path):
         ("replay log.swf --set nodes=0", ["nodes=0"]),
         ("replay log.swf --as sjf+", ["sjf+", "missing"]),
         ("replay log.swf --policies EASY", ["EASY", "easy"]),
+        ("replay log.swf --load 80%", ["--load", "number"]),
         ("replay log.sfw", ["log.sfw", "log.swf"]),
         ("replay ogasched-react", ["gangwise compare"]),
         ("replay fcfs+easy", ["--policies"]),
@@ -251,8 +252,20 @@ def test_slips_are_refused_with_what_was_meant(command, values, log, monkeypatch
         main()
     out, errors = capsys.readouterr()
     assert not [value for value in values if value not in errors], errors
+    assert errors.count("\n") == 1
     assert out == ""
     assert sorted(log.rglob("*")) == before
+
+
+def test_a_log_that_is_not_there_is_refused_before_the_compiler_is_loaded(tmp_path):
+    program = (
+        "import sys; sys.argv[1:] = ['replay', 'no.swf']\n"
+        "from gangwise.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print('numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True)
+    assert done.stdout.strip() == b"False", done.stderr
 
 
 def test_parts_of_a_scheduler_may_stand_apart(log, monkeypatch):

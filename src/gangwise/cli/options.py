@@ -70,6 +70,16 @@ def _trace_or_file(incomplete: str) -> list[str]:
     return _last(incomplete, [f"twin:{name}" for name in NAMES], "\0") + _files(incomplete)
 
 
+def _there(path: Any) -> Any:
+    """Refuse a file that is not there before its command imports what plays it."""
+    file = Path(path) if isinstance(path, str | Path) else None
+    if file is not None and file.suffix and ":" not in file.name and not file.exists():
+        from gangwise.logs import require_there
+
+        require_there(file)
+    return path
+
+
 COMPLETERS: dict[str, Callable[[str], list[str]]] = {
     "scenario_or_file": lambda incomplete: (
         _last(incomplete, _names("scenario"), "\0") + _files(incomplete)
@@ -106,6 +116,8 @@ def add_command(app: typer.Typer, function: Callable[..., None], group: str = ""
         names = about.pop("names", ())
         if complete := about.pop("complete", ""):
             about["autocompletion"] = COMPLETERS[complete]
+        if complete == "trace_or_file":
+            about["callback"] = _there
         kind: Any = typer.Argument if about.pop("argument", False) else typer.Option
         option = kind(*([names] if isinstance(names, str) else names), **about)
         hints[parameter] = Annotated[hints[parameter], option]

@@ -89,8 +89,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
     formats = entries("trace")
     if trace and trace not in formats:
         raise UnknownName("trace", trace, list(formats))
-    if not path.exists():
-        raise TraceError(f"there is no such file or directory{_instead_of(path)}", path)
+    require_there(path)
     regular(path)
     if path.is_file() and not path.stat().st_size:
         raise TraceError("the file is empty", path)
@@ -130,15 +129,19 @@ def reader_of(path: Path, trace: str = "") -> Any:
     raise TraceError(f"no known trace format{hint}; {looked}; {kind} found: {contents}", path)
 
 
-def _instead_of(path: Path) -> str:
-    """What else the name of a file that is not there may stand for."""
+def require_there(path: Path) -> None:
+    """Raise TraceError, with what else the name may stand for, where there is no such file."""
     from difflib import get_close_matches
 
-    if instead := belongs_elsewhere("trace", str(path)):
-        return f"; {instead}"
+    if path.exists():
+        return
     beside = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
     close = get_close_matches(path.name, beside, n=1, cutoff=0.7)
-    return f"; did you mean {path.with_name(close[0])}?" if close else ""
+    hint = f"; did you mean {path.with_name(close[0])}?" if close else ""
+    # To look among schedulers imports them; their names do not end as files do, at most in 0.5.
+    if not path.suffix[1:2].isalpha() and (instead := belongs_elsewhere("trace", str(path))):
+        hint = f"; {instead}"
+    raise TraceError(f"there is no such file or directory{hint}", path)
 
 
 class RegisteredTrace(NamedTuple):

@@ -51,16 +51,22 @@ class Store:
         return self.files.checkpoint(key)
 
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
-        texts, seal = _texts(key, identity), _seal_of(key, identity, rows)
-        columns = [  # what a run is, in every row: a data set of all runs reads as one table
-            pl.lit(text, pl.Int64 if name in ("seed", "slots") else pl.Categorical).alias(name)
-            for name, text in texts.items()
-        ]
+        seal = _seal_of(key, identity, rows)
 
         def parquet(file: Any) -> None:
-            frame = _frame(rows).select(*columns, "metric", "at", "value")
+            numbers = _frame(rows).get_columns()
+            columns = [  # what a run is, in every row: a data set of all runs reads as one table
+                pl.Series(
+                    name, [text], pl.Int64 if name in ("seed", "slots") else pl.Categorical
+                ).new_from_index(0, numbers[0].len())
+                for name, text in _texts(key, identity).items()
+            ]
             # Categories are encoded once, texts row by row; readers are to see texts.
-            frame.write_parquet(file, metadata={ARROW: _arrow_schema(), **seal})
+            metadata = {ARROW: _arrow_schema(), **seal}
+            # A reader that filters takes a run or leaves it: least and largest values help no one.
+            pl.DataFrame([*columns, *numbers]).write_parquet(
+                file, metadata=metadata, statistics=False
+            )
 
         self.files.write(f"runs/{key}.parquet", parquet, replace=True)
         self._remember(key, _about(key, identity), rows)
@@ -244,11 +250,11 @@ LARGE = 1 << 20  # bytes of a file that is read column by column
 
 def _frame(rows: Rows) -> pl.DataFrame:
     names, (at, values) = pl.Series(list(rows), dtype=pl.String), zip(*rows.values())
-    metric = [names.new_from_index(i, places.size) for i, places in enumerate(at)]
-    frame = pl.DataFrame(
-        {"metric": pl.concat(metric), "at": np.concatenate(at), "value": np.concatenate(values)}
+    metric = names.gather(np.repeat(np.arange(len(at)), [places.size for places in at]))
+    times = pl.Series("at", np.concatenate(at))
+    return pl.DataFrame(
+        {"metric": metric, "at": times.set(times < 0, None), "value": np.concatenate(values)}
     )
-    return frame.with_columns(pl.when(pl.col("at") >= 0).then(pl.col("at")))
 
 
 def _about(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
