@@ -333,6 +333,7 @@ class Folder:
         """
         with _as_store_error("read", path := self.place(name)):
             data = self.tree.read(name)
+        # After the file: its seal is written before it, so that a new file finds its seal.
         seals = self._registry().get(name)
         if seals and not any(seal.fits(data) for seal in seals):
             digests = f"SHA-256 {digest_of(data)[:16]}, not {seals[-1].sha256[:16]}"

@@ -74,6 +74,7 @@ class Backoff:
     def wait(self, error: BaseException | None = None) -> float:
         """Seconds to wait after a failure."""
         at = clock()
+        # A fault after a long calm is another one, and begins with a short wait.
         if at > self._failed + STEADY:
             self._next = self.first
         # The random part keeps clients that failed together from coming back together.
@@ -127,6 +128,7 @@ class BackgroundLoop:
         except BaseException as error:  # whatever it is, the thread goes on
             self.failures += 1
             self.trouble = str(error) if isinstance(error, EngineError) else short(error)
+            # The first failure of a row says how long it has lasted.
             self._failing_since = min(self._failing_since, clock())
             wait = self._backoff.wait(error)
         else:

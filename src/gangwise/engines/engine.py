@@ -324,6 +324,7 @@ def check_placement(
             raise Rejected(
                 f"job {job.id} has {part.tasks} tasks{which}, {total} are placed; all or none"
             )
+    # Only the nodes in question: a cluster has thousands, and many placements come at once.
     names = {p.node for p in placed}
     by_name = {node.name: node for node in nodes if node.name in names}
     # Free devices are counted afresh from the cluster's table: the scheduler's books may be behind.

@@ -126,6 +126,7 @@ def read_file(path: Path | str, most: int) -> Written | None:
     A user may put there a FIFO without a writer, a link to a device, a folder, or any size;
     they raise Malformed.
     """
+    # Without O_NONBLOCK opening a FIFO would wait for a writer who never comes.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         handle = os.open(path, flags)
@@ -234,6 +235,7 @@ class Quarantine:
                 if before and label in before:
                     results.append(before[label])
         with self._lock:
+            # A whole list replaces what was kept of its kind: rows that can be read again are out.
             old_reasons, reasons = self._why.get(kind, {}), bad._why.get(kind, {})
             self.total[kind] += len(reasons.keys() - old_reasons.keys())
             self._why[kind] = reasons

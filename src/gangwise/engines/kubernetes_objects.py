@@ -163,6 +163,7 @@ def per_node(pod: Mapping[str, Any]) -> int:
     if kubernetes.required(pod, "podAffinity"):
         raise EngineError("it requires pod affinity, which is not modelled")
     most = int(note(pod, "per-node", 0.0))
+    # A rule against pods of one's own gang can be kept: it is one task to a node.
     own = {*WORDS["labels"], *(key for part, key, _ in WORDS["gangs"] if part == "labels")}
     for term in kubernetes.required(pod, "podAntiAffinity") or ():
         chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
@@ -297,6 +298,7 @@ def gang_size(item: Mapping[str, Any]) -> int:
             return sum(count(role, "replicas", 1) for role in roles.values())
     if "minMember" in spec:
         return max(count(spec, "minMember", 1), 1)
+    # No more pods start together than are still to complete.
     most = count(spec, "parallelism", 1)  # a batch Job
     return max(min(most, count(spec, "completions", most)), 1)
 

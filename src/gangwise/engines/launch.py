@@ -31,6 +31,7 @@ def birth(pid: int) -> str:
 def write_json(path: Path, content: Any) -> None:
     """Write to a temporary file and rename it, so that readers see all or nothing."""
     side = path.with_name(f".{path.name}.{os.getpid()}")
+    # Of a process that had this number before, and was killed between the two.
     side.unlink(missing_ok=True)
     with open(side, "x", encoding="utf-8") as file:  # and never through a link
         file.write(json.dumps(content))
@@ -83,6 +84,8 @@ def main(folder: Path) -> int:
     me = {"pid": os.getpid(), "birth": birth(os.getpid())}
     os.write(handle, json.dumps(me).encode())
     os.close(handle)
+    # After the lock: whoever takes the attempt off writes that file, and then looks for the lock,
+    # so that one of the two sees the other.
     if (folder / "unplaced.json").exists():
         return 0
     job = json.loads((folder.parent / "job.json").read_text())

@@ -284,6 +284,7 @@ class ReservationLeader(Leader):
                 raise EngineError(f"{self.what}: {name} was made, and is not listed")
             raise StandingBy(f"{self.what}: another service was faster")
         self.number = number
+        # Those of leaders before this one hold no nodes; they are only taken off the list.
         for older in numbers.keys() - {number}:
             self._delete(older)
 

@@ -155,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not folder:
             return
         measured = meter.read()
+        # Only a command that succeeded has done all of its work.
         if code == 0 and args.work is not None:
             measured = args.work, time.monotonic() - start
         content: dict[str, Any] = {**identity._asdict(), "exit": code, "time": time.time()}

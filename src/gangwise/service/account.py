@@ -215,6 +215,7 @@ def _asked(row: dict[str, Any]) -> EngineJob:
 
 def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Jobs that wait or run, as rows like those of the history, without those that are in it."""
+    # A job that ended since the checkpoint is in both, and counts as ended.
     over = {row["job"] for row in rows}
     bodies = [asdict(active.asked) for name, active in ledger.jobs.items() if name not in over]
     fields = "job_type", "user", "submitted"
@@ -565,6 +566,7 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
     moment = Moment(instant, running, begun[running], pieces, waiting[can[waiting]], books)
     rng = np.random.default_rng(0)
     ended = np.array([row["ended"] for row in over])
+    # Before a fifth has ended too little was known for a forecast to say anything of later ones.
     begin = float(jobs.submit[0]) if ended.size < 20 else float(np.quantile(ended, 0.2))
     calibration = past.corrected(np.sort(rng.uniform(begin, instant, TRIED)), instant, rng)
     quantiles = past.forecast(moment, rng)

@@ -289,6 +289,7 @@ class Guard:
         if credentials:
             kind, _, token = credentials[0].decode("latin-1").partition(" ")
             hashed = digest(token.strip())
+            # All are compared, and in constant time: how long it takes says nothing of a token.
             for known_digest, its in self._tokens.items():
                 if hmac.compare_digest(known_digest, hashed):
                     client, role = known_digest, its
@@ -308,6 +309,7 @@ class Guard:
     def _often(self, client: str) -> bool:
         """Whether a client has a request left: a token bucket of BURST, which fills at RATE."""
         instant = time.monotonic()
+        # Taken out and put in again at the end, so that the first of the table was longest silent.
         tokens, since = self._left.pop(client, (BURST, instant))
         tokens = min(tokens + (instant - since) * RATE, BURST)
         self._left[client] = max(tokens - 1.0, 0.0), instant

@@ -131,6 +131,8 @@ def server(app: Any) -> uvicorn.Server:
             if len(self.connections) > CONNECTIONS:
                 limited = [c for c in self.connections if isinstance(c, Limited)]
                 idle = [c for c in limited if not c._works and not c.transport.is_closing()]
+                # The one that is idle for longest: a client that asks now and then keeps its
+                # connection.
                 min(idle, key=lambda c: c._since).transport.abort()
 
         def data_received(self, data: bytes) -> None:

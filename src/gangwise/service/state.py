@@ -192,6 +192,7 @@ class OperatorRequests:
         rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
         top = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         ids = {row[0] for row in rows}
+        # The counter of SQLite stands in a row of its own, which may be the damaged one.
         if top is not None and not len(ids) <= top < OPEN_REQUESTS + max(ids, default=0):
             return ["its count of requests"]
         gaps = set(range(min(ids), top + 1)) - ids if ids else {top} - {None}
@@ -211,6 +212,7 @@ class OperatorRequests:
             raise StoreError(f"{self.path}: its count of requests is gone")
         intact = {request.id for _, sealed in rows if (request := _unsealed(sealed))}
         unread = {number for number, sealed in rows if _unsealed(sealed) is None}
+        # Numbers have no gaps, so that what lies between the oldest and the newest was there.
         oldest = min(intact | unread, default=newest or 1)
         return [
             f"request {n}" for n in sorted({*range(max(oldest, 1), (newest or 0) + 1)} - intact)

@@ -113,6 +113,7 @@ def with_verdicts(
         for claim in artefact.claims
     }
     readings = {reading: None for entry in every.values() for reading in entry.found}
+    # A reading that names a setting is compared with those that do, where there are any.
     complete = [
         r for r in readings if bool(r[1]) == any(other_reading[1] for other_reading in readings)
     ] or list(readings)
@@ -315,6 +316,7 @@ def differences(rows: Sequence[pages.ClaimResult], quick: bool) -> list[str]:
         ours, theirs = (
             np.array(estimate, np.float64) for estimate in (row.ours, committed[row.id])
         )
+        # Six digits of the largest of the three, for a mean near zero has few of its own.
         slack = 1e-6 * max(1.0, float(np.nanmax(np.abs(theirs))))
         if (off := ~np.isclose(ours, theirs, rtol=0.0, atol=slack, equal_nan=True)).any():
             i = int(np.argmax(off))

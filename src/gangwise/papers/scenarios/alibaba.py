@@ -176,6 +176,7 @@ def _place(requests: Floats, largest: Floats) -> Floats:
 def _nearest(points: Floats, centres: Floats) -> Ints:
     """The nearest centre of each point; equal ones take turns, row by row."""
     away = np.abs(points[:, None, :] - centres[None]).max(axis=2)
+    # Equal job types share the jobs of their rows instead of the first having all.
     ties = away <= away.min(axis=1, keepdims=True) + 1e-12
     turn = np.arange(len(points)) % ties.sum(axis=1)
     return np.asarray((np.cumsum(ties, axis=1) == turn[:, None] + 1).argmax(axis=1))

@@ -129,6 +129,7 @@ class OGASchedScenario(drawing.DrawnScenario[OGASchedSettings]):
             if s.requests == "continuous"
             else rng.integers(least, most + 1, (L, K)).astype(np.float64)
         )
+        # A job type that requests nothing would never hold a device.
         requests[~requests.any(axis=1), 0] = 1.0
         problem = draw_problem(s, rng, capacity, requests * s.contention, s.density, s.moving)
         workload = drawing.arrivals_of(s.arrivals, s.rho, L)
@@ -278,6 +279,7 @@ class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
             return speed_kinds.BetaSpeeds(np.minimum(mean, 0.99))
         if s.speeds == "jumping":
             begins = np.arange(0, max(s.slots, s.period + 1), s.period)
+            # The first piece has the means that costs were scaled by.
             later = rng.uniform(*s.mean, (begins.size - 1, mean.size))
             return speed_kinds.PiecewiseSpeeds(np.vstack([mean, later]), begins, s.spread)
         if s.speeds == "waving":

@@ -255,6 +255,7 @@ class ReplayedLifetimes:
         """Arrivals and deadlines of the jobs, in slots, each of shape [n]."""
         slot = self.length / self.slots
         a = np.minimum((self.arrival / slot).astype(np.int64), self.slots - 1)
+        # Less a little, so that an end on a boundary is not in the next slot by rounding.
         d = np.ceil(self.end / slot - 1e-9).astype(np.int64)
         return a, np.clip(d, a + 1, self.slots)
 
