@@ -550,19 +550,24 @@ def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
     return merged
 
 
-def claims_sheet(found: Reproduced) -> Sheet:
-    """Each claim once, with the versions that it is about, or all where none is tested."""
+def claims_sheet(found: Reproduced, stem: str = "") -> Sheet:
+    """Each claim once, with the versions that it is about, or all where none is tested.
+
+    Of one artefact alone, with all versions.
+    """
     rows, data, links = [], [], []
-    for verdict, mine in by_claim(over_readings(found.rows)):
-        tested = [row for row in mine if row.agrees is not None] or mine
+    for verdict, mine in by_claim(r for r in over_readings(found.rows) if stem in ("", r.stem)):
+        tested = [row for row in mine if row.agrees is not None or stem] or mine
         versions = "; ".join(row.version for row in tested)
         row = replace(tested[0], verdict=verdict, version=versions)
         paper, version, ours, word = _cells(row, found.quick)
         ours = replace(ours, text="; ".join(row.text for row in tested))
         place = Cell(called(row.paper, row.artefact), words=True)
-        rows.append((row.says, (place, paper, version, ours, word)))
+        rows.append((row.says, (*(() if stem else (place,)), paper, version, ours, word)))
         data.append({"paper": row.paper, "verdict": verdict_text(verdict, found.quick)})
         links.append(row.stem)
+    if stem:
+        return Sheet("What the paper says, and what we found", BESIDE, tuple(rows), first="claim")
     headings = ("where", *BESIDE)
     says = (page.phrase("claims"),)
     return Sheet("Every claim", headings, tuple(rows), says, "claim", links=links, data=data)
@@ -576,9 +581,7 @@ def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -
     picture = read_picture(folder, artefact)
     parts: list[page.Part] = [] if picture is None else [picture]
     if rows:
-        cells = tuple((row.says, _cells(row, found.quick)) for row in rows)
-        title = "What the paper says, and what we found"
-        parts.append(Sheet(title, BESIDE, cells, first="claim"))
+        parts.append(claims_sheet(found, artefact.stem))
     reasons: dict[str, list[str]] = {}
     for row in rows:
         reasons.setdefault(row.why, []).append(row.says)
