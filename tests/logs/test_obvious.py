@@ -78,8 +78,15 @@ def test_units_out_of_this_world_are_asked_about(tmp_path):
     milliseconds = {"submit": 1000 * made["submit"], "run": run, "gpus": made["gpus"]}
     asked = open_jobs(written(tmp_path / "ms.csv", milliseconds)).played.units
     assert "milliseconds" in asked[0]
+    assert "(asked above " in asked[0]
     seconds = {"submit": made["submit"], "run": run, "gpus": made["gpus"]}
-    assert not open_jobs(written(tmp_path / "s.csv", seconds)).played.units
+    played = open_jobs(written(tmp_path / "s.csv", seconds)).played
+    assert not played.units
+    assert "run as run time (seconds; if minutes, name it run_minutes)" in str(played.notes)
+    minutes = {"submit": made["submit"], "run_minutes": run, "gpus": made["gpus"]}
+    longer = open_jobs(written(tmp_path / "min.csv", minutes))
+    assert "run_minutes as run time (minutes)" in str(longer.played.notes)
+    assert longer.jobs.run.sum() == 60 * sum(run)
 
 
 def test_dates_give_the_log_a_clock(tmp_path):

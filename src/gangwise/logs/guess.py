@@ -177,6 +177,8 @@ def obvious(path: Path) -> tuple[dict[str, Any], str]:
             how = ", ".join(str(entry[key]) for key in ("unit", "time", "listed") if key in entry)
             if role in ("duration", "limit", "wait") and "unit" not in entry:
                 how = "seconds"
+                if role == "duration" and not _named_unit(entry["column"], UNITS_OF_TIME):
+                    how += f"; if minutes, name it {entry['column']}_minutes"
             read.append(f"{entry['column']} as {CALLED.get(role, role)}{f' ({how})' * bool(how)}")
     unused = [note for note in draft.notes if note.startswith(("not used:", "numbers have"))]
     text = f"columns are read by their names: {', '.join(read)}{'; ' * bool(unused)}"

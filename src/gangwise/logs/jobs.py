@@ -945,10 +945,12 @@ def _misread(jobs: Jobs, held: float, capacity: float) -> Iterator[str]:
     if capacity > 0 and span > 86400 and ran.size >= FEW:
         values["load"] = held / (capacity * span)
     for limit in WORDS["units"]:
-        value = values[limit["of"]]
-        if value > limit.get("most", math.inf) or value < limit.get("least", -math.inf):
-            shown = f"{value:.2g}" if limit["of"] == "load" else duration(round(value, 1))
-            yield limit["text"].format(value=shown)
+        value, most, least = values[limit["of"]], limit.get("most"), limit.get("least")
+        if value > (most or math.inf) or value < (least or -math.inf):
+            ends = value, most or least
+            shown = [f"{x:.2g}" if limit["of"] == "load" else duration(round(x, 1)) for x in ends]
+            beyond = f" (asked {'above' if most else 'below'} {shown[1]})"
+            yield limit["text"].format(value=shown[0]) + beyond
 
 
 FEW = 20  # jobs: of fewer, neither gaps, a median nor a load tell of units
