@@ -269,16 +269,10 @@ class _Programme:
     def _slope(self) -> Floats:
         """Slopes n f'(y), shape [E, K]."""
         p = self.problem
-        gradient(
-            self.y.ravel(),
-            read_only(self.weight),
-            self._zero_price,
-            read_only(p.slope_terms),
-            read_only(p.channels.job_type),
-            p.own_index,
-            p.own("slope", self.y),
-            self._g.ravel(),
-        )
+        terms, job_type = read_only(p.slope_terms), read_only(p.channels.job_type)
+        slopes = terms, job_type, p.own_index, p.own("slope", self.y)
+        y, weight = self.y.ravel(), read_only(self.weight)
+        gradient(y, weight, self._zero_price, *slopes, self._g.ravel())
         return self._g
 
     def _curvature(self) -> Floats:

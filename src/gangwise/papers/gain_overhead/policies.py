@@ -97,15 +97,9 @@ class Ascent:
         p = self.problem
         prices = self.total, read_only(p.overhead), read_only(active), float(smoothing), self.price
         overhead_prices(*prices)  # β at k*, or its softmax
+        slopes = self._terms, self.layout[4], p.own_index, p.own("slope", self.y)
         squared: float = gradient(
-            self.y.ravel(),
-            read_only(weight),
-            self.price,
-            self._terms,
-            self.layout[4],
-            p.own_index,
-            p.own("slope", self.y),
-            self.gradient.ravel(),
+            self.y.ravel(), read_only(weight), self.price, *slopes, self.gradient.ravel()
         )
         return squared
 
@@ -460,15 +454,8 @@ def marginal_greedy(
     weight = arrivals.astype(np.float64)
     for _ in range(rounds):
         state.slope(weight, arrivals, smoothing)
-        granted = kernels.greedy_round(
-            state.y,
-            state.gradient,
-            read_only(arrivals),
-            quantum,
-            state.layout,
-            remaining,
-            state.total,
-        )
+        room = quantum, state.layout, remaining, state.total
+        granted = kernels.greedy_round(state.y, state.gradient, read_only(arrivals), *room)
         if granted == 0.0:  # no job gains from one device more: nor will it in the next round
             break
     if e is None:

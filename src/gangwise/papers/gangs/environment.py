@@ -239,15 +239,8 @@ class GangSpeedsFamily(_Placements):
         cost = rng.uniform(0.0, 0.5, E)
         late = workloads.Delivery.fuzz(rng)
         task_cost = rng.uniform(0.0, 0.4, p.Q) * (rng.random() < 0.5)
-        problem = GangSpeedsProblem(
-            p.cluster,
-            p.task_job_type,
-            p.task_requests,
-            p.minimum,
-            p.channels,
-            cost,
-            task_cost=task_cost,
-        )
+        tasks = p.task_job_type, p.task_requests, p.minimum
+        problem = GangSpeedsProblem(p.cluster, *tasks, p.channels, cost, task_cost=task_cost)
         scale = Scale.of("affine", speeds, cost)
         return GangSpeedsInstance(problem, base.workload, speeds, scale, late)
 

@@ -35,19 +35,9 @@ def claim_result(
     artefact: Artefact, claim: Claim, version: str, ours: Estimate
 ) -> pages.ClaimResult:
     """Our number for a claim, and whether it agrees; its word is found by :func:`with_verdicts`."""
-    return pages.ClaimResult(
-        artefact.paper,
-        artefact.name,
-        claim.says,
-        version,
-        claim.paper,
-        ours,
-        "not tested",
-        claim.why,
-        claim.rule_text,
-        claim.agrees(version, ours),
-        timed=claim.timed,
-    )
+    row = artefact.paper, artefact.name, claim.says, version, claim.paper, ours
+    rule = claim.why, claim.rule_text, claim.agrees(version, ours)
+    return pages.ClaimResult(*row, "not tested", *rule, timed=claim.timed)
 
 
 Reading = tuple[str, str, str]
