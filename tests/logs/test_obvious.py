@@ -86,7 +86,7 @@ def test_units_out_of_this_world_are_asked_about(tmp_path):
     minutes = {"submit": made["submit"], "run_minutes": run, "gpus": made["gpus"]}
     longer = open_jobs(written(tmp_path / "min.csv", minutes))
     assert "run_minutes as run time (minutes)" in str(longer.played.notes)
-    assert longer.jobs.run.sum() == 60 * sum(run)
+    assert longer.jobs.run.sum() == pytest.approx(60 * sum(run))
 
 
 def test_dates_give_the_log_a_clock(tmp_path):
