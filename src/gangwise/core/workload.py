@@ -8,7 +8,7 @@ same arrivals as drawing n + m. Feedback comes at once, after a delay, out of or
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -238,6 +238,22 @@ class Workload(Protocol):
     def stream(self, rng: np.random.Generator) -> ArrivalStream: ...
 
 
+Drawn = TypeVar("Drawn")
+
+
+@dataclass
+class SlotStream(Generic[Drawn]):
+    """A realisation of what depends on nothing but the slot, and on chance anew in every slot."""
+
+    of: Callable[[int, int, np.random.Generator], Drawn]
+    rng: np.random.Generator
+    slot: int = 0
+
+    def draw(self, slots: int) -> Drawn:
+        begin, self.slot = self.slot, self.slot + slots
+        return self.of(begin, slots, self.rng)
+
+
 def _whole(value: npt.ArrayLike, what: str) -> Ints:
     numbers = np.asarray(value)
     with np.errstate(invalid="ignore"):  # NaN is found below
@@ -283,19 +299,12 @@ class BinomialArrivals:
         keep(self, probability=probability, most=most)
 
     def stream(self, rng: np.random.Generator) -> ArrivalStream:
-        return _BinomialStream(self, rng)
+        return SlotStream(self._draw, rng)
 
-
-@dataclass
-class _BinomialStream:
-    workload: BinomialArrivals
-    rng: np.random.Generator
-
-    def draw(self, slots: int) -> Ints:
-        w = self.workload
-        chances = self.rng.random((slots, int(w.most.sum())))
-        starts = np.concatenate(([0], np.cumsum(w.most)[:-1]))
-        hit = chances < np.repeat(w.probability, w.most)
+    def _draw(self, first: int, slots: int, rng: np.random.Generator) -> Ints:
+        chances = rng.random((slots, int(self.most.sum())))
+        starts = np.concatenate(([0], np.cumsum(self.most)[:-1]))
+        hit = chances < np.repeat(self.probability, self.most)
         return np.add.reduceat(hit.astype(np.int64), starts, axis=1)
 
 
@@ -386,29 +395,20 @@ class ReplayedArrivals:
         return most
 
     def stream(self, rng: np.random.Generator) -> ArrivalStream:
-        return _ReplayedStream(self, rng)
+        return SlotStream(self._draw, rng)
 
-
-@dataclass
-class _ReplayedStream:
-    workload: ReplayedArrivals
-    rng: np.random.Generator
-    position: int = 0
-
-    def draw(self, slots: int) -> Ints:
-        w = self.workload
-        length = len(w.counts)
-        index = np.arange(self.position, self.position + slots)
-        if not w.repeat:
+    def _draw(self, first: int, slots: int, rng: np.random.Generator) -> Ints:
+        length = len(self.counts)
+        index = np.arange(first, first + slots)
+        if not self.repeat:
             index = index[index < length]
             if not index.size:
                 raise ScenarioError(
                     f"the trace has {length} slots and more were asked for; use fewer slots, "
                     "shorter slots, or repeat the trace"
                 )
-        self.position += index.size
-        counts = w.counts[index % length]
-        thinned: Ints = self.rng.binomial(counts, w.keep) if w.keep < 1 else counts
+        counts = self.counts[index % length]
+        thinned: Ints = rng.binomial(counts, self.keep) if self.keep < 1 else counts
         return thinned
 
 

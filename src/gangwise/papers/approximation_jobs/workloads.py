@@ -13,16 +13,17 @@ machines (in proportion for other numbers), v_j uniform in [1, 5], and f_j(X) = 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, Literal, Protocol, TypeVar, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints, check_numbers, keep
 from gangwise.core.errors import ScenarioError
+from gangwise.core.workload import SlotStream
 from gangwise.papers.approximation_jobs import kernels
 from gangwise.papers.approximation_jobs.problem import Job, Power
 
@@ -49,22 +50,6 @@ class StationaryRates(RateProcess, Protocol):
     @property
     def means(self) -> Floats:
         """Expected rates, shape [M], in work per slot."""
-
-
-Drawn = TypeVar("Drawn")
-
-
-@dataclass
-class _Stream(Generic[Drawn]):
-    """A realisation of what depends on nothing but the slot, and on chance anew in every slot."""
-
-    of: Callable[[int, int, np.random.Generator], Drawn]
-    rng: np.random.Generator
-    slot: int = 0
-
-    def draw(self, slots: int) -> Drawn:
-        begin, self.slot = self.slot, self.slot + slots
-        return self.of(begin, slots, self.rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +87,7 @@ class IidRates:
         return int(self.means.size)
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        return _Stream(self._draw, rng)
+        return SlotStream(self._draw, rng)
 
     def _draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
         shape = slots, self.means.size
@@ -238,7 +223,7 @@ class ReplayedRates:
         return int(self.table.shape[1])
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        return _Stream(self._draw, rng)
+        return SlotStream(self._draw, rng)
 
     def _draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
         return self.table[np.arange(first, first + slots) % len(self.table)]
@@ -325,7 +310,7 @@ class ReplayedJobs:
         keep(self, jobs=tuple(self.jobs[n] for n in order))
 
     def stream(self, rng: np.random.Generator) -> JobStream:
-        return _Stream(self._draw, rng)
+        return SlotStream(self._draw, rng)
 
     def _draw(self, first: int, slots: int, rng: np.random.Generator) -> list[Sequence[Job]]:
         slot = np.arange(first, first + slots + 1)
