@@ -162,7 +162,7 @@ def test_labels_are_no_markup(tmp_path):
         arguments = ["sweep", str(file), "--out", str(tmp_path / "o"), "--jobs", "1"]
         done = CliRunner().invoke(app, [*arguments, "--over", over])
         assert done.exit_code == 0, done.output
-        assert f"% over {over}" in done.stdout
+        assert f"The lead over {over} is paired by seed" in " ".join(done.stdout.split())
         assert done.stdout.count("[/foo]") >= 2
 
 

@@ -45,15 +45,9 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import entry
 from gangwise.core.simulation import Streams
+from gangwise.jobs import compiled
 from gangwise.jobs.books import Books, Place, Queue
-from gangwise.jobs.compiled import (
-    built_in,
-    initial_state,
-    inputs,
-    nothing_believed,
-    only_used,
-    outcome,
-)
+from gangwise.jobs.compiled import outcome
 from gangwise.jobs.kernels import BY_RATE, DOWN
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
@@ -402,7 +396,7 @@ class _Announced(event.Listener):
 def _compiles(tables: Tables, scheduler: Composed) -> bool:
     """Whether compiled code can play an episode with this choice of nodes."""
     fails = bool((tables.events["kind"] == DOWN).any())
-    rules = built_in(scheduler, tables.nodes, tables.options)
+    rules = compiled.built_in(scheduler, tables.nodes, tables.options)
     return not fails and rules is not None and rules.look == np.inf
 
 
@@ -423,7 +417,7 @@ class _DecidedInKernels:
         bank, _ = stacked([fixed for fixed, _ in parts])
         begun, memory = stacked([environment for _, environment in parts])
         copies, own = stacked([row(begun, 0)] * count)
-        bank, self.state, believed = only_used(bank, *copies[:2])
+        bank, self.state, believed = compiled.only_used(bank, *copies[:2])
         self._kernels, self.tables, self.episode = kernels, tables, np.zeros(count, np.int64)
         size = 6 * window + (3 if plain else len(kernels.TOTALS))
         self.views = views = kernels.View(
@@ -471,12 +465,12 @@ class _DecidedInKernels:
         """What kernels read of an episode, and an environment in which nothing has happened."""
         from gangwise.gym_kernels import Environment
 
-        rules = built_in(scheduler, t.nodes, t.options)
+        rules = compiled.built_in(scheduler, t.nodes, t.options)
         assert rules is not None
-        fixed, pieces = inputs(t, rules)
-        state = never_cut(initial_state(t, rules, pieces), len(t.jobs), pieces)
+        fixed, pieces = compiled.inputs(t, rules)
+        state = never_cut(compiled.initial_state(t, rules, pieces), len(t.jobs), pieces)
         if rules.choice != BY_RATE:
-            return fixed, Environment(state, nothing_believed())
+            return fixed, Environment(state, compiled.nothing_believed())
         scheduler.resize(t.nodes, t.jobs.types)
         fixed = fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
         return fixed, Environment(state, scheduler.choice.state)

@@ -16,6 +16,7 @@ from gangwise.cli import app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.registry import create
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.report.answers import route_sheet
 from gangwise.study.replay_scenario import only_jobs
 from gangwise.study.route import (
     Clusters,
@@ -27,6 +28,7 @@ from gangwise.study.route import (
     merged,
     play_routes,
 )
+from gangwise.study.statistics import estimate_text
 
 
 def logs(seed: int, largest: int = 6, count: int = 60) -> list[tuple[Jobs, Nodes]]:
@@ -158,7 +160,12 @@ def test_results_have_every_route_and_hindsight_is_best(tmp_path: Path) -> None:
     assert {"forecast", "p90", "home", "emptiest", "first-to-start"} < set(found.numbers)
     assert all((table[:, 0] >= best - 1e-12).all() for table in found.numbers.values())
     assert found.numbers["home"][:, 2].max() < found.numbers["forecast"][:, 2].max()
-    assert len(found.rows()[0]) == 7
+    shown = dict(route_sheet(found, ["a.swf", "b.swf"]).rows)
+    home = found.numbers["home"].mean(axis=0)
+    at_home = [cell.value for cell in shown["home"]]
+    del at_home[2]  # above hindsight
+    assert np.allclose(at_home, [*home[:2], 100 * home[2], *home[3:]])
+    assert shown["hindsight"][2].value == 0
     assert found.as_dict()["routes"]["home"]["regret"]["mean"] >= 0
 
 
@@ -220,4 +227,5 @@ def test_the_table_of_the_page_is_what_is_played(
     logs = [traces / "swf" / name for name in ("KTH-SP2.swf.gz", "NASA-iPSC-1993-3.1-cln.swf.gz")]
     about = {"load": 0.9, "overestimate": 5.0, "parts": 8}
     played = play_routes([*map(str, logs)], [*rows], speeds=speeds, **about)
-    assert {row[0]: row[3].removesuffix(" h") for row in played.rows()} == rows | {"hindsight": "0"}
+    names = [name for name in played.numbers if name != "hindsight"]
+    assert {name: estimate_text(played.regret(name), 2, True) for name in names} == rows

@@ -280,7 +280,15 @@ def sweep_command(
     if as_json:
         options.echo(options.json_text(_summary(results, over)))
         return
-    _print_sweep(results, experiment.metrics, over)
+    from gangwise.report.experiments import metrics_sheet, result_sheet
+    from gangwise.report.tables import rich_tables
+
+    for line in results.notes:
+        options.echo(line)
+    sheets = filter(None, [result_sheet(results, over), metrics_sheet(results)])
+    options.screen(wide=False).print(rich_tables(sheets))
+    for sentence in results.sentences():
+        options.paragraph(f"{sentence}.")
     options.say(f"{len(results.runs)} runs in {folder}")
 
 
@@ -304,32 +312,6 @@ def _summary(results: Results, over: str) -> dict[str, Any]:
         ],
         "sentences": results.sentences(),
     }
-
-
-def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
-    from gangwise.report.tables import Breakable
-    from gangwise.study.statistics import NOTHING, decimals_for, estimate_text
-
-    for line in results.notes:
-        options.echo(line)
-    names = [results.objective, *(f"{name}.mean" for name in metrics), *results.losses]
-    columns = [[results.of(name)[at] for at in results.ranked] for name in names]
-    texts = [[estimate_text(e, decimals_for(col)) for e in col] for col in columns]
-    shown = [
-        [
-            *(NOTHING if value is None else str(value) for value in cell),
-            Breakable(policy),
-            *numbers,
-            options.lead_text(results.lead(over, (cell, policy))),
-        ]
-        for (cell, policy), *numbers in zip(results.ranked, *texts)
-    ]
-    heading = "reward per slot" if results.rewarded else results.objective
-    headings = [*results.cells, "policy", heading, *metrics, *results.losses, f"% over {over}"]
-    console = options.screen(wide=False)
-    console.print(table(headings, shown, range(len(results.cells) + 1)))
-    for sentence in results.sentences():
-        options.paragraph(f"{sentence}.")
 
 
 SHOWN = 5
@@ -380,15 +362,20 @@ def tune_command(
         how["progress"] = advance
         study = scenario, policy, ranges or [], folder, fixed
         tuning = tune(*study, trials, tuned_on, judged_on, **how)
+    from gangwise.report.experiments import trials_sheet
+    from gangwise.report.tables import rich_tables
+
     for name in ("tuning", "validation"):
         if (folder / f"{name}.plan.json").exists():
             write_provenance(folder, name, command)
     if as_json:
         options.echo(options.json_text(tuning.as_dict()))
         return
-    for line in Results.open(folder, TUNING).notes:
+    results = Results.open(folder, TUNING)
+    for line in results.notes:
         options.echo(line)
-    _print_tuning(tuning)
+    options.screen(wide=False).print(rich_tables([trials_sheet(tuning, results, SHOWN)]))
+    options.paragraph(f"{tuning.sentence[0].upper()}{tuning.sentence[1:]}.")
     if site:
         options.echo(_bound_sentence(folder, tuning, fixed))
     _report_of(folder, f"{len(tuning.trials)} trials")
@@ -431,28 +418,6 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
     if any((results.per_seed(way)["value"] > 0).any() for way in ("preempted", "failed")):
         text += f", and none at all below {roughly(sum(of_all) / len(of_all))}"
     return f"{text}."
-
-
-def _print_tuning(tuning: Tuning) -> None:
-    from gangwise.study.statistics import UNKNOWN, Estimate, decimals_for, estimate_text
-
-    shown = list(tuning.trials[:SHOWN])
-    if tuning.default not in shown:
-        shown.append(tuning.default)
-    over = [tuning.over_default(trial) for trial in shown]
-    percent = all(row["percent"] for row in over if row)
-    decimals = decimals_for([trial.estimate for trial in shown])
-    rows = []
-    for trial, row in zip(shown, over):
-        values = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values()]
-        name = "default" if trial == tuning.default else str(trial.number)
-        lead = options.lead_text(Estimate.of(row) if row else UNKNOWN)
-        rows.append([name, *values, estimate_text(trial.estimate, decimals), lead])
-    ahead = f"{'% ' * percent}better than default"
-    console = options.screen(wide=False)
-    console.print(table(["trial", *tuning.default.arguments, tuning.metric, ahead], rows))
-    text = tuning.sentence
-    options.paragraph(f"{text[0].upper()}{text[1:]}.")
 
 
 def report_command(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from gangwise.report.page import Page
     from gangwise.study.runs import NamedSource
-    from gangwise.study.statistics import Estimate
     from gangwise.study.sweep import Progress
 
 
@@ -291,12 +290,6 @@ def table(
     for row in rows:
         grid.add_row(*(Text(shown(cell)) if isinstance(cell, str) else cell for cell in row))
     return grid
-
-
-def lead_text(lead: Estimate) -> str:
-    from gangwise.study.statistics import decimals_for, estimate_text
-
-    return estimate_text(lead, max(1, decimals_for([lead])), sign=True)
 
 
 MINUTE = 60.0  # seconds between two lines of a log

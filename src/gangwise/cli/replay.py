@@ -21,7 +21,6 @@ from gangwise.cli.options import (
     screen,
     seed_list,
     settings_of,
-    table,
     write_page,
 )
 from gangwise.core.errors import ScenarioError, StoreError
@@ -131,7 +130,8 @@ def _replay_routes(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    from gangwise.report.answers import route_page
+    from gangwise.report.answers import route_page, route_sheet
+    from gangwise.report.tables import rich_tables
     from gangwise.study.route import play_routes
 
     if len(sources) < 2 or route is None:
@@ -152,10 +152,8 @@ def _replay_routes(
         return
     console = screen()
     console.print(f"{page.chapters[0].title}\n", style="bold", markup=False)
-    console.print("\n".join(routed.lines), markup=False)
-    heads = ["route", "completion, h", "waiting, h", "over hindsight, h", "moved"]
-    heads += [f"jobs of {log}, h" for log in logs]
-    console.print(table(heads, routed.rows(), (0,)))
+    console.print("\n".join([*routed.lines, ""]), markup=False)
+    console.print(rich_tables([route_sheet(routed, logs)]))
 
 
 def demo_command(out: Path = Path("gangwise-demo")) -> None:
@@ -211,7 +209,6 @@ def forecast_command(
     time by which it starts with an even chance (p50) and in nine cases of ten (p90), and when it
     would start if all jobs took as long as requested and no other came.
     """
-    from gangwise.notation.units import roughly
     from gangwise.service.store import is_recording
     from gangwise.study.explain import forecast_log
 
@@ -234,54 +231,41 @@ def forecast_command(
             forecast = forecast_log(
                 source, at or None, scheduler, recorded, draws, settings_of(settings), advance
             )
-    if out is not None:
-        _write_forecast(out, source, forecast, "", json_text(forecast.as_dict()))
-    if as_json:
-        echo(json_text(forecast.as_dict()))
-        return
-    seconds = {"limit": "asked", "waited": "waited", "p50": "p50", "p90": "p90"}
-    seconds["promised"] = "by requests"
-    if at:
-        seconds["started"] = "started after" if recorded else "simulated"
-    rows = [
-        [row["job"], row["user"], str(row["tasks"]), *(roughly(row[name]) for name in seconds)]
-        for row in forecast.rows
-    ]
-    console = screen()
-    console.print(forecast.basis, markup=False)
-    console.print(table(["job", "user", "tasks", *seconds.values()], rows, (0, 1)))
+    _give_forecast(out, source, forecast, "", forecast.as_dict(), as_json)
 
 
 def _forecast_from_history(
     source: str, at: str, judge: bool, out: Path | None, settings: list[str] | None, as_json: bool
 ) -> None:
-    from gangwise.notation.units import roughly
     from gangwise.study.from_history import forecast_from_history
 
     with progress("nothing is kept") as advance:
         forecast = forecast_from_history(source, at, judge, settings_of(settings), advance)
-    if out is not None:
-        judged = str(forecast.judged or "")
-        _write_forecast(out, source, forecast.found, judged, json_text(forecast.as_dict()))
-    if as_json:
-        echo(json_text(forecast.as_dict()))
-        return
-    heads = {"waited": "waited", "p50": "p50", "p90": "p90", "started": "started after"}
-    rows = [[row["job"], *(roughly(row[n]) for n in heads)] for row in forecast.found.rows]
-    console = screen()
-    console.print(forecast.found.basis, markup=False)
-    if forecast.judged is not None:
-        console.print(str(forecast.judged), markup=False)
-    console.print(table(["job", *heads.values()], rows, (0,)))
+    judged = str(forecast.judged or "")
+    _give_forecast(out, source, forecast.found, judged, forecast.as_dict(), as_json)
 
 
-def _write_forecast(
-    out: Path, source: str, forecast: ForecastOfLog, judged: str, plain: str
+def _give_forecast(
+    out: Path | None,
+    source: str,
+    forecast: ForecastOfLog,
+    judged: str,
+    answer: dict[str, Any],
+    as_json: bool,
 ) -> None:
-    from gangwise.report.answers import forecast_page
+    """Print a forecast, and write its page into ``out``."""
+    from gangwise.report.answers import forecast_page, starts_sheet
+    from gangwise.report.tables import rich_tables
 
-    page = forecast_page(Path(source).name, forecast, judged, command_line())
-    write_page(out, "forecast", page, plain)
+    if out is not None:
+        page = forecast_page(Path(source).name, forecast, judged, command_line())
+        write_page(out, "forecast", page, json_text(answer))
+    if as_json:
+        echo(json_text(answer))
+        return
+    console = screen()
+    console.print("\n".join(filter(None, [forecast.basis, judged, " "])), markup=False)
+    console.print(rich_tables([starts_sheet(forecast)]))
 
 
 def what_if_command(

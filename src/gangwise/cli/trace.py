@@ -7,20 +7,7 @@ from typing import Any
 
 import typer
 
-from gangwise.cli.options import (
-    add_command,
-    command_line,
-    echo,
-    json_text,
-    progress,
-    require_folder,
-    say,
-    screen,
-    settings_of,
-    table,
-    write_page,
-    writing,
-)
+from gangwise.cli import options
 from gangwise.core.errors import ScenarioError, StoreError
 
 NOTHING_KEPT = "nothing is kept"
@@ -36,11 +23,13 @@ def inspect_command(
     """Recognise a trace: its tables, rows and load, what is missing and what was left out."""
     from gangwise.logs.inspect import inspect
 
-    with progress(NOTHING_KEPT, compiles=False):
-        report = inspect(path, strict=strict, everything=everything, **settings_of(settings))
-    echo(json_text(report.to_dict()) if as_json else report)
+    with options.progress(NOTHING_KEPT, compiles=False):
+        report = inspect(
+            path, strict=strict, everything=everything, **options.settings_of(settings)
+        )
+    options.echo(options.json_text(report.to_dict()) if as_json else report)
     if not report.usable:
-        say("gangwise: nothing here can be used")
+        options.say("gangwise: nothing here can be used")
         raise typer.Exit(1)
 
 
@@ -53,29 +42,29 @@ def convert_command(
     as_json: bool = False,
 ) -> None:
     """Write servers and jobs of a trace as Parquet, which every command reads; or jobs as SWF."""
-    values = settings_of(settings)
+    values = options.settings_of(settings)
     if out.name.endswith((".swf", ".swf.gz")):
         from gangwise.logs.jobs import open_jobs, save_swf
 
-        with progress(NOTHING_KEPT, compiles=False):
+        with options.progress(NOTHING_KEPT, compiles=False):
             log = open_jobs(path, trace=trace, strict=strict, **values)
         save_swf(log, out)
-        echo(json_text(log.played.to_dict()) if as_json else log.played.line)
-        say(f"wrote {len(log.jobs):,} jobs to {out}")
+        options.echo(options.json_text(log.played.to_dict()) if as_json else log.played.line)
+        options.say(f"wrote {len(log.jobs):,} jobs to {out}")
         return
     from gangwise.logs import open_tables
     from gangwise.logs.format import SAVED
     from gangwise.logs.tables import of_tables, save_tables
 
-    with progress(NOTHING_KEPT, compiles=False):
+    with options.progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **values)
-    with writing(out):
+    with options.writing(out):
         names = sorted(item.name for item in out.iterdir()) if out.exists() else []
         if names and SAVED not in names:
             raise StoreError(f"{out} holds something else ({names[0]}); choose an empty folder")
         files = save_tables(tables, out)
-    echo(json_text(of_tables(tables).to_dict()) if as_json else of_tables(tables))
-    say(f"wrote {', '.join(file.name for file in files)} to {out}")
+    options.echo(options.json_text(of_tables(tables).to_dict()) if as_json else of_tables(tables))
+    options.say(f"wrote {', '.join(file.name for file in files)} to {out}")
 
 
 def list_command(as_json: bool = False) -> None:
@@ -84,25 +73,25 @@ def list_command(as_json: bool = False) -> None:
 
     formats = described()
     if as_json:
-        echo(json_text({"traces": formats}))
+        options.echo(options.json_text({"traces": formats}))
         return
     for trace in formats:
-        echo(f"{trace['name']}: {trace['title']}\n  what       {trace['summary']}")
+        options.echo(f"{trace['name']}: {trace['title']}\n  what       {trace['summary']}")
         for key in ("published", "licence", "span", "size"):
-            echo(f"  {key:<11s}{trace[key] or 'not stated'}")
+            options.echo(f"  {key:<11s}{trace[key] or 'not stated'}")
         checksums = trace["checksums"] or "not published"
         if trace["licence"] == "your own":
             checksums = "none: the files are your own"
         elif trace["sha256"]:
             checksums = f"SHA-256, from {trace['checksums']}"
-        echo(f"  checksums  {checksums}")
+        options.echo(f"  checksums  {checksums}")
         for file, digest in trace["sha256"].items():
-            echo(f"    {digest}  {file}")
+            options.echo(f"    {digest}  {file}")
         for part in trace["tables"]:
             about = [part["gives"] or "not used yet"] + ["needed"] * part["needed"]
             about += ["in parts"] * part["parts"]
-            echo(f"  table      {part['name']}: {'; '.join(about)}")
-        echo()
+            options.echo(f"  table      {part['name']}: {'; '.join(about)}")
+        options.echo()
 
 
 def plot_command(
@@ -116,16 +105,16 @@ def plot_command(
     from gangwise.logs import open_tables
     from gangwise.report.traces import draw_trace
 
-    with progress(NOTHING_KEPT, compiles=False):
-        tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
-    with writing(out):
+    with options.progress(NOTHING_KEPT, compiles=False):
+        tables = open_tables(path, trace=trace, strict=strict, **options.settings_of(settings))
+    with options.writing(out):
         out.mkdir(parents=True, exist_ok=True)
         captions, left_out = draw_trace(tables, out)
     for stem, caption in captions.items():
-        echo(f"{stem}: {caption}")
+        options.echo(f"{stem}: {caption}")
     for stem, reason in left_out.items():
-        say(f"left out {stem}: {reason}")
-    say(f"wrote {len(captions)} pictures, as PNG and SVG, to {out}")
+        options.say(f"left out {stem}: {reason}")
+    options.say(f"wrote {len(captions)} pictures, as PNG and SVG, to {out}")
 
 
 def workload_command(
@@ -138,27 +127,27 @@ def workload_command(
     """Show the workload that a trace becomes: job types, channels, arrivals, lifetimes, load."""
     from gangwise.papers.slots.opening import open_trace, outline, write_outline
 
-    values = settings_of(settings, family)
-    with progress(NOTHING_KEPT, compiles=False):
+    values = options.settings_of(settings, family)
+    with options.progress(NOTHING_KEPT, compiles=False):
         scenario = open_trace(path, **values)
         summary = outline(scenario)
     about = summary.to_dict()
     if as_json:
-        echo(json_text(about))
+        options.echo(options.json_text(about))
     else:
-        console = screen(wide=False)
+        console = options.screen(wide=False)
         console.print(f"{about['scenario']}: {about['family']}")
         for key, value in about["numbers"].items():
             console.print(f"  {key.replace('_', ' '):<24s}{_text(value)}", highlight=False)
         if types := about["job_types"]:
             rows = [[*map(_text, row.values())] for row in types]
-            console.print(table([name.replace("_", " ") for name in types[0]], rows))
-        echo(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
+            console.print(options.table([name.replace("_", " ") for name in types[0]], rows))
+        options.echo(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
     if out is not None:
-        with writing(out):
+        with options.writing(out):
             files = write_outline(scenario, summary, path, values, out)
-        say(f"wrote {', '.join(file.name for file in files)} to {out}")
-        say(f"to play it: gangwise compare {out / 'scenario.toml'}")
+        options.say(f"wrote {', '.join(file.name for file in files)} to {out}")
+        options.say(f"to play it: gangwise compare {out / 'scenario.toml'}")
 
 
 def _text(value: Any) -> str:
@@ -177,16 +166,16 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
 
     draft = guess(file, doubts_of)
     if as_json:
-        echo(json_text(draft.to_dict()))
+        options.echo(options.json_text(draft.to_dict()))
     if out is None:
         if not as_json:
-            echo(draft.toml(), end="")
+            options.echo(draft.toml(), end="")
         return
     text = draft.toml(os.path.relpath(file.resolve(), out.resolve().parent))
-    with writing(out):
+    with options.writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
-    say(f"wrote {out}; read it, choose, correct; then: gangwise jobs {out}")
+    options.say(f"wrote {out}; read it, choose, correct; then: gangwise jobs {out}")
 
 
 trace_app = typer.Typer(help="Look at traces, convert them, draw them.", no_args_is_help=True)
@@ -196,7 +185,7 @@ for _command in (
     *(list_command, inspect_command, guess_command),
     *(convert_command, plot_command, workload_command),
 ):
-    add_command(trace_app, _command, "trace ")
+    options.add_command(trace_app, _command, "trace ")
 
 
 def jobs_command(
@@ -213,17 +202,19 @@ def jobs_command(
     from gangwise.logs.inspect import report, summary
     from gangwise.logs.jobs import jobs_of
 
-    require_folder(out)
-    with progress(NOTHING_KEPT, compiles=False):
-        tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
+    options.require_folder(out)
+    with options.progress(NOTHING_KEPT, compiles=False):
+        tables = open_tables(path, trace=trace, strict=strict, **options.settings_of(settings))
     log = jobs_of(tables, job_type=job_type)
     facts = summary(log, tables)
-    plain = json_text({"played": log.played.to_dict(), **facts}) if as_json or out else ""
-    echo(plain if as_json else report(log, facts))
+    plain = options.json_text({"played": log.played.to_dict(), **facts}) if as_json or out else ""
+    options.echo(plain if as_json else report(log, facts))
     if out is not None:
         from gangwise.report.answers import jobs_page
 
-        write_page(out, "jobs", jobs_page(path.name, facts, log.played, command_line()), plain)
+        options.write_page(
+            out, "jobs", jobs_page(path.name, facts, log.played, options.command_line()), plain
+        )
 
 
 def nodes_command(
@@ -242,16 +233,16 @@ def nodes_command(
 
     if not 0 <= by < 10:
         raise ScenarioError(f"--by {by:g}: give a share, such as 0.05")
-    require_folder(out)
-    knobs = settings_of(settings)
-    with progress("nothing is kept") as advance:
+    options.require_folder(out)
+    knobs = options.settings_of(settings)
+    with options.progress("nothing is kept") as advance:
         result = find_slow_nodes(
             path, trace=trace, by=by, topology=topology, progress=advance, strict=strict, **knobs
         )
-    text = json_text(result.as_dict())
+    text = options.json_text(result.as_dict())
     if as_json:
-        echo(text)
+        options.echo(text)
     else:
-        screen().print(node_text(result))
+        options.screen().print(node_text(result))
     if out is not None:
-        write_page(out, "nodes", node_page(result, path.name, command_line()), text)
+        options.write_page(out, "nodes", node_page(result, path.name, options.command_line()), text)

@@ -44,10 +44,6 @@ def _time_cell(seconds: float | None) -> Cell:
     return Cell(_time(seconds), math.nan if seconds is None else seconds)
 
 
-def _tile(label: str, value: str, note: str = "", tone: str = "") -> web.Tile:
-    return web.Tile(label, value, note, tone)
-
-
 def jobs_page(source: str, facts: Mapping[str, Any], played: Played, command: str) -> web.Page:
     """What is in a log, of :func:`~gangwise.logs.inspect.summary`."""
     device, wait, run = web.in_words(facts["device"]), facts["wait"], facts["run"]
@@ -58,21 +54,23 @@ def jobs_page(source: str, facts: Mapping[str, Any], played: Played, command: st
     verdict = f"{jobs} in {number(days, int(days < 10))} days {' and '.join(parts)}".rstrip()
     share = played.played / max(played.read, 1)
     tiles = [
-        _tile(
+        web.Tile(
             "Jobs that can be played",
             f"{number(100 * share, int(0.99 < share < 0.9995))} %",
             f"{played.played:,} of {played.read:,}",
             "bad" if played.doubts else "good" * (share > 0.95),
         ),
-        _tile(f"Load of {device}", f"{number(100 * load)} %", "mean over the log")
+        web.Tile(f"Load of {device}", f"{number(100 * load)} %", "mean over the log")
         if load is not None
-        else _tile("Users", f"{facts['users']:,}"),
-        _tile("Mean waiting", _time(wait["mean"]), f"median {_time(wait['median'])}")
+        else web.Tile("Users", f"{facts['users']:,}"),
+        web.Tile("Mean waiting", _time(wait["mean"]), f"median {_time(wait['median'])}")
         if wait
-        else _tile("Mean waiting", "not recorded", "the log does not say when jobs started"),
+        else web.Tile("Mean waiting", "not recorded", "the log does not say when jobs started"),
     ]
     if run:
-        tiles.append(_tile("Median run time", _time(run["median"]), f"mean {_time(run['mean'])}"))
+        tiles.append(
+            web.Tile("Median run time", _time(run["median"]), f"mean {_time(run['mean'])}")
+        )
     rows = [
         ("load", "jobs", (at - facts["load_edges_s"][0]) / 86400, 100 * (share or 0), None, None)
         for (at, _), share in zip(pairwise(facts["load_edges_s"]), facts["load"])
@@ -132,6 +130,29 @@ MOST_JOBS = 500
 """Forecasts of at most so many jobs have a row of the table."""
 
 
+def starts_sheet(forecast: ForecastOfLog) -> Sheet:
+    """Every waiting job, the soonest first; of many the first ones."""
+    rows = sorted(forecast.rows, key=lambda row: row["p50"])
+    seconds = {"limit": "limit", "waited": "waited", "p50": "p50", "p90": "p90"}
+    seconds |= {"promised": "by\nrequests", "started": "start\nafter"}
+    shown = rows[:MOST_JOBS]
+    columns = [
+        (heading, [_time_cell(row[name]) for row in shown])
+        for name, heading in seconds.items()
+        if any(row.get(name) is not None for row in shown)
+    ]
+    if rows and "user" in rows[0]:
+        users = [Cell(str(row["user"]), words=True) for row in shown]
+        columns = [
+            ("user", users),
+            ("tasks", [value_cell(row["tasks"]) for row in shown]),
+            *columns,
+        ]
+    caption = f"The {MOST_JOBS} soonest of {len(rows):,}." * (len(rows) > MOST_JOBS)
+    names = [str(row["job"]) for row in shown]
+    return columns_sheet("Starts", names, columns, (caption,) * bool(caption), "job")
+
+
 def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: str) -> web.Page:
     """When each waiting job will start, the soonest first."""
     rows = sorted(forecast.rows, key=lambda row: row["p50"])
@@ -143,12 +164,14 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
         verdict = f"1 job waits and probably starts within {middle}"
     waited = np.array([row["waited"] for row in rows])
     tiles = [
-        _tile(
+        web.Tile(
             "Jobs that wait", f"{len(rows):,}", f"the longest since {_time(float(waited.max()))}"
         ),
-        _tile("Start, even chance (p50)", middle, "median of the jobs, from now"),
-        _tile("Start, nine of ten (p90)", _time(float(np.median(p90))), "median of the jobs"),
-        _tile("Last start (p90)", _time(float(p90.max())), f"job {rows[int(p90.argmax())]['job']}"),
+        web.Tile("Start, even chance (p50)", middle, "median of the jobs, from now"),
+        web.Tile("Start, nine of ten (p90)", _time(float(np.median(p90))), "median of the jobs"),
+        web.Tile(
+            "Last start (p90)", _time(float(p90.max())), f"job {rows[int(p90.argmax())]['job']}"
+        ),
     ]
     size, unit = (86400.0, "days") if np.median(p90) > 3 * 86400 else (3600.0, "h")
     finite = [i for i in range(len(rows)) if np.isfinite(p90[i])]
@@ -164,30 +187,17 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
     )
     caption = "A dot is p50, its line goes on to p90."
     chart = [web.pictured("When jobs start", points, [panel], caption)] * bool(points)
-    seconds = {"limit": "limit", "waited": "waited", "p50": "p50", "p90": "p90"}
-    seconds |= {"promised": "by\nrequests", "started": "started\nafter"}
-    shown = rows[:MOST_JOBS]
-    columns = [
-        (heading, [_time_cell(row[name]) for row in shown])
-        for name, heading in seconds.items()
-        if any(row.get(name) is not None for row in shown)
-    ]
-    if "user" in rows[0]:
-        users = [Cell(str(row["user"]), words=True) for row in shown]
-        columns = [
-            ("user", users),
-            ("tasks", [value_cell(row["tasks"]) for row in shown]),
-            *columns,
-        ]
-    caption = f"The {MOST_JOBS} soonest of {len(rows):,}." * (len(rows) > MOST_JOBS)
-    names = [str(row["job"]) for row in shown]
-    table = columns_sheet("Starts", names, columns, (caption,) * bool(caption), "job")
     lines = [forecast.basis.rstrip("."), *[judged.rstrip(".")] * bool(judged)]
     return web.answer(
         f"Starts of waiting jobs of {source}",
         f"{verdict}.",
         [f"at second {forecast.now:,.0f} of its clock"],
-        [web.Tiles(tiles), *chart, *web.notes(lines), web.Section("Every waiting job", [table])],
+        [
+            web.Tiles(tiles),
+            *chart,
+            *web.notes(lines),
+            web.Section("Every waiting job", [starts_sheet(forecast)]),
+        ],
         made_by(command, "forecasts"),
         web.jobs_terms("p50", "p90", "by requests", "limit"),
     )
@@ -205,19 +215,19 @@ def calibration_page(result: Calibrated, command: str) -> web.Page:
     if not findings:
         verdict = "no rule is confirmed: no cap, closing hours or missing capacity"
     tiles = [
-        _tile("Rules found", f"{len(findings):,}"),
-        _tile(
+        web.Tile("Rules found", f"{len(findings):,}"),
+        web.Tile(
             "Hours that capacity does not explain",
             f"{number(fit.contradicted)} h",
             f"of {number(fit.hours)} h of the log: every waiting job would have fitted",
         ),
-        _tile(
+        web.Tile(
             "Left with these rules",
             f"{number(fit.left)} h",
             f"{number(100 * share)} % explained",
             "good" * (share >= 0.5),
         ),
-        _tile(
+        web.Tile(
             "Jobs not started at once", f"{fit.refused:,}", f"{fit.unexplained:,} with these rules"
         ),
     ]
@@ -252,12 +262,14 @@ def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
     if best == base:
         verdict = f"no entry completes jobs sooner than {web.short_name(base)}"
     tiles = [
-        _tile("Best entry", web.sentence_case(web.short_name(best)), best),
-        _tile("Its completion over the bound", number(ratios[best].mean, 2), "1 cannot be beaten"),
-        _tile(
+        web.Tile("Best entry", web.sentence_case(web.short_name(best)), best),
+        web.Tile(
+            "Its completion over the bound", number(ratios[best].mean, 2), "1 cannot be beaten"
+        ),
+        web.Tile(
             f"Against {web.short_name(base)}", f"{number(lead.mean, 1, sign=True)} %", _ends(lead)
         ),
-        _tile(
+        web.Tile(
             "Entries", f"{len(ranked)}", f"{len(board.rules['oracles'])} of them know the future"
         ),
     ]
@@ -292,6 +304,24 @@ def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
     )
 
 
+def route_sheet(routed: Routed, logs: Sequence[str]) -> Sheet:
+    """Means of each route, the soonest completion first, and of each log's own jobs."""
+    numbers = routed.numbers
+    names = sorted(numbers, key=lambda name: float(numbers[name][:, 0].mean()))
+    means = {name: [mean_and_interval(column) for column in numbers[name].T] for name in names}
+    regrets = [Estimate(0.0, None, None) if n == HINDSIGHT else routed.regret(n) for n in names]
+    columns: list[tuple[str, list[Cell]]] = [
+        ("completion,\nh", estimate_cells([means[name][0] for name in names])),
+        ("waiting,\nh", estimate_cells([means[name][1] for name in names])),
+        ("over\nhindsight, h", estimate_cells(regrets, True)),
+        ("moved,\n%", estimate_cells([means[name][2] for name in names], factor=100.0)),
+    ]
+    for k, log in enumerate(logs, 3):
+        columns.append((f"jobs of\n{log}, h", estimate_cells([means[name][k] for name in names])))
+    caption = "Means; completion of each log's jobs."
+    return columns_sheet("Routes", names, columns, (caption,), "route")
+
+
 def route_page(routed: Routed, logs: Sequence[str], command: str) -> web.Page:
     """Routes between clusters against jobs that stay at home: completion, and whose jobs pay."""
     numbers = routed.numbers
@@ -312,34 +342,18 @@ def route_page(routed: Routed, logs: Sequence[str], command: str) -> web.Page:
     hours = {name: mean_and_interval(table[:, 0]) for name, table in numbers.items()}
     moved = mean_and_interval(100 * numbers[best][:, 2]).mean
     tiles = [
-        _tile("Best route", best, f"{number(change.mean, 1, sign=True)} %; {_ends(change)}"),
-        _tile(
+        web.Tile("Best route", best, f"{number(change.mean, 1, sign=True)} %; {_ends(change)}"),
+        web.Tile(
             f"Mean completion, {base} → best",
             f"{_time(3600 * hours[base].mean)} → {_time(3600 * hours[best].mean)}",
         ),
-        _tile("Jobs that run elsewhere", f"{number(moved, int(moved < 10))} %", f"under {best}"),
-        _tile("Above hindsight", _time(3600 * max(routed.regret(best).mean, 0.0)), "on average"),
+        web.Tile("Jobs that run elsewhere", f"{number(moved, int(moved < 10))} %", f"under {best}"),
+        web.Tile("Above hindsight", _time(3600 * max(routed.regret(best).mean, 0.0)), "on average"),
     ]
     caption = "Less is better. Hindsight: the best choice that was found afterwards."
     chart = web.dots(f"Mean completion against {base}, %", changes, caption)
-    names = sorted(numbers, key=lambda name: hours[name].mean)
-    columns = [("completion,\nh", 0), ("waiting,\nh", 1), ("moved,\n%", 2)]
-    columns += [(f"jobs of\n{log}, h", 3 + k) for k, log in enumerate(logs)]
-    looks: list[tuple[str, list[Cell]]] = [
-        (
-            heading,
-            estimate_cells(
-                [mean_and_interval(numbers[name][:, k]) for name in names],
-                factor=100.0 if k == 2 else 1.0,
-            ),
-        )
-        for heading, k in columns
-    ]
-    table = columns_sheet(
-        "Routes", names, looks, ("Means; completion of each log's jobs.",), "route"
-    )
     parts: list[web.Part] = [web.Tiles(tiles), *chart, *web.notes(routed.lines)]
-    parts.append(web.Section("Who wins and who pays", [table]))
+    parts.append(web.Section("Who wins and who pays", [route_sheet(routed, logs)]))
     facts = [count(len(logs), "cluster"), count(len(numbers), "route")]
     words = web.jobs_terms("completion", "waiting")
     return web.answer(

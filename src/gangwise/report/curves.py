@@ -14,18 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
+from gangwise.report import plotting
 from gangwise.report.page import Plot, cell_text, in_words, phrase, pictured, plain
-from gangwise.report.plotting import (
-    COLOURS,
-    REFERENCE,
-    Panel,
-    Style,
-    draw,
-    image,
-    plain_styles,
-    points,
-    ranked_styles,
-)
+from gangwise.report.plotting import draw, points
 from gangwise.study.results import Place, Results, Series
 from gangwise.study.statistics import count, number, over_seeds, students_t
 
@@ -171,24 +162,24 @@ def drawn_policies(results: Results) -> list[str]:
     In the order of the experiment.
     """
     policies = results.policies
-    if len(policies) <= len(COLOURS):
+    if len(policies) <= len(plotting.COLOURS):
         return policies
     places: dict[str, list[int]] = {policy: [] for policy in policies}
     for cell in results.places:
         for place, policy in enumerate(results.ranking(cell)):
             places[policy].append(place)
     mean = {p: sum(ranks) / len(ranks) for p, ranks in places.items() if ranks}
-    best = sorted(mean, key=lambda policy: mean[policy])[: len(COLOURS)]
+    best = sorted(mean, key=lambda policy: mean[policy])[: len(plotting.COLOURS)]
     return [policy for policy in policies if policy in best]
 
 
-def styles(results: Results) -> dict[str, Style]:
+def styles(results: Results) -> dict[str, plotting.Style]:
     """How each policy and comparator is drawn; of a single cell, the best policy first."""
     if len(results.places) == 1:
-        looks = ranked_styles(results.ranking(results.places[0]))
+        looks = plotting.ranked_styles(results.ranking(results.places[0]))
     else:
-        looks = plain_styles(dict.fromkeys([*drawn_policies(results), *results.policies]))
-    return looks | dict.fromkeys(results.comparators, REFERENCE)
+        looks = plotting.plain_styles(dict.fromkeys([*drawn_policies(results), *results.policies]))
+    return looks | dict.fromkeys(results.comparators, plotting.REFERENCE)
 
 
 Lines = Callable[[Place], dict[str, Curve]]
@@ -226,7 +217,10 @@ def figure_files(results: Results) -> dict[str, bytes]:
     )
     for stem, drawn in curves(results).items():
         figure = draw(f"{drawn.title}\n{about}", drawn.numbers, drawn.panels, drawn.key)
-        files |= {f"{stem}.png": image(figure, "png"), f"{stem}.svg": image(figure, "svg")}
+        files |= {
+            f"{stem}.png": plotting.image(figure, "png"),
+            f"{stem}.svg": plotting.image(figure, "svg"),
+        }
     return files
 
 
@@ -357,7 +351,7 @@ def _drawn(
     begin = results.slots * SETTLED * settled
     for cell in cells[:PANELS]:
         name = cell_text(results.cells, cell) if len(cells) > 1 else ""
-        panels.append(Panel(name, "slot", unit, "curve", log, log, level, begin))
+        panels.append(plotting.Panel(name, "slot", unit, "curve", log, log, level, begin))
         for label, curve in lines(cell).items():
             mean = np.where(curve.mean > 0, curve.mean, np.nan) if log else curve.mean
             half = np.nan if curve.half is None or log else curve.half
@@ -366,7 +360,7 @@ def _drawn(
     if not rows:
         return None
     looks = styles(results)
-    looks |= {row[1]: REFERENCE for row in rows if row[1] not in looks}
+    looks |= {row[1]: plotting.REFERENCE for row in rows if row[1] not in looks}
     caption = caption.replace(OF_LINES, _band(results, len({row[1] for row in rows})))
     return _limited(results, title, rows, panels, caption, looks)
 
@@ -397,7 +391,9 @@ def _by_setting(results: Results) -> Plot:
     title = "Reward per slot" if results.rewarded else in_words(results.objective)
     title += f" by {label}" if label else " in each cell"
     panels = [
-        Panel(name, label, in_words(results.objective), "bars" if along is None else "points")
+        plotting.Panel(
+            name, label, in_words(results.objective), "bars" if along is None else "points"
+        )
         for name in dict.fromkeys(row[0] for row in rows)
     ]
     return _limited(results, title, rows, panels, _band(results, shown="bars"), styles(results))
@@ -409,7 +405,7 @@ def _limited(
     rows: list[tuple[Any, ...]],
     panels: list[Any],
     caption: str,
-    looks: dict[str, Style],
+    looks: dict[str, plotting.Style],
 ) -> Plot:
     if len(results.places) > 1 and len(results.policies) > len(drawn_policies(results)):
         caption += f" Only the best {len(drawn_policies(results))} policies are drawn."

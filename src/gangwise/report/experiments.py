@@ -89,11 +89,11 @@ def metrics_sheet(results: Results) -> Sheet | None:
     return _policies_sheet("Where the reward comes from", results, at, columns, captions)
 
 
-def result_sheet(results: Results) -> Sheet:
+def result_sheet(results: Results, over: str = "") -> Sheet:
     """Every policy in every cell: the objective, what it is a share of, its regrets, its time.
 
     Where there are several cells, the lead over the first policy takes the place of the regrets,
-    which have tables of their own.
+    which have tables of their own; with ``over`` the lead over that one is shown in any case.
     """
     at, mean, names = results.ranked, results.of(results.objective), results.comparators
     single = len(results.places) == 1
@@ -109,12 +109,12 @@ def result_sheet(results: Results) -> Sheet:
             captions[0] += f" {page.phrase('below', comparator='comparator')}"
     else:
         captions[0] += f" Best {results.deciders[0]} of each cell first."
-        if len(results.policies) > 1:
-            base = results.policies[0]
-            leads = [results.lead(base, a) for a in at]
-            columns.append((f"% over\n{base}", estimate_cells(leads, sign=True, least=1)))
-            met = "the same arrivals and noise" if results.slotwise else "the same jobs and rates"
-            captions.append(f"The lead over {base} is paired by seed: {met}.")
+    if len(results.policies) > 1 and (over or not single):
+        base = over or results.policies[0]
+        leads = [results.lead(base, a) for a in at]
+        columns.append((f"% over\n{base}", estimate_cells(leads, sign=True, least=1)))
+        met = "the same arrivals and noise" if results.slotwise else "the same jobs and rates"
+        captions.append(f"The lead over {base} is paired by seed: {met}.")
     if proved := proved_text(results):
         captions.append(proved)
     for metric in results.losses:
@@ -643,8 +643,8 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
     return columns_sheet(title, names, list(columns.items()), (), "argument")
 
 
-def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
-    shown = list(tuning.trials)
+def trials_sheet(tuning: Tuning, results: Results, most: int | None = None) -> Sheet:
+    shown = list(tuning.trials[:most])
     if tuning.default not in shown:
         shown.append(tuning.default)
     tried = [dict(t.arguments) for t in sorted(tuning.trials, key=lambda trial: trial.number)]

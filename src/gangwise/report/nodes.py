@@ -19,22 +19,7 @@ from rich.text import Text as Line
 from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
 from gangwise.notation.units import roughly
-from gangwise.report.page import (
-    Bullets,
-    Page,
-    Part,
-    Section,
-    Tile,
-    Tiles,
-    answer,
-    by_command,
-    how_to_repeat,
-    in_words,
-    jobs_terms,
-    notes,
-    phrase,
-    pictured,
-)
+from gangwise.report import page
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 from gangwise.study.findings import DistanceFindings, NodeFindings
@@ -123,11 +108,11 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
     order = np.argsort(-share, kind="stable")
     hue = np.full(len(names), COLOURED)
     hue[order[:COLOURED]] = np.arange(min(COLOURED, len(names)))
-    noun, by = in_words(device), "user" if len(jobs.users) > 1 else "job type"
-    caption = phrase("rectangles", devices=noun, by=by)
+    noun, by = page.in_words(device), "user" if len(jobs.users) > 1 else "job type"
+    caption = page.phrase("rectangles", devices=noun, by=by)
     if not exact:
         width = roughly((end - begin) / charts[0]["bins"])
-        caption = phrase("shares of nodes", devices=noun, width=width)
+        caption = page.phrase("shares of nodes", devices=noun, width=width)
     return {
         "device": noun,
         "exact": exact,
@@ -243,7 +228,7 @@ def node_sheets(found: NodeFindings) -> list[Sheet]:
         ("p", [Cell(f"{e.p[n]:.2g}", e.p[n]) for n in shown]),
         ("named", [Cell("slow" if e.slow[n] else "", words=True) for n in shown]),
     ]
-    caption = phrase("slow nodes", shown=len(shown))
+    caption = page.phrase("slow nodes", shown=len(shown))
     names = [found.names[n] for n in shown]
     sheets = [columns_sheet("Nodes", names, columns, (caption,), "node")] if shown else []
     if e.changes:
@@ -281,7 +266,7 @@ def _distance_sheet(found: DistanceFindings) -> Sheet:
         ("p", [Cell(f"{e.p[at]:.2g}", e.p[at]) for at in rows]),
         ("named", [Cell("dear" if e.slow[at] else "", words=True) for at in rows]),
     ]
-    caption = phrase("dear distance")
+    caption = page.phrase("dear distance")
     names = [found.kinds[c - 1] for c, _ in rows]
     return columns_sheet("Distance", names, columns, (caption,), "job type")
 
@@ -294,7 +279,7 @@ def node_text(found: NodeFindings) -> Group:
     return Group(*head, rich_tables(node_sheets(found)))
 
 
-def node_page(found: NodeFindings, name: str, command: str = "") -> Page:
+def node_page(found: NodeFindings, name: str, command: str = "") -> page.Page:
     """The answer, all nodes with their intervals, the tables."""
     e = found.effects
     order = sorted(_order(found), key=lambda n: -e.mean[n])[:MOST_DRAWN]
@@ -305,24 +290,28 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> Page:
     looks = {"slow": Style(1, 4.0), "others": Style(0, 3.0)}
     few = f"The {len(order)} slowest. " if len(order) == MOST_DRAWN else ""
     caption = f"{few}Run times against those on the median node, with 95 % intervals."
-    picture = pictured(
+    picture = page.pictured(
         "Nodes", points, [panel], caption, {k: looks[k] for k in looks if k in lines}
     )
     spread = [f"{100 * np.expm1(end):.2g} %" for end in e.spread]
     tiles = [
-        Tile("Slow nodes", f"{int(e.slow.sum())}", f"of {int(np.isfinite(e.p).sum()):,} judged"),
-        Tile("Nodes differ by (sd)", spread[0], f"95 %: {spread[1]} to {spread[2]}"),
-        Tile("Jobs compared", f"{e.compared:,}", f"of {found.read:,}, in {e.programs:,} programs"),
-        Tile("Nodes that changed", f"{len(e.changes)}", "over the time of the log"),
+        page.Tile(
+            "Slow nodes", f"{int(e.slow.sum())}", f"of {int(np.isfinite(e.p).sum()):,} judged"
+        ),
+        page.Tile("Nodes differ by (sd)", spread[0], f"95 %: {spread[1]} to {spread[2]}"),
+        page.Tile(
+            "Jobs compared", f"{e.compared:,}", f"of {found.read:,}, in {e.programs:,} programs"
+        ),
+        page.Tile("Nodes that changed", f"{len(e.changes)}", "over the time of the log"),
     ]
-    tables = [Section("Every node", node_sheets(found))]
+    tables = [page.Section("Every node", node_sheets(found))]
     answers = [found.answer, *([found.distance.answer] if found.distance else [])]
-    parts: list[Part] = [
-        Tiles(tiles),
+    parts: list[page.Part] = [
+        page.Tiles(tiles),
         *[picture] * bool(order),
-        Bullets([f"{text}." for text in answers]),
+        page.Bullets([f"{text}." for text in answers]),
     ]
-    parts += [*notes([found.line]), *tables * bool(order)]
+    parts += [*page.notes([found.line]), *tables * bool(order)]
     facts = [f"{len(found.names):,} nodes"]
     slow = [n for n in order if e.slow[n]]
     headline = "no node is clearly slower than the others"
@@ -330,5 +319,5 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> Page:
         longer = f"{100 * np.expm1(e.mean[slow[0]]):.0f} % longer on {found.names[slow[0]]}"
         verb = "node is" if len(slow) == 1 else "nodes are"
         headline = f"{int(e.slow.sum())} {verb} slow: jobs take {longer}, the slowest"
-    made = how_to_repeat(by_command(command, "numbers", "Made from Python."), versions())
-    return answer(f"Nodes of {name}", f"{headline}.", facts, parts, made, jobs_terms("p"))
+    made = page.how_to_repeat(page.by_command(command, "numbers", "Made from Python."), versions())
+    return page.answer(f"Nodes of {name}", f"{headline}.", facts, parts, made, page.jobs_terms("p"))

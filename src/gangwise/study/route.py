@@ -27,7 +27,7 @@ from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.stacks import never_cut, pinned, row, stacked
 from gangwise.study.replay_scenario import ReplayScenario
-from gangwise.study.statistics import Estimate, count, estimate_text, mean_and_interval
+from gangwise.study.statistics import Estimate, count, mean_and_interval
 
 
 @dataclass(frozen=True)
@@ -272,17 +272,6 @@ class Routed:
     def regret(self, route: str) -> Estimate:
         """Hours by which mean completion is above the best that was found in hindsight."""
         return mean_and_interval((self.numbers[route] - self.numbers[HINDSIGHT])[:, 0])
-
-    def rows(self) -> list[list[str]]:
-        """A row for each route, the best first."""
-        rows = []
-        for name in sorted(self.numbers, key=lambda name: float(self.numbers[name][:, 0].mean())):
-            hours = [mean_and_interval(column) for column in self.numbers[name].T]
-            completion, waiting, _, *by_home = (estimate_text(hour, 2) for hour in hours)
-            regret = "0" if name == HINDSIGHT else estimate_text(self.regret(name), 2, True)
-            moved = f"{100 * hours[2].mean:.0f} %"
-            rows.append([name, completion, waiting, regret, moved, *by_home])
-        return rows
 
     def as_dict(self) -> dict[str, Any]:
         columns = ("completion", "waiting", "moved")
