@@ -463,10 +463,10 @@ def leaderboard_command(
 
     with options.progress(options.after_stop(out)) as advance:
         board = leaderboard(traces, out, own or [], Workers(jobs, backend, address), advance)
-    from gangwise.report.answers import leaderboard_page
+    from gangwise.report.answers import board_text, leaderboard_page
 
     page = leaderboard_page(board, options.command_line())
-    options.echo(board.markdown())
+    options.echo(board_text(board))
     options.write_page(out, "leaderboard", page, options.json_text(board.as_dict()))
 
 

@@ -6,16 +6,17 @@ Each has the frame of :func:`~gangwise.report.page.answer`: the verdict, tiles, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangwise.core.arrays import Floats
 from gangwise.notation.units import roughly
 from gangwise.report import page as web
 from gangwise.report.plotting import Panel
-from gangwise.report.tables import Cell, Sheet, columns_sheet, estimate_cells, value_cell
+from gangwise.report.tables import Cell, Sheet, columns_sheet, estimate_cells, markdown, value_cell
 from gangwise.study.statistics import Estimate, count, mean_and_interval, number
 from gangwise.study.store import versions
 
@@ -249,6 +250,36 @@ def calibration_page(result: Calibrated, command: str) -> web.Page:
     )
 
 
+def board_sheets(board: Leaderboard) -> list[Sheet]:
+    """Every entry's completion and place, and the waiting of its worst users, log by log."""
+    base, ranked, oracles = board.rules["base"], board.ranked, board.rules["oracles"]
+
+    def cells(values: Iterable[Floats], sign: bool = False, least: int = 0) -> list[Cell]:
+        return estimate_cells([*map(mean_and_interval, values)], sign, least)
+
+    places = iter(range(1, len(ranked) + 1))
+    columns = [
+        ("place", [Cell("") if e in oracles else value_cell(next(places)) for e in ranked]),
+        ("completion\n÷ bound", cells(map(board.ratio, ranked), least=2)),
+        (f"over {base},\n%", cells((100 * (board.ratio(e, base) - 1) for e in ranked), True, 1)),
+    ]
+    worst: list[tuple[str, list[Cell]]] = []
+    for log, entries in board.numbers.items():
+        columns.append((f"gap on\n{log}, %", cells(100 * entries[e]["gap"] for e in ranked)))
+        hours = cells(entries[e]["worst users"] / 3600 for e in ranked)
+        worst.append((f"waiting on\n{log}, h", hours))
+    return [
+        columns_sheet("Completion", ranked, columns, (board.about,), "scheduler"),
+        columns_sheet("Waiting of the worst users", ranked, worst, (), "scheduler"),
+    ]
+
+
+def board_text(board: Leaderboard) -> str:
+    """The leaderboard in Markdown, as the documentation has it."""
+    logs = [f"**{log}.** {text}" for log, text in board.log_lines()]
+    return "\n\n".join([*map(markdown, board_sheets(board)), *logs])
+
+
 def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
     """Every entry on every log: completion over the bound, and over the base's."""
     base, ranked = board.rules["base"], board.ranked
@@ -276,21 +307,11 @@ def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
     changes = {name: e for name, e in over.items() if name != base}
     caption = f"Less is better. {board.about}"
     chart = web.dots(f"Completion against {base}, %, geometric mean over logs", changes, caption)
-    looks: list[tuple[str, list[Cell]]] = [
-        ("completion\n÷ bound", estimate_cells([ratios[name] for name in ranked], least=2)),
-        (f"over {base},\n%", estimate_cells([over[name] for name in ranked], True, 1)),
+    parts: list[web.Part] = [
+        web.Tiles(tiles),
+        *chart,
+        web.Section("The board", board_sheets(board)),
     ]
-    worst: list[tuple[str, list[Cell]]] = []
-    for log, entries in board.numbers.items():
-        gaps = [mean_and_interval(100 * entries[name]["gap"]) for name in ranked]
-        looks.append((f"gap on\n{log}, %", estimate_cells(gaps)))
-        hours = [mean_and_interval(entries[name]["worst users"] / 3600) for name in ranked]
-        worst.append((f"{log},\nh", estimate_cells(hours)))
-    tables = [
-        columns_sheet("Completion", ranked, looks, (board.about,), "scheduler"),
-        columns_sheet("Waiting of the worst users", ranked, worst, (), "scheduler"),
-    ]
-    parts: list[web.Part] = [web.Tiles(tiles), *chart, web.Section("The board", tables)]
     parts.append(web.Section("Logs", [web.Terms(dict(board.log_lines()))]))
     meanings = {name: web.about_scheduler(name) for name in ranked}
     parts.append(web.Section("Schedulers", [web.Terms(meanings)]))

@@ -173,6 +173,14 @@ def rich_tables(sheets: Iterable[Sheet]) -> Group:
 # Files
 
 
+def markdown(sheet: Sheet) -> str:
+    """A table in Markdown under its title, names as code."""
+    heads = [sheet.first, *(heading.replace("\n", " ") for heading in sheet.columns)]
+    rows = [[f"`{name}`", *(cell.text for cell in cells)] for name, cells in sheet.rows]
+    lines = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
+    return "\n\n".join([f"**{sheet.title}**", "\n".join(lines), *sheet.captions])
+
+
 def csv_text(sheet: Sheet) -> str:
     """A table as CSV: full numbers, and half their intervals in columns of their own.
 

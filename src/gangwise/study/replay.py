@@ -34,7 +34,7 @@ from gangwise.study.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys
 from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
 from gangwise.study.results import PrintedTable, Results
 from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
-from gangwise.study.statistics import difference, estimate_text, mean_and_interval, numbers
+from gangwise.study.statistics import difference, numbers
 from gangwise.study.store import Store, store_of
 from gangwise.study.sweep import Progress, Workers, cores, perform, silent
 from gangwise.study.where_waited import HAPPENED
@@ -512,27 +512,6 @@ class Leaderboard:
         shown = [entry for entry in entries if entry not in hidden]
         return sorted(shown, key=lambda entry: float(np.log(self.ratio(entry)).mean()))
 
-    def markdown(self) -> str:
-        base, ranked = self.rules["base"], self.ranked
-        shown = {e: f"*{e}*" if e == TUNED else f"`{e}`" for e in ranked}
-        places = iter(range(1, len(ranked) + 1))
-        over = _texts([100 * (self.ratio(e, base) - 1) for e in ranked])
-        columns = {
-            "": ["" if e in self.rules["oracles"] else str(next(places)) for e in ranked],
-            "scheduler": list(shown.values()),
-            "completion ÷ bound": _texts([self.ratio(e) for e in ranked]),
-            f"completion over `{base}`, %": over,
-        }
-        for log, entries in self.numbers.items():
-            columns[f"gap on {log}, %"] = _texts([100 * entries[e]["gap"] for e in ranked])
-        worst = {"scheduler": columns["scheduler"]}
-        for log, entries in self.numbers.items():
-            hours = [entries[e]["worst users"] / 3600 for e in ranked]
-            worst[f"worst users' waiting on {log}, h"] = _texts(hours)
-        logs = [f"**{log}.** {text}" for log, text in self.log_lines()]
-        parts = [self.about, _table(columns).rstrip(), _table(worst).rstrip(), *logs]
-        return "\n\n".join(parts) + "\n"
-
     def as_dict(self) -> dict[str, Any]:
         mean = {
             log: {name: {m: float(v.mean()) for m, v in row.items()} for name, row in rows.items()}
@@ -611,13 +590,3 @@ def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
         holds = np.array(bounds.preemptive if name in interrupt else bounds.values)
         by_scheduler[name]["gap"] = by_scheduler[name]["completion.mean"] / holds - 1
     return by_scheduler
-
-
-def _texts(values: Sequence[Floats]) -> list[str]:
-    estimates = [mean_and_interval(row) for row in values]
-    return [estimate_text(estimate) if estimate.mean else "0" for estimate in estimates]
-
-
-def _table(columns: Mapping[str, Sequence[str]]) -> str:
-    rows = [columns.keys(), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
