@@ -51,6 +51,8 @@ def test_in_gavels_rounds_a_job_waits_for_its_first_share():
     assert Rounds().end(jobs, one, 9).tolist() == [1000, 410, 2680]
     # With shares every six minutes 1 starts with the second round, 2 with the one after its coming.
     assert Rounds(between=360).end(jobs, one, 9).tolist() == [1000, 410, 1900]
+    later = Jobs.of([90], [1000], 1, {"gpu": 1}, type=["a"])
+    assert Rounds().end(later, one, 9) == pytest.approx([1090])  # it begins the first round
     # Steps are whole: of 1 / 0.007 s each, two in a round.
     slow = Jobs.of([0], [1000], 1, {"gpu": 1}, type=["a"])
     assert Rounds().end(slow, 0.007 * one, 9) == pytest.approx([1000])

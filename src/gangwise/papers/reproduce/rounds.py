@@ -94,7 +94,7 @@ class Rounds:
         J, kinds = len(work.submit), len(room)
         submit, end, rounds = [*map(float, work.submit), math.inf], np.zeros(J), 0
         active, ran, holding, changed = list[int](), set[int](), np.zeros(J, np.bool_), False
-        share, received, due = np.zeros((3, J, kinds))
+        (share, received, due), spent = np.zeros((3, J, kinds)), np.zeros(kinds)
         clock, shared, submitted = 0.0, -math.inf, 0
         while active or submitted < J:
             if rounds and not ran:
