@@ -640,6 +640,14 @@ class _Draft:
             if again or self._is_from_submission(column):
                 continue
             unit_of_limit = self._unit_of_limit(column, run)
+            # People ask for whole minutes, or for what others ask for too; what was measured
+            # (processors x seconds, a time from submission) is neither.
+            lengths = self._lengths(column, unit_of_limit or "s")
+            lengths = lengths[lengths > 0]
+            several = len(np.unique(lengths)) > 0.5 * lengths.size
+            if not by_name and several and (lengths % 60 == 0).mean() < 0.5:
+                self.notes.append(f"{column} looks measured rather than asked for: not used")
+                continue
             if unit_of_limit is None:
                 self.notes.append(f"{column} is neither how long jobs ran nor a limit: not used")
                 continue
