@@ -27,7 +27,7 @@ from gangwise.jobs.event_kernels import WHY_PREEMPTED, interrupt
 from gangwise.jobs.fit_kernels import copy_room, fits_of, piece_shape, take_piece
 from gangwise.jobs.kernels import ClusterArrays, FreeDevices, Inputs, Rows, State, int64
 from gangwise.jobs.tenancy import Tenancy
-from gangwise.sites.slurm_places import CLASS, Gangs, PassState, arrange, count_room
+from gangwise.sites.slurm_places import CLASS, Gangs, PassState, arrange, copy_pieces, count_room
 
 OFF, REQUEUED, CANCELLED, SUSPENDED, STARTED = range(5)
 """How a job gives way, or that it started."""
@@ -67,6 +67,14 @@ def classes_of(tenancy: Tenancy, pairs: list[tuple[str, str]]) -> tuple[Rows, Bo
 
 
 @inner_kernel
+def take_pieces(inputs: Inputs, state: State, room: FreeDevices, j: int, sign: int) -> None:
+    """Take what job j holds from a room, or give it back."""
+    shape, q = int64(inputs.jobs[j].shape), inputs.jobs[j].piece_from
+    for i in range(q, q + state.jobs[j].pieces):
+        take_piece(inputs.cluster, room, shape, state.out, q, i, sign)
+
+
+@inner_kernel
 def make_room(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     """Where job j would run on nodes that are not shut if others gave way: pieces in `state.tried`.
 
@@ -95,17 +103,7 @@ def make_room(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
         ):
             kernels.put(passes.able, clock.able, float(passes.known[o].turn), o)
             clock.able += 1
-            q = inputs.jobs[o].piece_from
-            for i in range(q, q + state.jobs[o].pieces):
-                take_piece(
-                    inputs.cluster,
-                    state.ahead,
-                    int64(inputs.jobs[o].shape),
-                    state.out,
-                    q,
-                    i,
-                    kernels.GIVE_BACK,
-                )
+            take_pieces(inputs, state, state.ahead, o, int64(kernels.GIVE_BACK))
     if count_room(inputs.cluster, passes.places, state.ahead, s, tasks, passes.shut) < tasks:
         return 0
     put_in_turn(inputs, state, passes)
@@ -122,14 +120,10 @@ def make_room(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
         pieces = found
         for n in range(passes.on.size):
             passes.on[n] = False
+        copy_pieces(state.tried, int64(0), passes.found, int64(0), pieces)
         for i in range(pieces):
-            n = int64(state.tried[i].node)
-            kernels.put_piece(passes.found, i, n, int64(state.tried[i].tasks), int64(0))
-            passes.on[n] = True
-    for i in range(pieces):
-        kernels.put_piece(
-            state.tried, i, int64(passes.found[i].node), int64(passes.found[i].tasks), int64(0)
-        )
+            passes.on[state.tried[i].node] = True
+    copy_pieces(passes.found, int64(0), state.tried, int64(0), pieces)
     return int(pieces)
 
 
@@ -144,11 +138,22 @@ def nodes_in(inputs: Inputs, state: State, among: Bools, j: int) -> int:
     return count
 
 
+@inner_kernel
+def sort_by_time(state: State, passes: PassState, rows: Rows, count: int) -> None:
+    """Sort the first so many rows by time; equal ones stay in their order."""
+    for i in range(count):
+        kernels.put(passes.ranked, i, rows[i].time, i)
+        passes.others[i].item = rows[i].item
+    kernels.merge_sort(passes.ranked, state.spare_rows, 0, count)
+    for i in range(count):
+        kernels.put(rows, i, passes.ranked[i].time, passes.others[passes.ranked[i].item].item)
+
+
 @inlined_kernel
 def put_in_turn(inputs: Inputs, state: State, passes: PassState) -> None:
     """Those who may give way: by rank and nodes, or the youngest first; ties as they started."""
-    able = passes.clock.able
-    # Two stable sorts, the less important key first.
+    able = int64(passes.clock.able)
+    # Two sorts, the less important key first.
     kernels.merge_sort(passes.able, state.spare_rows, 0, able)
     for i in range(able):
         o = passes.able[i].item
@@ -156,32 +161,20 @@ def put_in_turn(inputs: Inputs, state: State, passes: PassState) -> None:
         if not passes.settings.youngest_first:
             nodes = nodes_in(inputs, state, passes.every, o)
             key = float(passes.classes[passes.known[o].kind].rank * (passes.on.size + 1) + nodes)
-        kernels.put(passes.ranked, i, key, i)
-        kernels.put(passes.turns, i, 0.0, o)
-    kernels.merge_sort(passes.ranked, state.spare_rows, 0, able)
+        passes.able[i].time = key
+    sort_by_time(state, passes, passes.able, able)
     for i in range(able):
-        kernels.put(passes.able, i, 0.0, passes.turns[passes.ranked[i].item].item)
-    for i in range(able):
-        kernels.put(passes.turns, i, 0.0, passes.able[i].item)
+        passes.turns[i].item = passes.able[i].item
 
 
 @inlined_kernel
 def reorder(inputs: Inputs, state: State, passes: PassState, taken: int) -> None:
     """The last of those taken away first; the others by nodes shared, or as before (`strict`)."""
-    last = passes.turns[taken - 1].item
     for i in range(taken - 1):
-        o = passes.turns[i].item
-        kernels.put(
-            passes.ranked,
-            i,
-            0.0 if passes.settings.strict else -float(nodes_in(inputs, state, passes.on, o)),
-            i,
-        )
-        kernels.put(passes.others, i, 0.0, o)
-    kernels.merge_sort(passes.ranked, state.spare_rows, 0, taken - 1)
-    for i in range(taken - 1):
-        kernels.put(passes.turns, i + 1, 0.0, passes.others[passes.ranked[i].item].item)
-    kernels.put(passes.turns, 0, 0.0, last)
+        shared = nodes_in(inputs, state, passes.on, passes.turns[i].item)
+        passes.turns[i].time = 0.0 if passes.settings.strict else -float(shared)
+    passes.turns[taken - 1].time = -kernels.NEVER
+    sort_by_time(state, passes, passes.turns, int64(taken))
 
 
 @inlined_kernel
@@ -418,23 +411,19 @@ def place_above(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
 
 @inner_kernel
 def suspended_in_turn(state: State, passes: PassState) -> int:
-    """Those who are suspended, in `passes.turns`, the highest tier first; their number."""
+    """Those who are suspended, in `passes.able`, the highest tier first; their number."""
     count = int64(0)
     for i in range(passes.clock.gave):
-        if passes.known[passes.gave[i]].asleep:
-            kernels.put(
-                passes.able, count, float(passes.known[passes.gave[i]].turn), passes.gave[i]
-            )
+        known = passes.known[passes.gave[i]]
+        if known.asleep:
+            kernels.put(passes.able, count, float(known.turn), passes.gave[i])
             count += 1
-    # By start, then by rank: stable sorts, the less important key first.
+    # By start, then by rank: the less important key first.
     kernels.merge_sort(passes.able, state.spare_rows, 0, count)
     for i in range(count):
-        kernels.put(
-            passes.ranked, i, -float(passes.classes[passes.known[passes.able[i].item].kind].rank), i
-        )
-    kernels.merge_sort(passes.ranked, state.spare_rows, 0, count)
-    for i in range(count):
-        kernels.put(passes.turns, i, 0.0, passes.able[passes.ranked[i].item].item)
+        kind = passes.known[passes.able[i].item].kind
+        passes.able[i].time = -float(passes.classes[kind].rank)
+    sort_by_time(state, passes, passes.able, count)
     return int(count)
 
 
@@ -454,33 +443,19 @@ def undisturbed(inputs: Inputs, state: State, passes: PassState, j: int) -> bool
 
 
 @inner_kernel
-def take_pieces(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
-    """What job j holds is not free in `passes.room`."""
-    shape, q = int64(inputs.jobs[j].shape), inputs.jobs[j].piece_from
-    for i in range(q, q + state.jobs[j].pieces):
-        take_piece(inputs.cluster, passes.room, shape, state.out, q, i, kernels.TAKE)
-
-
-@inner_kernel
 def count_cores(inputs: Inputs, state: State, passes: PassState) -> None:
     """Before a round: who holds which cores, and what is free to nobody, off `passes.room`."""
     copy_room(state.room, passes.room)
     for i in range(passes.clock.gave):
         if passes.known[passes.gave[i]].asleep:
-            take_pieces(inputs, state, passes, int64(passes.gave[i]))
+            j = int64(passes.gave[i])
+            take_pieces(inputs, state, passes.room, j, int64(kernels.TAKE))
     see(inputs, state, passes, int64(0), -kernels.NEVER)
     for m in range(state.at.running):  # those that somebody else has started
         j = state.running[m]
         if passes.known[j].held == 0:
-            pieces, q = int64(state.jobs[j].pieces), inputs.jobs[j].piece_from
-            for i in range(pieces):
-                kernels.put_piece(
-                    state.tried,
-                    i,
-                    int64(state.out[q + i].node),
-                    int64(state.out[q + i].tasks),
-                    int64(0),
-                )
+            pieces, q = int64(state.jobs[j].pieces), int64(inputs.jobs[j].piece_from)
+            copy_pieces(state.out, q, state.tried, int64(0), pieces)
             find_cores(inputs, state, passes, j, pieces)
             keep_cores(inputs, state, passes, j)
     show_cores(inputs.cluster, passes.gangs, state.up, passes.room, int64(0))

@@ -27,7 +27,7 @@ from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, referen
 from gangwise.jobs import kernels, queue_kernels
 from gangwise.jobs.conservative_kernels import truly_free
 from gangwise.jobs.event_kernels import DONE, MORE_ROOM, PAUSED, advance, boolean
-from gangwise.jobs.fit_kernels import copy_room, fits, take_piece, tell_apart
+from gangwise.jobs.fit_kernels import copy_room, fits, tell_apart
 from gangwise.jobs.kernels import ClusterArrays, Inputs, Rows, State, int64
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 from gangwise.sites import preemption
@@ -36,8 +36,8 @@ from gangwise.sites.slurm_places import (
     GROUPS,
     FutureWindows,
     PassState,
-    WaitingLine,
     arrange,
+    copy_pieces,
     count_room,
 )
 
@@ -115,29 +115,29 @@ def unlike_before(inputs: Inputs, state: State, passes: PassState) -> bool:
 
 
 @inner_kernel
-def line_up(line: WaitingLine, most: int) -> int:
+def line_up(inputs: Inputs, state: State, passes: PassState, most: int) -> int:
     """The first so many who wait, but those preempted in this round, in `front`; their number."""
-    clock, at = line.clock, line.at
+    at, keyed = state.at, inputs.rules.keyed
     count = int64(0)
     rank = i = int64(0)
-    if not line.keyed:
-        rank = kernels.smallest(line.words, line.summary, at)
+    if not keyed:
+        rank = kernels.smallest(state.words, state.summary, at)
     while count < most:
         # Keys that change are sorted into `sequence` in every round; an order that stays is a set
         # of ranks.
-        if line.keyed:
-            if i >= clock.lined:
+        if keyed:
+            if i >= passes.clock.lined:
                 break
-            j = line.sequence[i].item
+            j = state.sequence[i].item
             i += 1
         else:
             if rank < 0:
                 break
-            j = line.by_rank[rank]
-            rank = kernels.following(line.words, line.summary, at, rank + 1)
+            j = inputs.by_rank[rank]
+            rank = kernels.following(state.words, state.summary, at, rank + 1)
         # A job that this round has just preempted has to wait for the next one.
-        if line.jobs[j].phase == kernels.WAITING and line.known[j].mark != clock.round:
-            line.front[count] = j
+        if state.jobs[j].phase == kernels.WAITING and passes.known[j].mark != passes.clock.round:
+            passes.front[count] = j
             count += 1
     return int(count)
 
@@ -261,7 +261,7 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
         passes.known[j].asleep = 0
     if passes.gangs is not None and not resumed:
         preemption.keep_cores(inputs, state, passes, j)
-        preemption.take_pieces(inputs, state, passes, j)
+        preemption.take_pieces(inputs, state, passes.room, j, int64(kernels.TAKE))
         preemption.show_cores(inputs.cluster, passes.gangs, state.up, passes.room, int64(0))
     if passes.gangs is None or not resumed:
         passes.known[j].turn = clock.started
@@ -279,16 +279,14 @@ def resume(inputs: Inputs, state: State, passes: PassState, count: int) -> None:
     if passes.gangs is not None:
         count = preemption.suspended_in_turn(state, passes)
     for i in range(count):
-        j = passes.turns[i].item if passes.gangs is not None else passes.line.front[i]
+        j = passes.able[i].item if passes.gangs is not None else passes.front[i]
         if not passes.known[j].asleep or queue_kernels.capped(inputs, state, j):
             continue
         # A suspended job goes on where it was: its old pieces are tried again, and no others.
-        able, q = True, inputs.jobs[j].piece_from
-        pieces = int64(state.jobs[j].pieces)
+        able, pieces = True, int64(state.jobs[j].pieces)
+        copy_pieces(state.out, int64(inputs.jobs[j].piece_from), state.tried, int64(0), pieces)
         for m in range(pieces):
-            piece = state.out[q + m]
-            kernels.put_piece(state.tried, m, int64(piece.node), int64(piece.tasks), piece.mask)
-            able = able and state.up[piece.node]
+            able = able and state.up[state.tried[m].node]
         if passes.gangs is not None:
             able = able and preemption.undisturbed(inputs, state, passes, j)
         else:
@@ -394,7 +392,7 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
         passes.of_pool[q] = 0
     started, turns = 0, 2 if passes.clock.site > 0 else 1
     for i in range(turns * count):  # those of a reservation are first, whatever their priority
-        j = passes.line.front[i % count]
+        j = passes.front[i % count]
         if turns == 2 and (passes.known[j].reservation >= 0) != (i < count):
             continue
         pool = inputs.cluster.shapes[inputs.jobs[j].shape].pool
@@ -486,18 +484,9 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
         until = np.ceil((max(order[i].time, least) + epoch) / length) * length - epoch
         while i < entered and max(order[i].time, least) <= until:
             o = order[i].item
-            q = int64(inputs.jobs[o].piece_from)
-            for m in range(q, q + state.jobs[o].pieces):
-                take_piece(
-                    inputs.cluster,
-                    free_then,
-                    int64(inputs.jobs[o].shape),
-                    state.out,
-                    q,
-                    m,
-                    kernels.GIVE_BACK,
-                )
+            preemption.take_pieces(inputs, state, free_then, o, int64(kernels.GIVE_BACK))
             if passes.gangs is not None:
+                q = int64(inputs.jobs[o].piece_from)
                 preemption.hold(
                     passes.gangs, state.out, q, int64(q + state.jobs[o].pieces), int64(1), int64(-1)
                 )
@@ -604,15 +593,15 @@ def on_nodes_of(inputs: Inputs, state: State, passes: PassState, j: int, i: int,
 
 
 @inlined_kernel
-def first_later(passes: PassState, time: float) -> int:
-    """Place of the first running job that ends after a time, by bisection."""
-    low, high = int64(0), int64(passes.clock.ending)
+def behind(rows: Rows, count: int, time: float) -> int:
+    """How many of the first so many rows, which are in order, are at this time or before."""
+    low, high = int64(0), int64(count)
     while low < high:
-        middle = (low + high) // 2
-        if passes.leaving[middle].time > time:
-            high = middle
-        else:
+        middle = (low + high) >> 1
+        if rows[middle].time <= time:
             low = middle + 1
+        else:
+            high = middle
     return int(low)
 
 
@@ -624,7 +613,7 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
     minute behind the first end; the others 60, 120, 240 … s after that. A job that fits once some
     of a group have ended is taken to start when the last of it does.
     """
-    ending, not_yet = passes.clock.ending, np.nextafter(state.at.now, np.inf)
+    ending, not_yet = int64(passes.clock.ending), np.nextafter(state.at.now, np.inf)
     nearest = on_nodes_of(inputs, state, passes, j, int64(0), int64(1))
     if nearest == ending:
         return kernels.NEVER
@@ -634,7 +623,7 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
     edge = ((order[nearest].time + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
     reaching = nearest  # the first end that reaches into the window; it says which group it is
     if not_yet <= passes.ahead.times[w - 1]:
-        reaching = max(nearest, first_later(passes, passes.ahead.times[w - 1]))
+        reaching = max(nearest, behind(order, ending, passes.ahead.times[w - 1]))
         reaching = on_nodes_of(inputs, state, passes, j, reaching, int64(1))
         if reaching == ending:
             return kernels.NEVER
@@ -642,7 +631,8 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
     # Each further group is twice as long as the one before it.
     while order[reaching].time > edge + length:
         length *= 2.0
-    final = on_nodes_of(inputs, state, passes, j, first_later(passes, edge + length) - 1, int64(-1))
+    latest = int64(behind(order, ending, edge + length) - 1)
+    final = on_nodes_of(inputs, state, passes, j, latest, int64(-1))
     return float(max(order[final].time, not_yet))
 
 
@@ -740,19 +730,6 @@ def too_early(inputs: Inputs, passes: PassState, j: int, time: float) -> None:
     bound.shape, bound.tasks = inputs.jobs[j].shape, inputs.jobs[j].tasks
     bound.limit, bound.time = inputs.jobs[j].limit, time
     passes.clock.bounds += 1
-
-
-@inlined_kernel
-def behind(rows: Rows, count: int, time: float) -> int:
-    """How many of the first so many rows, which are in order, are at this time or before."""
-    low, high = int64(0), int64(count)
-    while low < high:
-        middle = (low + high) >> 1
-        if rows[middle].time <= time:
-            low = middle + 1
-        else:
-            high = middle
-    return int(low)
 
 
 @inlined_kernel
@@ -906,7 +883,7 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
     Nobody else may start in this pass: more and more is reserved, and nothing given back.
     """
     while last >= first:
-        j = passes.line.front[last]
+        j = passes.front[last]
         if groups_of(inputs, j) > 0 and may_start(inputs, state, passes, j):
             break  # its groups are reserved for in turn, whatever fits now
         s, tasks, limit = (
@@ -993,21 +970,13 @@ def arrange_groups(inputs: Inputs, state: State, passes: PassState, j: int) -> i
     return int(total)
 
 
-@inner_kernel
-def copy_pieces(source: Rows, first: int, to: Rows, begin: int, count: int) -> None:
-    """Copy so many pieces."""
-    for i in range(count):
-        piece = source[first + i]
-        kernels.put_piece(to, begin + i, int64(piece.node), int64(piece.tasks), int64(piece.mask))
-
-
 @inlined_kernel
 def start_groups(inputs: Inputs, state: State, passes: PassState, count: int, started: int) -> None:
     """At the end of a pass, start the jobs of groups in line of which each group can start now."""
     for n in range(passes.shut.size):
         passes.shut[n] = 0
     for i in range(count):
-        j = passes.line.front[i]
+        j = passes.front[i]
         able = passes.known[j].together <= state.at.now  # only jobs of groups
         passes.known[j].together = kernels.NEVER
         full = 0 < passes.settings.starts <= started
@@ -1043,7 +1012,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
             recheck = False
         if i > end_of_line:
             return started
-        j = passes.line.front[i]
+        j = passes.front[i]
         i += 1
         # A job of a reservation is left to the main loop: nobody else is on its nodes.
         if (
@@ -1097,7 +1066,7 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
             reserve(inputs, state, passes, j, time, pieces)
             # Only a reservation that begins before the last job would end can take its place away.
             begins = passes.reserved[clock.reserved - 1].begin
-            meets_last = begins <= now + inputs.jobs[passes.line.front[end_of_line]].limit
+            meets_last = begins <= now + inputs.jobs[passes.front[end_of_line]].limit
             recheck = meets_last and passes.above is None
 
 
@@ -1178,8 +1147,9 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
     prepare(inputs, state, passes)
     # Once a minute Slurm's main loop looks at everyone; in between, at the first `depth` jobs only.
     whole_line = now >= clock.whole + WHOLE_LINE
-    looked_at = passes.line.front.size if whole_line else rules.depth + 1
-    count = line_up(passes.line, int64(passes.line.front.size if clock.asleep > 0 else looked_at))
+    looked_at = passes.front.size if whole_line else rules.depth + 1
+    most = passes.front.size if clock.asleep > 0 else looked_at
+    count = line_up(inputs, state, passes, int64(most))
     if passes.above is not None and clock.asleep > 0:
         resume(inputs, state, passes, count)
     main_loop(inputs, state, passes, min(count, looked_at))
@@ -1193,14 +1163,14 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
         if inputs.rules.keyed:
             keep_line(inputs, state, passes)
         if clock.changed:
-            tested = line_up(passes.line, int64(rules.tested))
+            tested = line_up(inputs, state, passes, int64(rules.tested))
             started = backfill(inputs, state, passes, tested)
             if inputs.cluster.groups is not None:
                 start_groups(inputs, state, passes, tested, started)
         clock.changed = 0
     front = int64(-1)
-    if rules.tested > 0 and line_up(passes.line, int64(1)) > 0:
-        front = passes.line.front[0]
+    if rules.tested > 0 and line_up(inputs, state, passes, int64(1)) > 0:
+        front = passes.front[0]
     if (
         passes.gangs is not None and clock.gave > 0
     ):  # who was suspended may have made room for one below it

@@ -36,14 +36,7 @@ from gangwise.jobs.scheduler import Action, Composed, name_of
 from gangwise.jobs.tenancy import Tenancy
 from gangwise.sites import slurm_kernels, slurm_places
 from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
-from gangwise.sites.slurm_places import (
-    FutureWindows,
-    Gangs,
-    PassSettings,
-    PassState,
-    Places,
-    WaitingLine,
-)
+from gangwise.sites.slurm_places import FutureWindows, Gangs, PassSettings, PassState, Places
 
 
 class HeldCores(NamedTuple):
@@ -525,6 +518,7 @@ def passing_of(
         **dict.fromkeys(("first", "pieces"), most_groups),
         **dict.fromkeys(("shut", "none"), N),
         "open": len(pools),
+        "front": J + 1,
         "gave": J if preempts else 0,
         "before": J if given.rules.keyed else 0,
         "nodes": tested * gang + len(nodes_of_site),
@@ -532,8 +526,6 @@ def passing_of(
     }
     arrays: dict[str, Any] = {name: np.zeros(n, dtype=np.int64) for name, n in ints.items()}
     arrays["nodes"][: len(nodes_of_site)] = nodes_of_site
-    front = np.zeros(J + 1, dtype=np.int64)
-    state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
     return PassState(
         settings=_settings(scheduler, t.options.tenancy, bool(known["own"].any())),
         clock=clock,
@@ -541,7 +533,6 @@ def passing_of(
         gangs=_gangs(t, len(x.out)) if suspends else None,
         leaving=np.zeros(J, dtype=kernels.DUE) if suspends else x.order,
         places=_places(t, x, scheduler.leaf_cores),
-        line=WaitingLine(x.at, clock, bool(given.rules.keyed), *state, known, front),
         ahead=_ahead(t, x, clock),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
         known=known,

@@ -149,22 +149,6 @@ class Places(NamedTuple):
 
 
 @by_reference
-class WaitingLine(NamedTuple):
-    """Who waits, in order: parts of the state, and who is looked at."""
-
-    at: Any  # COUNTERS
-    clock: Any  # CLOCK
-    keyed: bool
-    by_rank: Ints
-    words: Ints
-    summary: Ints
-    sequence: Rows  # DUE
-    jobs: Rows  # RUN [J]
-    known: Rows  # KNOWN [J]
-    front: Ints  # the first of the line
-
-
-@by_reference
 class FutureWindows(NamedTuple):
     """What will be free, at the ends of W windows, and nodes that are reserved."""
 
@@ -200,7 +184,7 @@ class PassState(NamedTuple):
     gangs: Any  # Gangs; None where no jobs are suspended, which hold their cores
     leaving: Rows  # DUE [J]: jobs that run, and suspended ones, by when they are expected to end
     places: Places
-    line: WaitingLine
+    front: Ints  # who waits, in order: the first of the line
     ahead: FutureWindows
     pools: Bools  # [P, N] nodes of each pool of the shapes
     open: Ints  # [P] above 0: it has nodes that are not shut
@@ -294,6 +278,14 @@ def switches_of(nodes: Nodes) -> tuple[Ints, Ints, Ints]:
                 apart[i, j] = path_up.index(common[0]) + other_path.index(common[0])
     leaf = [number.get(path, -1) for _, _, path in paths]
     return np.array(leaf, dtype=np.int64), np.array(above, dtype=np.int64), apart
+
+
+@inner_kernel
+def copy_pieces(source: Rows, first: int, to: Rows, begin: int, count: int) -> None:
+    """Copy so many pieces."""
+    for i in range(count):
+        piece = source[first + i]
+        put_piece(to, begin + i, int64(piece.node), int64(piece.tasks), int64(piece.mask))
 
 
 @inner_kernel
