@@ -19,6 +19,7 @@ from gangwise.core.settings import Clock
 from gangwise.jobs import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.audit import audit
 from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.model import Shape
 from gangwise.jobs.queue_kernels import hold, priority_key, tick
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.simulation import simulate_jobs
@@ -218,14 +219,14 @@ def test_nodes_are_those_that_slurm_would_have(tmp_path):
         "PartitionName=DEFAULT Priority=7\n"
         "PartitionName=p,q Nodes=some,k2,new3\nPartitionName=r Nodes=ALL PriorityTier=2\n",
     )
-    assert site.nodes.names == ("r0n1", "r0n2", "r1n1", "r1n2", "k1", "k2")
-    assert (site.nodes.capacity[:, 0] / 1000).tolist() == [8, 8, 8, 8, 14, 13]
-    assert (site.nodes.capacity[:, 1] / 1000).tolist() == [4, 4, 4, 4, 3, 4]
+    assert site.nodes.names == ("k1", "k2", "r0n1", "r0n2", "r1n1", "r1n2")
+    assert (site.nodes.capacity[:, 0] / 1000).tolist() == [14, 13, 8, 8, 8, 8]
+    assert (site.nodes.capacity[:, 1] / 1000).tolist() == [3, 4, 4, 4, 4, 4]
     pools = [(p.name, p.nodes, p.tier, p.priority) for p in site.rules.pool]
     assert pools == [
         ("p", "r0n1,k1,k2", 7, 7),
         ("q", "r0n1,k1,k2", 7, 7),
-        ("r", "r0n1,r0n2,r1n1,r1n2,k1,k2", 2, 7),
+        ("r", "k1,k2,r0n1,r0n2,r1n1,r1n2", 2, 7),
     ]
     assert "partition p has nodes that no file describes, and that are left out: new3" in str(
         site.notes
@@ -318,6 +319,26 @@ def test_the_first_limit_that_is_set_counts(tmp_path):
     assert started((*cid, "r", "normal"), cpu=3) == [0]
     # A limit of a GPU's model counts jobs that ask for it.
     assert started(*[(*bob, "r", "normal")] * 3, gpu=1) == [0, 1]
+
+
+def test_nodes_are_side_by_side_by_their_names_wherever_they_stand(tmp_path):
+    # As a real Slurm took them, five times of five: b[01-02], c[01-03], f[01-03].
+    site = site_of(
+        tmp_path,
+        "NodeName=c[01-03],f[01-03],g01 CPUs=4\nNodeName=b[01-02] CPUs=8\nNodeName=m01 CPUs=2\n"
+        "PartitionName=batch Nodes=ALL\n",
+    )
+    demands = [((1000,), 0), ((4000,), 1), ((2000,), 1)]
+    shapes = tuple(Shape(demand, per_node) for demand, per_node in demands)
+    jobs = replace(
+        Jobs.of(submit=[0.0, 1.0, 2.0], run=[99.0] * 3, tasks=[16, 3, 3]),
+        devices=("cpu",),
+        shapes=shapes,
+        shape=np.arange(3),
+    )
+    played = simulate_jobs(jobs, site.nodes, SlurmPasses(), site=site)
+    names = [[site.nodes.names[n] for n, _ in played.placed(j)] for j in range(3)]
+    assert names == [["b01", "b02"], ["c01", "c02", "c03"], ["f01", "f02", "f03"]]
 
 
 def test_nodes_that_were_down_take_no_jobs(tmp_path):
