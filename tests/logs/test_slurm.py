@@ -547,13 +547,18 @@ def test_gpus_of_a_job_stand_on_nodes_as_they_are_free(asked, given, line, expec
 
 
 def test_models_are_those_asked_for():
-    def models(asked, given):
-        return request(asked, given).models
+    def models(asked, given, sizes=""):
+        return request(asked, given, sizes=sizes).models
 
     assert models("cpu=1,gres/gpu=2,node=1", "cpu=1,gres/gpu=2,gres/gpu:a100=2,node=1") == ""
     assert models("cpu=1,gres/gpu:a100=2,node=1", "cpu=1,gres/gpu:a100=2,node=1") == "a100"
     assert models("", "cpu=2,gres/gpu=4,gres/gpu:a100=2,gres/gpu:v100=2,node=2") == ""
     assert models("", "cpu=2,gres/gpu=2,gres/gpu:a100=2,node=2") == "a100"
+    # A site that counts no GPUs by model prints none: the line of submission has what was asked.
+    plain = "cpu=1,gres/gpu=2,node=1"
+    assert models(plain, plain, "gres=gpu:v100:2") == "v100"
+    assert models(plain, plain, "gpus=t4:2") == "t4"
+    assert models(plain, plain, "gpus=2") == ""
 
 
 LINES = "JobID|User|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqTRES|AllocTRES|NodeList"

@@ -75,7 +75,7 @@ UNLIKE = {
     "9": "-w b1 of a job on two nodes: b1 need not be among them",
     "12": "memory of a node: in equal parts of a task, here 600 MiB",
     "17": "GPUs of a node, and tasks anywhere: equal parts on both nodes",
-    "22": "--spread-job",
+    "22": "--spread-job: on the same nodes, with other numbers of tasks",
     "31": "memory of a node and of tasks on two: equal parts on both",
 }
 """Jobs that are played otherwise, as the notes of the log say."""
@@ -115,7 +115,7 @@ def test_every_job_is_on_the_nodes_and_cores_that_slurm_gave_it(played):
     assert {name: cores for name, cores in wrong.items() if name not in UNLIKE} == {}
     assert np.isfinite(schedule.start).all()
     notes = "\n".join(scenario.log.played.notes)
-    for option in ("--spread-job", "--nodelist of fewer nodes", "several partitions"):
+    for option in ("--nodelist of fewer nodes", "several partitions"):
         assert f"1 jobs ask for {option}" in notes
 
 

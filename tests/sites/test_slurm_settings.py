@@ -59,7 +59,7 @@ OTHER = {
     "switch2": "SwitchName=z Nodes=n1",
     "partition": "PartitionName=q Nodes=m1 MaxTime=60 MaxNodes=1 MinNodes=2 PriorityTier=2 "
     "PriorityJobFactor=2 QoS=normal TRESBillingWeights=cpu=2 PreemptMode=OFF "
-    "ExclusiveUser=YES",
+    "ExclusiveUser=YES LLN=YES",
     "qos": "Name=other Priority=2 GrpTRES=cpu=1 GrpJobs=1 MaxTRES=cpu=1 MaxTRESPU=cpu=1 "
     "MaxJobsPU=1 MaxTRESPA=cpu=1 MaxJobsPA=1 MaxWall=60 UsageFactor=2 Preempt=normal "
     "GrpJobsAccrue=1 MaxJobsAccruePU=1 MaxJobsAccruePA=1 "

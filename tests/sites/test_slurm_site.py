@@ -341,6 +341,34 @@ def test_nodes_are_side_by_side_by_their_names_wherever_they_stand(tmp_path):
     assert names == [["b01", "b02"], ["c01", "c02", "c03"], ["f01", "f02", "f03"]]
 
 
+@pytest.mark.parametrize(
+    ("lln", "term", "taken"),
+    [
+        # As a real Slurm took them in a partition with LLN=YES: f01 while all are idle, and f02
+        # once 14 of its 16 threads are in use.
+        ("LLN=YES", "", ["f01", "f02"]),
+        ("", "", ["f01", "f01"]),
+        # With --spread-job it took b01, the first node, and not c01, which was as full as may be.
+        ("", "spread=yes", ["b01", "b01"]),
+    ],
+)
+def test_nodes_one_by_one_are_the_least_loaded_or_the_first(lln, term, taken, tmp_path):
+    site = site_of(
+        tmp_path,
+        "NodeName=f[01-03] CPUs=16\nNodeName=b01 CPUs=32\n"
+        f"PartitionName=short Nodes={'b01,' * bool(term)}f[01-03] {lln}\n",
+    )
+    jobs = replace(
+        Jobs.of(submit=[0.0, 1.0], run=[99.0] * 2, tasks=[14, 2]),
+        devices=("cpu",),
+        shapes=(Shape((1000,), 0),),
+        pools=("short",),
+        terms=(term,),
+    )
+    played = simulate_jobs(jobs, site.nodes, SlurmPasses(), site=site)
+    assert [site.nodes.names[played.placed(j)[0][0]] for j in range(2)] == taken
+
+
 def test_nodes_that_were_down_take_no_jobs(tmp_path):
     events = (
         "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User\n"

@@ -265,7 +265,8 @@ class Job:
         a job of groups);
         ``nodes=A-B``: fewest and most nodes, 0 for any number; ``on=``, ``not=`` nodes by name,
         bars between them; ``whole=1``: it has its nodes alone, ``whole=memory``: all their memory,
-        ``whole=user``: only its user has jobs there; ``contiguous=yes``: side by side;
+        ``whole=user``: only its user has jobs there; ``contiguous=yes``: side by side,
+        ``spread=yes``: one by one in order;
         ``cores=whole``: no two of its processors are threads of one core; ``task=4``: processors
         of a task, of a job that never ran;
         ``size=CxN``: cores and nodes that multifactor priority counts; ``reservation=NAME``;

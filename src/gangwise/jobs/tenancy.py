@@ -474,6 +474,7 @@ class Ranked(StrictModel):
     preempted: Way = ""
     billing: Mapping[str, Amount] = Field(default_factory=dict)
     by_user: bool = False  # its jobs share nodes with those of their user alone, under slurm
+    least_loaded: bool = False  # its jobs take the least loaded nodes, under slurm
 
 
 class Qos(StrictModel):

@@ -64,7 +64,7 @@ NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
 GANGS = ("kubernetes", "slurm-sacct", "philly", "alibaba-gpu-v2020")
 """Formats in which the rows of a job are groups of tasks that start together."""
-OF_NODES = ("features", "on", "not", "contiguous", "nodes", "size")
+OF_NODES = ("features", "on", "not", "contiguous", "spread", "nodes", "size")
 """Terms that say which nodes a component of a heterogeneous job asks for."""
 WAITED = "(?i)^(cancel|withdrawn|killed|pending|waiting)"
 """Statuses of jobs that, without a start, waited until they were withdrawn or the log ended."""

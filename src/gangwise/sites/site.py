@@ -255,7 +255,7 @@ class Site:
         late: Any = {  # came later: without it a digest is what it was
             "preemption": True,
             "kueue": True,
-            "pool": {"__all__": {"preempted", "whole", "by_user"}},
+            "pool": {"__all__": {"preempted", "whole", "by_user", "least_loaded"}},
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
             "closed": {"__all__": {"exempt"}},
             "reservation": True,
@@ -264,7 +264,7 @@ class Site:
         }
         text = self.rules.model_dump_json(exclude=late)
         r = self.rules
-        late_rules = any(pool.whole or pool.by_user for pool in r.pool)
+        late_rules = any(p.whole or p.by_user or p.least_loaded for p in r.pool)
         late_rules |= any(rule.exempt for rule in r.closed)
         late_rules |= any(cap.alone or cap.or_pools or cap.spares for cap in r.cap)
         late_rules |= bool(r.reservation or (r.priority and r.priority.flags))

@@ -393,19 +393,21 @@ def _places(t: Tables, state: State, leaf_cores: bool) -> Places:
     weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
     devices = t.nodes.devices
     switches = slurm_places.switches_of(t.nodes)
+    by_load = {pool.name for pool in t.options.tenancy.pools if pool.least_loaded}
     W = switches[1].size
     return Places(
         state.up,
         devices.index("cpu") if "cpu" in devices else -1,
         state.tried,
         np.unique(weight, return_inverse=True)[1].astype(np.int64),
-        *slurm_places.asked_of_nodes(every_shape(t), t.nodes),
+        *slurm_places.asked_of_nodes(every_shape(t), t.nodes, by_load),
+        np.zeros(weight.size, dtype=np.int64),
         switches[0],
         switches[1] if W else None,
         switches[2],
         bool(leaf_cores),
         np.zeros(weight.size, dtype=np.int64),
-        np.zeros(weight.size // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
+        np.zeros(weight.size, dtype=slurm_places.RUN_OF_NODES),
         *(np.zeros(W, dtype=np.int64) for _ in range(3)),
     )
 

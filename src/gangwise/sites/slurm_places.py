@@ -5,13 +5,14 @@ one node of the run holds takes the one with least free. Where no run holds all,
 most free is taken, and so on. As select/cons_tres does without a topology. Nodes of the smallest
 weight are taken first, then those of the next. A gang that asks for some number of nodes leaves a
 task for each of those to come. With topology/tree, gangs take the nodes of as few leaf switches as
-they can, in order.
+they can, in order. ``--spread-job`` and ``LLN`` take node after node of a weight: in order, or that
+of which the largest part of the cores is free.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,12 +23,14 @@ from gangwise.jobs.fit_kernels import block_misses, fits_of
 from gangwise.jobs.kernels import BLOCK, ClusterArrays, FreeDevices, Rows, int64, put_piece, record
 from gangwise.jobs.model import Nodes, Shape, terms_of
 from gangwise.jobs.tenancy import having
-from gangwise.sites.whole_nodes import CONTIGUOUS
+from gangwise.sites.whole_nodes import CONTIGUOUS, SPREAD
 
 GROUPS = 4
 """Jobs are counted by user, by partition, by user and partition, and by association."""
 ANY, ALL_OF_ONE, SO_MANY_OF_EACH, SO_MANY_NODES = range(4)
 """What a job asks of nodes: with features; in brackets, all of one; so many of each; a number."""
+BY_RUNS, IN_ORDER, LEAST_LOADED = range(3)
+"""How nodes are taken: those of a run together, or one by one."""
 
 FAR = 2**40
 """Steps from a switch to another that nothing joins to it."""
@@ -136,7 +139,8 @@ class Places(NamedTuple):
     parts: Ints  # those of shape s are the rows from parts_from[s] on: feature, and how many tasks
     parts_from: Ints  # [S + 1]
     turn: Ints  # groups of a shape as Slurm looks at them, from `groups_from` on
-    wanted: Ints  # [S, 4] how many nodes, at most, at least (0: any number); 1: side by side
+    wanted: Ints  # [S, 5] how many nodes, at most, at least (0: any number); 1: side by side; how
+    key: Ints  # [N] of nodes that are taken one by one: the largest first
     leaf: Ints  # [N] the leaf switch that a node is on, −1 for none
     above: Any  # [W] of W switches the one above each, itself at the top; None: no topology
     apart: Ints  # [W, W] steps from one to another
@@ -220,9 +224,12 @@ class PassState(NamedTuple):
 
 
 def asked_of_nodes(
-    shapes: Sequence[Shape], nodes: Nodes
+    shapes: Sequence[Shape], nodes: Nodes, least_loaded: Container[str]
 ) -> tuple[Bools, Ints, Ints, Ints, Ints, Ints]:
-    """What shapes ask: `features`, `how`, `parts`, `parts_from`, `turn`, `wanted` of `Places`."""
+    """What shapes ask: `features`, `how`, `parts`, `parts_from`, `turn`, `wanted` of `Places`.
+
+    ``least_loaded`` are the pools whose jobs take the least loaded nodes.
+    """
     names, how, parts, starts = dict[str, int](), [], list[tuple[int, int]](), [0]
     for shape in shapes:
         expression = next((k for k, _ in shape.constraint if "*" in k or "[" in k), "")
@@ -238,9 +245,12 @@ def asked_of_nodes(
     offered = [
         [having(name, labels.get("features", "")) for labels in nodes.labels] for name in names
     ]
-    wanted = [
-        (max(shape.nodes), *shape.nodes[::-1], CONTIGUOUS in shape.constraint) for shape in shapes
-    ]
+    wanted = list[tuple[int, ...]]()
+    for shape in shapes:
+        by_load = LEAST_LOADED if shape.pool in least_loaded else BY_RUNS
+        one_by_one = IN_ORDER if SPREAD in shape.constraint else by_load
+        joined = CONTIGUOUS in shape.constraint
+        wanted.append((max(shape.nodes), *shape.nodes[::-1], joined, one_by_one * (not joined)))
     own = [[int(terms_of(s.terms).get("part", 0)) for _, s in shape.groups] for shape in shapes]
     turn = [i for places in own for i in np.argsort(places, kind="stable").tolist()]
     return (
@@ -249,7 +259,7 @@ def asked_of_nodes(
         np.array(parts, dtype=np.int64).reshape(-1, 2),
         np.array(starts, dtype=np.int64),
         np.array(turn, dtype=np.int64),
-        np.array(wanted, dtype=np.int64).reshape(-1, 4),
+        np.array(wanted, dtype=np.int64).reshape(-1, 5),
     )
 
 
@@ -340,9 +350,14 @@ def arrange(
             places.fit[places.tried[m].node] = 0
     if tasks == 0:
         return int(count)
+    one_by_one = places.wanted[s, 4]
     switched = places.above is not None and how != SO_MANY_OF_EACH and places.wanted[s, 3] == 0
-    if how != SO_MANY_NODES and not switched:
+    switched = switched and one_by_one == BY_RUNS
+    if how != SO_MANY_NODES and not switched and one_by_one == BY_RUNS:
         return lightest(places, free, tasks, int64(-1), count)
+    for n in range(free.size if one_by_one > BY_RUNS else 0):
+        cores = max(cluster.capacity[n, max(places.cores, 0)], 1)
+        places.key[n] = (free[n] << 20) // cores if one_by_one == LEAST_LOADED else -n
     while True:  # without the nodes that take fewest, where those taken were too many
         if places.above is not None and switched:
             count = on_switches(places, tasks, s, int64(cluster.shapes[s].per_node))
@@ -394,20 +409,24 @@ def lightest(places: Places, free: Ints, tasks: int, feature: int, count: int) -
             tasks_here += fit_with(places, feature, weight, n)
         some = min(tasks, tasks_here)
         if some > 0:
-            count = consecutive(places, free, some, find_runs(places, free, feature, weight), count)
+            runs = find_runs(places, free, feature, weight, int64(0))
+            count = consecutive(places, free, some, runs, count)
         tasks -= some
         weight += 1
     return count
 
 
 @inlined_kernel
-def find_runs(places: Places, free: Ints, feature: int, weight: int) -> int:
-    """Runs of nodes side by side that have room, in `places.runs`; their number."""
+def find_runs(places: Places, free: Ints, feature: int, weight: int, apart: int) -> int:
+    """Runs of nodes side by side that have room, in `places.runs`; their number.
+
+    ``apart``: each node is a run of its own.
+    """
     count, open_ = 0, False
     for n in range(free.size):
         fits = fit_with(places, feature, weight, n)
         if fits > 0:
-            if not open_:
+            if apart or not open_:
                 places.runs[count].first, places.runs[count].free, places.runs[count].fits = n, 0, 0
                 count, open_ = count + 1, True
             run = places.runs[count - 1]
@@ -479,15 +498,18 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
     As many nodes are taken as are wanted, each with as many tasks as it holds and the others leave.
     """
     wanted, most, fewest = places.wanted[s, 0], places.wanted[s, 1], places.wanted[s, 2]
+    apart = int64(places.wanted[s, 4])
     count, heaviest, able = int64(0), int64(0), int64(0)
     for n in range(free.size):
         heaviest = max(heaviest, places.weight[n])
         able += int64(places.fit[n] > 0)
     wanted = min(wanted, able)
     for weight in range(heaviest + 1):
-        runs = find_runs(places, free, int64(-1), int64(weight))
+        by = places.key if apart else free
+        runs = find_runs(places, by, int64(-1), int64(weight), apart)
         while tasks > 0 and (most == 0 or count < most):
-            best = best_run(places, runs, tasks, max(fewest - count, 1))
+            # No single node is as wide as FAR, so that the one of the largest key is best.
+            best = best_run(places, runs, tasks, FAR if apart else max(fewest - count, 1))
             if best < 0:
                 break
             first, last = places.runs[best].first, places.runs[best].last

@@ -41,8 +41,10 @@ def read_slurm(
     partitions = r.entries("partition", "PartitionName")
     sets = _node_sets(r, nodes)
     pools = [_pool(r, row, _of_partition(r, row, nodes, sets)) for row in partitions.values()]
-    for pool in pools:  # select/linear gives out nodes
-        pool["whole"] |= _linear(config)
+    select, linear = _listed(r, config, "SelectTypeParameters").values, _linear(config)
+    for pool in pools:  # select/linear gives out nodes, wherever most is free
+        pool["whole"] |= linear
+        pool["least_loaded"] = (pool["least_loaded"] or "CR_LLN" in select) and not linear
     # Caps of QOS and associations, those that QOS override, and then those that are not enforced.
     several = config.values.get("PriorityType", "").endswith("multifactor")
     preemption = _preemption(r, config)
@@ -66,7 +68,7 @@ def read_slurm(
         caps.append({"scope": "all", "of": licence, "most": amount})
     # Memory is given out only where SelectTypeParameters names it; else requests of it bind
     # nothing.
-    memory = any("Memory" in name for name in _listed(r, config, "SelectTypeParameters").values)
+    memory = any("Memory" in name for name in select)
     ignored = () if memory else ("mem",)
     countable = (
         {*nodes.devices, "nodes", "jobs", AGEING} - {*ignored}
@@ -297,6 +299,7 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
         "preempted": r.value(row, "PreemptMode", way, ""),
         "whole": row.values.get("OverSubscribe", "").upper() == "EXCLUSIVE",
         "by_user": row.values.get("ExclusiveUser", "").upper() == "YES",
+        "least_loaded": row.values.get("LLN", "").upper() == "YES",
     }
     if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
         r.notes.append(

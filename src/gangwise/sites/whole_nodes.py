@@ -20,8 +20,9 @@ from gangwise.jobs.tenancy import allowed_on, having
 
 MEMORY = "memory"
 """In the term ``whole``: a job that has all memory of its nodes, so that no other fits there."""
-CONTIGUOUS = ("contiguous=", "yes")
-"""Label, which all nodes have, of jobs whose nodes are side by side under ``slurm``."""
+CONTIGUOUS, SPREAD = ("contiguous=", "yes"), ("spread=", "yes")
+"""Labels, which all nodes have, of jobs that under ``slurm`` take nodes side by side, or one by one
+in order."""
 WHOLE = 1_000_000  # thousandths of it on each node: more than jobs that could ever share one
 
 
@@ -44,7 +45,7 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
 
     def labels_of(term: dict[str, str]) -> list[tuple[str, str]]:
         mine = [(f"{kind}={term[kind]}", "yes") for kind in ("on", "not") if kind in term]
-        mine += [CONTIGUOUS] * ("contiguous" in term)
+        mine += [label for label in (CONTIGUOUS, SPREAD) if label[0][:-1] in term]
         own = term.get("features", "") if features else ""
         return [*mine, *[(own, own)] * bool(own)]
 
@@ -62,7 +63,7 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
         kind, equals, names = label.partition("=")
         if equals and kind in ("on", "not"):
             return (name in names.split("|")) == (kind == "on")
-        if label == CONTIGUOUS[0]:
+        if label in (CONTIGUOUS[0], SPREAD[0]):
             return True
         return having(label, has)
 

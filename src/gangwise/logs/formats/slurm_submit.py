@@ -152,6 +152,19 @@ def _totals(text: str, nodes: int | None, memory: str) -> _Totals:
     return _Totals(cpu, mem, gpu, models, several)
 
 
+def _models(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Models of GPUs that options name; a TRES list has them only where the site counts them.
+
+    >>> _models({"gres": "gpu:t4:2"}), _models({"gpus-per-node": "a100:4"}), _models({"gpus": "2"})
+    (('t4',), ('a100',), ())
+    """
+    words = [options.get("gres", "")]
+    words += [
+        f"gpu:{options[name]}" for name in SIZES if name.startswith("gpus") and name in options
+    ]
+    return tuple(sorted({*notation.gpus(",".join(words))} - {""}))
+
+
 def request(
     asked: str, given: str = "", nodes: int | None = None, memory: str = "", sizes: str = ""
 ) -> TaskRequest:
@@ -172,6 +185,7 @@ def request(
     >>> request("cpu=1,mem=1G,node=1", "cpu=8,mem=1G,node=1").cpu  # a whole node
     8.0
     """
+    options = dict(part.split("=", 1) for part in sizes.split(";") if part)
     wanted = _totals(asked or given, nodes, memory)
     second = _totals(given or asked, nodes, memory)
     holds = _Totals(
@@ -180,10 +194,11 @@ def request(
         max(wanted.gpu, second.gpu),
         # AllocTRES names what was given; versions that name GPUs in ReqTRES name there what was
         # asked for. Of several models that were given none was.
-        wanted.models if asked and wanted.gpu else second.models[: len(second.models) == 1],
+        wanted.models or _models(options)
+        if asked and wanted.gpu
+        else second.models[: len(second.models) == 1],
         second.nodes,
     )
-    options = dict(part.split("=", 1) for part in sizes.split(";") if part)
     # Without --mem, and without a default of the site, a job has all memory of its nodes: more
     # than was asked for, of each node and of each core.
     # So it was where it was given less than ReqTRES says: that is the memory of a larger node.
@@ -307,8 +322,8 @@ def terms(asked: dict[str, str], name: str, features: str, request: str, nodes: 
         parts |= {"on": on} if (nodes or 1) <= on.count("|") + 1 else {}
     if elsewhere := _nodes_named(asked.get("exclude", "")):
         parts["not"] = elsewhere
-    if "contiguous" in asked:
-        parts["contiguous"] = "yes"
+    for option, term in (("contiguous", "contiguous"), ("spread-job", "spread")):
+        parts |= {term: "yes"} if option in asked else {}
     if asked.get("hint", "") == "nomultithread":
         parts["cores"] = "whole"
     if reservation := asked.get("reservation", ""):
