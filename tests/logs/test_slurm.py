@@ -515,6 +515,8 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ("cpu=4,mem=4G,node=1", "cpu=4,mem=24G,node=2", "-n4", (2, 1, 2, "whole=memory,size=4x1")),
         ("cpu=4,mem=4G,node=1", "cpu=4,mem=8G,node=2", "-n4 --mem=4G", (4, 0, 1, "size=4x1")),
         ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1")),
+        # CR_ONE_TASK_PER_CORE: seven nodes of 8 threads, and 8 threads of two larger ones
+        ("cpu=32,mem=8G,node=1", "cpu=64,node=9", "-n 32", (64, 0, 1, "size=32x1")),
     ],
 )
 def test_tasks_of_what_was_asked_for_and_given(asked, given, line, expected):

@@ -9,7 +9,6 @@ import pytest
 from benchmarks.slurm_sites import Drawing, compared, drawn_as, share, within
 
 KEPT = Path(__file__).with_name("slurm_sites")
-HELD_OUT = 29
 NUMBERS = sorted(int(file.name.partition(".")[0]) for file in KEPT.glob("*.tar.xz"))
 
 
@@ -19,12 +18,19 @@ def found():
 
 
 @pytest.mark.full
-def test_a_replay_is_no_farther_from_slurm_than_when_last_measured(found):
-    # What was asked is 95 % within, which a third play of Slurm does not reach.
-    assert len(found) == HELD_OUT
-    assert sum(of["left out"] for of in found.values()) == 0
-    assert len([number for number, of in found.items() if within(of)]) >= 21
-    mean = {name: np.mean([of[name] for of in found.values()]) for name in found[NUMBERS[0]]}
+@pytest.mark.parametrize(
+    ("first", "last", "sites", "near", "lost"), [(0, 99, 29, 21, 0), (100, 119, 20, 17, 5)]
+)
+def test_a_replay_is_no_farther_from_slurm_than_when_last_measured(
+    found, first, last, sites, near, lost
+):
+    # What was asked is 95 % within; of the sites that Slurm played five times one of its own plays
+    # is within the range of the four others at 86 %.
+    mine = [of for number, of in found.items() if first <= number <= last]
+    assert len(mine) == sites
+    assert sum(of["left out"] for of in mine) <= lost
+    assert sum(map(within, mine)) >= near
+    mean = {name: np.mean([of[name] for of in mine]) for name in mine[0]}
     assert mean["tau"] > mean["own tau"] - 0.03
     assert mean["share"] > mean["own share"] - 0.03
 

@@ -254,8 +254,11 @@ def _tasks(
     of_job &= ntasks != 1 and first.gpu == second.gpu > 1
     of_job &= not {"gres", "gpus-per-node", "gpus-per-task"} & {*options}
     shared = first.gpu > 0 and not of_job and "gpus-per-task" not in options
-    # More than a core a node that was not asked for: whole nodes, not both threads of a core.
-    whole_nodes = second.cpu > first.cpu + second.nodes or options.get("exclusive") == ""
+    # More than a core a node that was not asked for: whole nodes, not both threads of a core. Twice
+    # as much as was asked for, without more memory, are both threads of a core for each processor.
+    twice = second.cpu == 2 * first.cpu and second.mem <= first.mem
+    more = second.cpu > first.cpu + second.nodes and not twice
+    whole_nodes = more or options.get("exclusive") == ""
     anywhere |= of_job or ntasks > low > 0
     if (whole_nodes and started) or shared or a_node or not anywhere:
         return second.nodes, 1, (0, 0)
