@@ -306,13 +306,15 @@ def test_bad_rows_are_counted_and_named(tmp_path, bad, reason):
 
 
 def test_missing_columns_say_what_to_ask_for(tmp_path):
-    write(tmp_path, ["1|COMPLETED|4"], "JobID|State|NCPUS")
-    assert SlurmSacct.recognise(tmp_path)
+    folder = tmp_path / "log"  # of its own, so that the folder above holds no other test's files
+    folder.mkdir()
+    write(folder, ["1|COMPLETED|4"], "JobID|State|NCPUS")
+    assert SlurmSacct.recognise(folder)
     wanted = r"no Submit and no Start and no End; run sacct .*--format=JobID"
     with pytest.raises(TraceError, match=wanted):
-        open_trace(tmp_path)
+        open_trace(folder)
     with pytest.raises(TraceError, match="output"):
-        SlurmSacct(tmp_path / "..").scan()
+        SlurmSacct(folder / "..").scan()
 
 
 def test_nodes_from_elsewhere_and_in_either_form(tmp_path):
