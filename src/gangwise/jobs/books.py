@@ -171,8 +171,10 @@ class Books:
 
     def if_up(self, nodes: Bools) -> Self:
         """The books if these nodes [N] were up as well: all is free there but what still runs."""
-        whole, away = Books.opened(self.nodes), (nodes & ~self.up)[:, None]
-        free, device = self.free + whole.free * away, self.device + whole.device * away
+        empty, returning = Books.opened(self.nodes), (nodes & ~self.up)[:, None]
+        # Nodes that are away have nothing free, less what still runs there.
+        free = self.free + empty.free * returning
+        device = self.device + empty.device * returning
         return replace(self, free=free, device=device, up=self.up | nodes)
 
     def dominant(self, shape: Shape) -> int:

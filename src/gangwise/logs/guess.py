@@ -644,8 +644,8 @@ class _Draft:
             # (processors x seconds, a time from submission) is neither.
             lengths = self._lengths(column, unit_of_limit or "s")
             lengths = lengths[lengths > 0]
-            several = len(np.unique(lengths)) > 0.5 * lengths.size
-            if not by_name and several and (lengths % 60 == 0).mean() < 0.5:
+            mostly_distinct = len(np.unique(lengths)) > 0.5 * lengths.size
+            if not by_name and mostly_distinct and (lengths % 60 == 0).mean() < 0.5:
                 self.notes.append(f"{column} looks measured rather than asked for: not used")
                 continue
             if unit_of_limit is None:

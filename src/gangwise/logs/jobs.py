@@ -945,11 +945,11 @@ def _misread(jobs: Jobs, held: float, capacity: float) -> Iterator[str]:
     if capacity > 0 and span > 86400 and ran.size >= FEW:
         values["load"] = held / (capacity * span)
     for limit in WORDS["units"]:
-        value, most, least = values[limit["of"]], limit.get("most"), limit.get("least")
-        if value > (most or math.inf) or value < (least or -math.inf):
-            ends = value, most or least
+        value, upper, lower = values[limit["of"]], limit.get("most"), limit.get("least")
+        if value > (upper or math.inf) or value < (lower or -math.inf):
+            ends = value, upper or lower
             shown = [f"{x:.2g}" if limit["of"] == "load" else duration(round(x, 1)) for x in ends]
-            beyond = f" (asked {'above' if most else 'below'} {shown[1]})"
+            beyond = f" (asked {'above' if upper else 'below'} {shown[1]})"
             yield limit["text"].format(value=shown[0]) + beyond
 
 

@@ -1148,8 +1148,8 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
     # Once a minute Slurm's main loop looks at everyone; in between, at the first `depth` jobs only.
     whole_line = now >= clock.whole + WHOLE_LINE
     looked_at = passes.front.size if whole_line else rules.depth + 1
-    most = passes.front.size if clock.asleep > 0 else looked_at
-    count = line_up(inputs, state, passes, int64(most))
+    listed = passes.front.size if clock.asleep > 0 else looked_at
+    count = line_up(inputs, state, passes, int64(listed))
     if passes.above is not None and clock.asleep > 0:
         resume(inputs, state, passes, count)
     main_loop(inputs, state, passes, min(count, looked_at))
