@@ -1,4 +1,4 @@
-"""No module of the package imports, however far around, one that imports it."""
+"""No module of the package imports, however far around, one that imports it; names are there."""
 
 from __future__ import annotations
 
@@ -121,3 +121,23 @@ def test_a_name_that_a_package_passed_on_is_given_with_a_warning(old: str, new: 
         found = getattr(package, name)
     assert found is getattr(importlib.import_module(f"gangwise.{path}"), name)
     assert not hasattr(package, "nothing")
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "docs"])
+@pytest.mark.filterwarnings("ignore")
+def test_each_name_that_is_imported_is_there(folder: str) -> None:
+    """Also where a function imports it: one that runs only beside a real engine shows it late."""
+    absent = []
+    for path in sorted((SOURCE.parents[1] / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            origin = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if not isinstance(node, ast.ImportFrom) or origin.partition(".")[0] != "gangwise":
+                continue
+            module = importlib.import_module(origin)
+            for name in node.names:
+                if not hasattr(module, name.name):
+                    try:
+                        importlib.import_module(f"{origin}.{name.name}")
+                    except ImportError:
+                        absent.append(f"{path.name}:{node.lineno}: {origin}.{name.name}")
+    assert not absent

@@ -232,9 +232,10 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     from types import SimpleNamespace
 
     from gangwise.engines.engine import Capabilities
-    from gangwise.engines.kubernetes import KubernetesEngine, gang_size
+    from gangwise.engines.kubernetes import KubernetesEngine
     from gangwise.engines.kubernetes_api import Binding
     from gangwise.engines.kubernetes_gangs import ClusterCache
+    from gangwise.engines.kubernetes_objects import gang_size
 
     bound: set[str] = set()
 
