@@ -30,6 +30,7 @@ from gangwise.core.registry import ANY, create, entries
 from gangwise.core.settings import toml_text
 from gangwise.jobs import compiled, simulation
 from gangwise.jobs.scheduler import parts
+from gangwise.sites import slurm_passes
 
 TYPED = {ANY: "fcfs+easy", "gavel": "gavel:seconds=7200"}  # it solves a programme every so often
 WHOLE = [TYPED.get(name, name) for name in entries("scheduler") if name != ANY]
@@ -226,7 +227,7 @@ class Played:
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path):
         self.folder, self.count, self.calls = folder, 0, itertools.count()
-        for module, name in (compiled, "play_compiled"), (simulation, "play_passes"):
+        for module, name in (compiled, "play_compiled"), (slurm_passes, "play"):
             patch.setattr(module, name, self._counted(getattr(module, name)))
         run = self._counted(simulation.JobSimulation.run)
         patch.setattr(simulation.JobSimulation, "run", lambda *given: run(*given))

@@ -16,8 +16,7 @@ from gangwise.cli.options import table
 from gangwise.core.errors import ScenarioError, UnknownName, to_install
 
 if TYPE_CHECKING:
-    from gangwise.core.contracts import Comparator
-    from gangwise.core.simulation import Run
+    from gangwise.core import contracts, simulation
     from gangwise.study.compare import Comparison
     from gangwise.study.runs import NamedSource
 
@@ -165,7 +164,7 @@ def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
     return summary
 
 
-def _print_versus(run: Run, judge: Comparator) -> None:
+def _print_versus(run: simulation.Run, judge: contracts.Comparator) -> None:
     from gangwise.study.statistics import BATCHES, batch_means, decimals_for, estimate_text
 
     own = run.rewards[judge.slots]
@@ -209,7 +208,7 @@ def _require_same(source: NamedSource, slots: int | None, out: Path | None, name
 
 def _write_pages(comparison: Comparison, out: Path) -> None:
     from gangwise.core.files import Folder
-    from gangwise.report.pages import write_comparison
+    from gangwise.report import pages
     from gangwise.study.compare import FIDELITY
 
     scenario: Any = comparison.scenario
@@ -220,7 +219,7 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
         with Folder(out).publish("fidelity") as publication:
             publication.write(FIDELITY, json.dumps(report.to_dict(), indent=2) + "\n")
             publication.write("fidelity.txt", f"{report}\n")
-    files = write_comparison(comparison, out, options.command_line())
+    files = pages.write_comparison(comparison, out, options.command_line())
     options.say(f"wrote {', '.join(path.name for path in files)} to {out}")
     if not any(path.suffix == ".svg" for path in files):
         options.say(f"no figures as files: they need matplotlib; {to_install('full')}")
@@ -231,7 +230,7 @@ if TYPE_CHECKING:
 
     from gangwise.papers.reproduce.expected import Reproduction
     from gangwise.papers.reproduce.papers import Artefact
-    from gangwise.report.pages import ClaimResult
+    from gangwise.report import pages
     from gangwise.study.results import Results
     from gangwise.study.tune import Tuning
 
@@ -382,9 +381,9 @@ def tune_command(
 
 
 def _report_of(folder: Path, what: str) -> None:
-    from gangwise.report.pages import write_report
+    from gangwise.report import pages
 
-    options.say(f"{what} in {folder}; open {write_report(folder)} in a browser")
+    options.say(f"{what} in {folder}; open {pages.write_report(folder)} in a browser")
 
 
 def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
@@ -428,17 +427,16 @@ def report_command(
     opened: bool = False,
 ) -> None:
     """Write one page about a folder of results; it needs no network and no other file."""
-    from gangwise.report.pages import write_files, write_report
-    from gangwise.report.plotting import COLUMN_WIDTHS
+    from gangwise.report import pages, plotting
 
     if wanted != "html":
         target = Path(f"report-{wanted}") if out is None else out
-        if columns not in COLUMN_WIDTHS:
+        if columns not in plotting.COLUMN_WIDTHS:
             raise ScenarioError(f"--columns is 1 or 2, not {columns}")
-        files = write_files(folder, wanted, target, COLUMN_WIDTHS[columns])
+        files = pages.write_files(folder, wanted, target, plotting.COLUMN_WIDTHS[columns])
         options.say(f"wrote {', '.join(path.name for path in files) or 'nothing'} to {target}")
         return
-    path = write_report(folder, out)
+    path = pages.write_report(folder, out)
     options.say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
     if opened:
         import webbrowser
@@ -576,30 +574,23 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
     )
 
 
-def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
+def _print_reproduced(rows: Sequence[pages.ClaimResult], quick: bool) -> None:
     from rich.text import Text
 
-    from gangwise.report.pages import (
-        VERDICTS,
-        by_claim,
-        called,
-        counts,
-        over_readings,
-        verdict_text,
-    )
+    from gangwise.report import pages
 
-    rows, shown, places = over_readings(rows), list[tuple[Any, ...]](), set[str]()
-    for verdict, mine in by_claim(rows):
+    rows, shown, places = pages.over_readings(rows), list[tuple[Any, ...]](), set[str]()
+    for verdict, mine in pages.by_claim(rows):
         claim, (sign, colour) = mine[0], _SIGNS[verdict]
         if claim.stem not in places:
-            shown.append(("", Text(called(claim.paper, claim.artefact), "bold"), "", ""))
+            shown.append(("", Text(pages.called(claim.paper, claim.artefact), "bold"), "", ""))
         places.add(claim.stem)
         shown.append((Text(sign, colour), claim.says, str(claim.number), ""))
         shown += [("", f"  {row.version}", "", row.text) for row in mine]
     screen = options.screen(wide=False)
     screen.print(table(["", "claim, and by which version", "the paper", "ours"], shown, (0, 1)))
-    words = [(_SIGNS[verdict], verdict_text(verdict, quick)) for verdict in VERDICTS]
+    words = [(_SIGNS[verdict], pages.verdict_text(verdict, quick)) for verdict in pages.VERDICTS]
     screen.print(Text("   ").join(Text(f"{sign} {word}", look) for (sign, look), word in words))
     for reason in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
         options.paragraph(f"why not: {reason}")
-    options.paragraph(f"{counts(rows, quick)}.")
+    options.paragraph(f"{pages.counts(rows, quick)}.")

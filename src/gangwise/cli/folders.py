@@ -202,14 +202,13 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
         return
     if repair:
         raise ScenarioError(f"--repair: {folder} is no folder of a service; play its runs again")
-    from gangwise.study.replay import audited
-    from gangwise.study.statistics import count
+    from gangwise.study import replay, statistics
     from gangwise.study.store import older_runs
 
     checks = {place: place.verify() for place in find_folders(folder)}
     sound = all(place.sound for place in checks.values())
     older = {place: older_runs(place.path) for place in checks}
-    audits = {place: audited(place.path) if checks[place].sound else {} for place in checks}
+    audits = {place: replay.audited(place.path) if checks[place].sound else {} for place in checks}
     reports = [a for place in audits.values() for a in place.values() if not isinstance(a, str)]
     lawful = not any(report.counts for report in reports)
     if as_json:
@@ -231,7 +230,7 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
             _print_names(unfinished, place, check.unfinished)
             _print_names("not written by gangwise", place, check.unknown)
             for decider, runs in older[place].items():
-                played = count(len(runs), "run was", "runs were")
+                played = statistics.count(len(runs), "run was", "runs were")
                 echo(f"  {played} played by {decider}: play them again")
             for run, report in audits[place].items():
                 echo(f"  {run}: {report if isinstance(report, str) else report.line}")

@@ -67,9 +67,8 @@ def replay_command(
     from gangwise.jobs.bounds import Certified
     from gangwise.report.jobs import results_of
     from gangwise.sites.site import together
-    from gangwise.study.job_classes import DEMO
+    from gangwise.study import job_classes, replay_scenario
     from gangwise.study.replay import STEPS, replay, replay_source
-    from gangwise.study.replay_scenario import TWIN
 
     values = settings_of(settings)
     tight = re.sub(r"\s*\+\s*", "+", policies or "")  # parts may stand apart
@@ -96,9 +95,9 @@ def replay_command(
     chosen: Sequence[int] = seed_list(seeds) if seeds else ()
     steps = STEPS if bound else None
     if not source and values:
-        source, values = TWIN, {**TWIN_SETTINGS, **values}
+        source, values = replay_scenario.TWIN, {**TWIN_SETTINGS, **values}
     elif not source:
-        source, steps = DEMO, steps or DEMO_STEPS
+        source, steps = job_classes.DEMO, steps or DEMO_STEPS
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
     require_folder(out, jobs=True)
     scenario = replay_source(source, values)
@@ -130,8 +129,7 @@ def _replay_routes(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    from gangwise.report.answers import route_page, route_sheet
-    from gangwise.report.tables import rich_tables
+    from gangwise.report import answers, tables
     from gangwise.study.route import play_routes
 
     if len(sources) < 2 or route is None:
@@ -143,7 +141,7 @@ def _replay_routes(
         values |= dict(zip(("scheduler",), schedulers))
         routed = play_routes(sources, names_of(route), progress=advance, **values)
     logs = [Path(path).name for path in sources]
-    page = route_page(routed, logs, command_line())
+    page = answers.route_page(routed, logs, command_line())
     plain = json_text(routed.as_dict()) if as_json or out else ""
     if out is not None:
         write_page(out, "routes", page, plain)
@@ -153,7 +151,7 @@ def _replay_routes(
     console = screen()
     console.print(f"{page.chapters[0].title}\n", style="bold", markup=False)
     console.print("\n".join([*routed.lines, ""]), markup=False)
-    console.print(rich_tables([route_sheet(routed, logs)]))
+    console.print(tables.rich_tables([answers.route_sheet(routed, logs)]))
 
 
 def demo_command(out: Path = Path("gangwise-demo")) -> None:
@@ -180,14 +178,14 @@ def calibrate_command(
     plain = json_text(result.as_dict()) if as_json or out else ""
     echo(plain if as_json else result)
     if out is not None:
-        from gangwise.report.answers import calibration_page
+        from gangwise.report import answers
 
         file = out / FILE
         if os.path.lexists(file):
             text = f"{file} is there already, perhaps corrected by hand; give another --out"
             raise StoreError(text)
         write_whole(file, result.toml())
-        write_page(out, "calibration", calibration_page(result, command_line()), plain)
+        write_page(out, "calibration", answers.calibration_page(result, command_line()), plain)
         say(f"wrote {file}; read it, correct it; then: gangwise replay {path} --site {out}")
 
 
@@ -254,18 +252,17 @@ def _give_forecast(
     as_json: bool,
 ) -> None:
     """Print a forecast, and write its page into ``out``."""
-    from gangwise.report.answers import forecast_page, starts_sheet
-    from gangwise.report.tables import rich_tables
+    from gangwise.report import answers, tables
 
     if out is not None:
-        page = forecast_page(Path(source).name, forecast, judged, command_line())
+        page = answers.forecast_page(Path(source).name, forecast, judged, command_line())
         write_page(out, "forecast", page, json_text(answer))
     if as_json:
         echo(json_text(answer))
         return
     console = screen()
     console.print("\n".join(filter(None, [forecast.basis, judged, " "])), markup=False)
-    console.print(rich_tables([starts_sheet(forecast)]))
+    console.print(tables.rich_tables([answers.starts_sheet(forecast)]))
 
 
 def what_if_command(
@@ -353,7 +350,7 @@ def audit_command(
     as_json: bool = False,
 ) -> None:
     """Say what is asked for and not used, what shorter limits save, and who lacks its share."""
-    from gangwise.report.tables import rich_tables
+    from gangwise.report import tables
     from gangwise.report.usage import shorter_text, usage_page, usage_sheets
     from gangwise.study.replay import BASE
     from gangwise.study.usage import audit_log
@@ -367,7 +364,7 @@ def audit_command(
     else:
         echo(f"{audit.verdict}.\n")
         echo("\n".join(audit.lines))
-        screen().print(rich_tables(usage_sheets(audit)))
+        screen().print(tables.rich_tables(usage_sheets(audit)))
         if audit.shorter is not None:
             echo(shorter_text(audit.shorter))
     if out is not None:

@@ -44,11 +44,11 @@ def convert_command(
     """Write servers and jobs of a trace as Parquet, which every command reads; or jobs as SWF."""
     values = options.settings_of(settings)
     if out.name.endswith((".swf", ".swf.gz")):
-        from gangwise.logs.jobs import open_jobs, save_swf
+        from gangwise.logs import jobs
 
         with options.progress(NOTHING_KEPT, compiles=False):
-            log = open_jobs(path, trace=trace, strict=strict, **values)
-        save_swf(log, out)
+            log = jobs.open_jobs(path, trace=trace, strict=strict, **values)
+        jobs.save_swf(log, out)
         options.echo(options.json_text(log.played.to_dict()) if as_json else log.played.line)
         options.say(f"wrote {len(log.jobs):,} jobs to {out}")
         return
@@ -161,10 +161,10 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
     """
     import os
 
+    from gangwise.logs import jobs
     from gangwise.logs.guess import guess
-    from gangwise.logs.jobs import doubts_of
 
-    draft = guess(file, doubts_of)
+    draft = guess(file, jobs.doubts_of)
     if as_json:
         options.echo(options.json_text(draft.to_dict()))
     if out is None:
@@ -198,14 +198,13 @@ def jobs_command(
     as_json: bool = False,
 ) -> None:
     """Describe the jobs of a log: what can be replayed, load, sizes, waits, run times, users."""
-    from gangwise.logs import open_tables
+    from gangwise.logs import jobs, open_tables
     from gangwise.logs.inspect import report, summary
-    from gangwise.logs.jobs import jobs_of
 
     options.require_folder(out)
     with options.progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **options.settings_of(settings))
-    log = jobs_of(tables, job_type=job_type)
+    log = jobs.jobs_of(tables, job_type=job_type)
     facts = summary(log, tables)
     plain = options.json_text({"played": log.played.to_dict(), **facts}) if as_json or out else ""
     options.echo(plain if as_json else report(log, facts))

@@ -19,8 +19,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.registry import comparators as registered_comparators
+from gangwise.core import errors, registry
 
 Timing = Literal["reserve", "react"]
 """When a policy decides: before the slot's arrivals are seen (``reserve``) or after (``react``)."""
@@ -167,7 +166,7 @@ def evenly_spaced(slots: int, sample: int | None) -> npt.NDArray[np.int64]:
     (array([0, 3, 6, 9]), array([0, 1, 2]))
     """
     if sample is not None and sample < 1:
-        raise ScenarioError(f"a sample of {sample} slots was asked for; it has at least one")
+        raise errors.ScenarioError(f"a sample of {sample} slots was asked for; it has at least one")
     if sample is None or sample >= slots:
         return np.arange(slots)
     return np.unique(np.linspace(0, slots - 1, sample).round().astype(np.int64))
@@ -206,9 +205,9 @@ class InstanceBase:
 
         Raises UnknownName for one that is not registered for the family.
         """
-        registered = registered_comparators(self.family)
+        registered = registry.comparators(self.family)
         if name not in registered:
-            raise UnknownName("comparator", name, list(registered))
+            raise errors.UnknownName("comparator", name, list(registered))
         entry = registered[name]
         evaluated: Comparator = entry.load()(self, slots, seed, sample, **entry.preset)
         return evaluated

@@ -29,9 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.contracts import configuration
-from gangwise.core.errors import ScenarioError
-from gangwise.core.registry import ANY, Kind, first_entry, source_file
+from gangwise.core import contracts, errors, registry
 
 BUILT_IN = "gangwise"
 
@@ -50,7 +48,7 @@ PATHS = ("folder", "path")
 """Settings that say where the files of a trace are; their digests define the run instead."""
 
 
-def identify(thing: Any, kind: Kind | None = None) -> str:
+def identify(thing: Any, kind: registry.Kind | None = None) -> str:
     """A class or function's name with its revision or digest; ``kind`` is its registry.
 
     Raises ScenarioError for a lambda, and whatever else has no name.
@@ -74,13 +72,13 @@ def identify(thing: Any, kind: Kind | None = None) -> str:
         return name
     # Built-in code is identified by its revision, which changes when its behaviour does.
     if lasting and _top(module) == BUILT_IN:
-        entry = first_entry(kind, f"{module}:{name}") if kind else None
-        called = name if entry is None or entry.name == ANY else entry.name
+        entry = registry.first_entry(kind, f"{module}:{name}") if kind else None
+        called = name if entry is None or entry.name == registry.ANY else entry.name
         return f"{called} r{entry.revision if entry else 1}"
     if lasting and _top(module) in sys.stdlib_module_names:
         return f"{module}.{name}"
     parts = list(_parts_of_code(thing, module, lasting))
-    file = source_file(module) if lasting else None
+    file = registry.source_file(module) if lasting else None
     if file is not None:
         # Of an installed package, that package alone; otherwise all that is not installed.
         parts += _parts_of_modules(module, _top(module) if _installed(file) else "")
@@ -96,7 +94,7 @@ def plain(value: Any) -> Any:
     {'alpha': 0.5, 'sizes': [1, 2]}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {k: plain(item) for k, item in configuration(value).items()}
+        fields = {k: plain(item) for k, item in contracts.configuration(value).items()}
         kind = type(value)
         return {"type": identify(kind).removesuffix(" r1"), **fields}
     if isinstance(value, Mapping):
@@ -112,8 +110,8 @@ def plain(value: Any) -> Any:
     raise _nameless(value)
 
 
-def _nameless(thing: Any) -> ScenarioError:
-    return ScenarioError(
+def _nameless(thing: Any) -> errors.ScenarioError:
+    return errors.ScenarioError(
         f"{thing!r} cannot be part of what defines a run: it has no lasting name; use numbers, "
         "text, dataclasses of them, or functions with a name"
     )
@@ -137,7 +135,7 @@ def _parts_of_modules(module: str, only: str) -> Iterator[bytes]:
         name = waiting.pop()
         if name in parts or _top(name) == BUILT_IN or (only and _top(name) != only):
             continue
-        file = source_file(name)
+        file = registry.source_file(name)
         if file is None or (not only and _installed(file)):
             continue
         parts[name] = file.read_bytes()
@@ -237,7 +235,7 @@ def _own(module: str, own: str = "") -> bool:
         return True
     if _top(module) in (BUILT_IN, "builtins", "", *sys.stdlib_module_names):
         return False
-    file = source_file(module)
+    file = registry.source_file(module)
     return file is None or not _installed(file)
 
 

@@ -42,14 +42,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise import __version__
-from gangwise.core.arrays import Floats, Tabular
+from gangwise.core import arrays, registry, settings, terminal
 from gangwise.core.contracts import Comparator, Environment, Instance, Policy, clone, configuration
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError
 from gangwise.core.files import Tree, digest_of, read_whole, write_side_file, write_whole
 from gangwise.core.identity import identify
-from gangwise.core.registry import check_arguments
-from gangwise.core.settings import require_memory
-from gangwise.core.terminal import Stopped, requests_to_stop
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Streams:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Run(Tabular):
+class Run(arrays.Tabular):
     """One policy on one instance; as a table, a row for each slot.
 
     ``rewards`` and each of ``metrics`` (what the environment measured) have shape [T], and so have
@@ -86,8 +83,8 @@ class Run(Tabular):
     configuration: Mapping[str, Any]
     seed: int
     draw: Callable[[], Instance]
-    rewards: Floats
-    metrics: Mapping[str, Floats]
+    rewards: arrays.Floats
+    metrics: Mapping[str, arrays.Floats]
     nanoseconds: npt.NDArray[np.int64]
 
     @cached_property
@@ -144,7 +141,7 @@ class Run(Tabular):
         return float(self.rewards[comparator.slots].sum()) / total if total else float("nan")
 
 
-class Interrupted(Stopped):
+class Interrupted(terminal.Stopped):
     """A simulation was stopped between two slots; ``checkpoint`` says where it was saved."""
 
     def __init__(self, slot: int, checkpoint: Path | None, number: int = signal.SIGINT):
@@ -181,7 +178,7 @@ class Simulation:
             raise ScenarioError(
                 f"{self.policy.__name__} is a class; give a policy: {self.policy.__name__}()"
             )
-        check_arguments(self.policy)
+        registry.check_arguments(self.policy)
         self.name = self.name or type(self.policy).__name__
         family = getattr(self.policy, "family", self.instance.family)
         if family != self.instance.family:
@@ -195,7 +192,7 @@ class Simulation:
         self.policy.start(self.environment.problem, streams.policy)
         # Eight bytes a number: reward, time and metrics, of the run and of its copy as a result.
         needed = 16.0 * int(self.slots) * (2 + len(self.environment.metrics))
-        require_memory(needed, f"a run of {self.slots} slots", "fewer slots")
+        settings.require_memory(needed, f"a run of {self.slots} slots", "fewer slots")
         self.rewards = np.zeros(self.slots)
         self.metrics = np.zeros((self.slots, len(self.environment.metrics)))
         self.nanoseconds = np.zeros(self.slots, dtype=np.int64)
@@ -243,7 +240,7 @@ class Simulation:
         clock = time.monotonic
         warm_up(self.instance, self.policy, self.slots, self.seed)
         saved = reported = clock()
-        with requests_to_stop() as stop:
+        with terminal.requests_to_stop() as stop:
             while self.slot < self.slots:
                 self.step()
                 if stop.is_set():

@@ -37,9 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
-from gangwise.engines import engine, intake
-from gangwise.engines.background import clock
-from gangwise.engines.leader import Led, ReservationLeader
+from gangwise.engines import background, engine, intake, leader
 from gangwise.engines.slurm_requests import (
     CHANGE,
     COMMAND,
@@ -80,7 +78,7 @@ HELD_BY_HAND = "a user or an administrator holds it"
 
 
 @dataclass(eq=False, repr=False)
-class SlurmEngine(Led):
+class SlurmEngine(leader.Led):
     """A Slurm cluster, by its commands; raises EngineError when these are not there."""
 
     name = "slurm"
@@ -135,7 +133,7 @@ class SlurmEngine(Led):
         twice: a leader that was stopped between looking at its clock and its command can at most
         choose other nodes for a job that waits.
         """
-        self._leader = ReservationLeader(self._run)
+        self._leader = leader.ReservationLeader(self._run)
 
     # The engine
 
@@ -803,7 +801,7 @@ class SlurmEngine(Led):
 
     def _run(self, *command: str, more: Mapping[str, str] | None = None) -> str:
         environment = {**self._environment, **more} if more else self._environment
-        self._silent_since = min(self._silent_since, clock())
+        self._silent_since = min(self._silent_since, background.clock())
         try:
             text = run(command, environment, CHANGE if command[0] in BRIEF else COMMAND)
         except Refused:

@@ -29,8 +29,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
-from gangwise.engines.engine import AFTER, Phase
-from gangwise.engines.intake import quoted
+from gangwise.engines import engine, intake
 from gangwise.notation import slurm as notation
 from gangwise.notation.slurm import WORDS
 
@@ -200,7 +199,7 @@ def waits_for(row: Mapping[str, Any], now: float) -> str:
     a requeued job a time of its own, for which no user has asked.
     """
     if not is_unset(dependency := row.get("dependency")):
-        return f"{AFTER}, {dependency}"
+        return f"{engine.AFTER}, {dependency}"
     begin = number(row.get("eligible_time"), 0)
     if number(row.get("priority"), 1) == 0:
         begin = max(begin, number(row.get("start_time"), 0))
@@ -363,7 +362,7 @@ COMMAND = 10.0  # seconds that a listing may take, as the programs' own wait for
 CHANGE = 6.0  # the same of a change, and of a look at the lead, which cost slurmctld little
 ASKED_AGAIN = 8  # of so many jobs that the queue no longer lists, slurmctld is asked by number
 
-PHASES: Mapping[str, Phase] = WORDS["phases"]
+PHASES: Mapping[str, engine.Phase] = WORDS["phases"]
 """States of a job that has ended."""
 
 
@@ -434,7 +433,7 @@ def refusal(said: str) -> int | None:
 class End(NamedTuple):
     """How a job ended, as far as Slurm remembers; ``time`` is NaN where it does not."""
 
-    phase: Phase
+    phase: engine.Phase
     time: float
 
 
@@ -479,5 +478,5 @@ def _state_of(name: str, ask: Callable[..., str]) -> str:
         raise
     fields = dict(word.partition("=")[::2] for word in shown.split() if "=" in word)
     if fields.get("JobId") != name or not fields.get("JobState"):
-        raise EngineError(f"scontrol says of job {name} {quoted(shown)}")
+        raise EngineError(f"scontrol says of job {name} {intake.quoted(shown)}")
     return fields["JobState"]

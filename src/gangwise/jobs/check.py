@@ -11,18 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.errors import GangwiseError, InfeasibleDecision
-from gangwise.core.registry import label_of
-from gangwise.jobs.books import Explanation, Rate
-from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.core import errors, registry
+from gangwise.jobs import books, model, tenancy
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
 from gangwise.jobs.simulation import JobSimulation
-from gangwise.jobs.tenancy import PriorityWeights
 from gangwise.sites.site import CapRule, Pool, Rules, Site
 
 
-class SchedulerCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
+class SchedulerCheckFailed(errors.GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
     """A broken contract of a scheduler: which part of it, and on which case."""
 
 
@@ -51,7 +48,7 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
     --------
     >>> check_scheduler("fcfs+easy+best-fit", cases=2)
     """
-    name = label_of(scheduler) if isinstance(scheduler, str) else type(scheduler).__name__
+    name = registry.label_of(scheduler) if isinstance(scheduler, str) else type(scheduler).__name__
     try:
         original = create_scheduler(scheduler)
         parts = ("resize", "place", "observe", "explain")
@@ -143,12 +140,12 @@ class _World:
 
     def tables(self) -> Tables:
         job, node, user = self.names
-        nodes = Nodes.of(
-            Node(node(n), {"gpu": float(c)}, {"rack": self.racks[n]}, float(self.speed[n]))
+        nodes = model.Nodes.of(
+            model.Node(node(n), {"gpu": float(c)}, {"rack": self.racks[n]}, float(self.speed[n]))
             for n, c in enumerate(self.capacity)
         )
         J = len(self.columns["submit"])
-        jobs = Jobs.of(
+        jobs = model.Jobs.of(
             **self.columns,
             id=[job(j) for j in range(J)],
             type=[user(l) for l in self.types],
@@ -158,13 +155,13 @@ class _World:
         )
         rates = np.array([self.rates[[user(l) for l in range(3)].index(t)] for t in jobs.types])
         ups = [(t + 100.0, n) for t, n in self.fails + self.drains]
-        happens = Conditions(rates, None, self.fails, ups, (), self.drains, self.cancels)
+        happens = model.Conditions(rates, None, self.fails, ups, (), self.drains, self.cancels)
         options = Options(restart=5)
         if not self.site:
             return Tables.of(jobs, nodes, happens, options)
         on = {name: ",".join(node(n) for n in on) for name, on in zip("ab", self.on, strict=True)}
         pools = tuple(Pool(name=name, nodes=on[name], tier=1 + (name == "b")) for name in "ab")
-        weights = PriorityWeights(
+        weights = tenancy.PriorityWeights(
             age=100, fair_share=1000, job_size=10, half_life=math.inf, period=60
         )
         # Six GPUs are enough for each job, and too few for two: Kueue starts some with fewer tasks.
@@ -184,7 +181,7 @@ class _Watched(JobSimulation):
         self.where = ""
         self.first_rate = np.inf  # when the scheduler first heard a rate
 
-    def _observe(self, rate: Rate) -> None:
+    def _observe(self, rate: books.Rate) -> None:
         self.first_rate = min(self.first_rate, rate.time)
         super()._observe(rate)
 
@@ -209,7 +206,7 @@ class _Watched(JobSimulation):
             for job in self.waiting:
                 answer = self.scheduler.explain(job.id)
                 if not (
-                    isinstance(answer, Explanation)
+                    isinstance(answer, books.Explanation)
                     and answer.job == job.id
                     and answer.constraint
                     and answer.since <= self.now <= min(answer.until, answer.start)
@@ -233,7 +230,7 @@ class _Pickled(_Watched):
 class _Doubled(_Watched):
     """rates reported twice"""
 
-    def _observe(self, rate: Rate) -> None:
+    def _observe(self, rate: books.Rate) -> None:
         super()._observe(rate)
         super()._observe(rate)
 
@@ -241,7 +238,7 @@ class _Doubled(_Watched):
 class _Late(_Watched):
     """rates reported late and out of order"""
 
-    def _observe(self, rate: Rate) -> None:
+    def _observe(self, rate: books.Rate) -> None:
         delayed = vars(self).setdefault("held", [])
         delayed.append(replace(rate))
         if len(delayed) == 3:
@@ -253,7 +250,7 @@ class _Late(_Watched):
 class _Unheard(_Watched):
     """rates never reported"""
 
-    def _observe(self, rate: Rate) -> None:
+    def _observe(self, rate: books.Rate) -> None:
         return
 
 
@@ -264,7 +261,7 @@ def _played(kind: type[_Watched], world: _World, original: Any, where: str) -> _
         schedule = simulation.run()
     except SchedulerCheckFailed:
         raise
-    except InfeasibleDecision as error:
+    except errors.InfeasibleDecision as error:
         raise SchedulerCheckFailed(f"{where}: {error}") from error
     except Exception as error:
         raise SchedulerCheckFailed(f"{where}: {type(error).__name__}: {error}") from error

@@ -16,15 +16,12 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.jobs import kernels, rate_kernels
+from gangwise.jobs import fit_kernels, kernels, rate_kernels, schedule, tenancy
 from gangwise.jobs.books import Books, Piece, Rate, of_groups
 from gangwise.jobs.distance import Near, level_on, nearest, slowdowns
 from gangwise.jobs.distance_kernels import Apart
-from gangwise.jobs.fit_kernels import growths
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
-from gangwise.jobs.schedule import cluster_of
-from gangwise.jobs.tenancy import allowed_on
 
 UNLABELLED = Constants(f=0.3, e=0.2)
 """Priors where nodes declare nothing, so that they may differ by much."""
@@ -502,8 +499,8 @@ class FGD:
         room = kernels.FreeDevices(books.free, books.device, np.zeros_like(books.free))
         steps = np.full(able.size, np.iinfo(np.int64).max)
         mask = np.zeros(able.size, dtype=np.int64)
-        cluster = cluster_of(books.nodes, shapes, 1)
-        growths(cluster, memo, room, shapes.index(shape), able, steps, mask)
+        cluster = schedule.cluster_of(books.nodes, shapes, 1)
+        fit_kernels.growths(cluster, memo, room, shapes.index(shape), able, steps, mask)
         return steps, mask
 
 
@@ -607,7 +604,7 @@ class ByRate(Worth):
         # A gang is as fast as its slowest node.
         slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
         request = self._request(job, books)
-        allowed, waited = allowed_on(books.nodes, job.shape), now - job.submitted
+        allowed, waited = tenancy.allowed_on(books.nodes, job.shape), now - job.submitted
         seconds = float(
             rate_kernels.wait(self.state, request, slowest, mean, allowed, waiting, waited, now)
         )
@@ -633,7 +630,7 @@ class ByRate(Worth):
         most = min(job.shape.per_node or job.tasks, job.tasks)
         fits, demand = np.minimum(books.fits(job.shape), most), np.array(job.shape.demand)
         holds = (books.capacity[:, demand > 0] // demand[demand > 0]).min(axis=1)
-        able = allowed_on(books.nodes, job.shape) & books.up
+        able = tenancy.allowed_on(books.nodes, job.shape) & books.up
         holds = np.where(able, np.minimum(holds, most), 0)
         for h in range(level):
             gain = alone * (math.exp(costs[level]) - math.exp(costs[h]))

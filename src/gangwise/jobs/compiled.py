@@ -10,17 +10,13 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.arrays import Ints, read_only
-from gangwise.jobs import kernels, rate_kernels, round_kernels, run_times
+from gangwise.jobs import kernels, model, queues, rate_kernels, round_kernels, run_times, tenancy
 from gangwise.jobs.books import Books
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.distance_kernels import Apart, NearBeliefs
-from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
-from gangwise.jobs.model import Nodes, one_for_all
 from gangwise.jobs.queue_kernels import copy_of
-from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, no_ways
 from gangwise.jobs.scheduler import Composed, name_of
-from gangwise.jobs.tenancy import NOBODY
 
 NO_INTS = np.zeros(0, dtype=np.int64)
 COUNTED = "instants", "rounds", "tests", "kills", "requeues", "preemptions", "cancellations"
@@ -31,11 +27,11 @@ _CHOICES: dict[type, int] = {FirstFit: kernels.FIRST_FIT, BestFit: kernels.BEST_
 _CHOICES |= {WorstFit: kernels.WORST_FIT, ByRate: kernels.BY_RATE, FGD: kernels.FGD}
 
 
-def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.PlayRules | None:
+def built_in(scheduler: Any, nodes: model.Nodes, options: Options) -> kernels.PlayRules | None:
     """Rules for the compiled engine, None for what only Python can decide."""
     if type(scheduler) is not Composed:
         return None
-    queue = scheduler.queue.order if type(scheduler.queue) in BUILT_IN else None
+    queue = scheduler.queue.order if type(scheduler.queue) in queues.BUILT_IN else None
     choice = _CHOICES.get(type(scheduler.choice))
     backfilling = _BACKFILLING.get(scheduler.backfilling)
     if queue is None or choice is None or backfilling is None:
@@ -173,8 +169,8 @@ def outcome(
     if late := t.options.latency:  # what is kept are decisions; a job may be gone before it starts
         begun = np.fmin(begun + late, np.where(attempts > 0, state.end, np.nan))
         state.start[:] = np.where(attempts == 1, begun, state.start + late)
-    on_nodes = np.isin(phase, (RUNNING, FINISHED, KILLED))
-    on_nodes |= (phase == CANCELLED) & np.isfinite(state.end)
+    on_nodes = np.isin(phase, (kernels.RUNNING, kernels.FINISHED, kernels.KILLED))
+    on_nodes |= (phase == kernels.CANCELLED) & np.isfinite(state.end)
     return Schedule(
         t.jobs,
         t.nodes,
@@ -209,7 +205,7 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Inputs, int]:
         key = {kernels.SJF: jobs.limit, kernels.EDF: jobs.deadline}.get(rules.queue)
         by_rank = np.argsort(-jobs.priority if key is None else key, kind="stable")
     rows = np.zeros(J, dtype=kernels.WORK)
-    once = map(one_for_all, (jobs.tasks, jobs.shape, jobs.type, jobs.user))
+    once = map(model.one_for_all, (jobs.tasks, jobs.shape, jobs.type, jobs.user))
     columns = tuple(map(read_only, (jobs.submit, t.work, jobs.limit, *once, t.doomed, t.aside)))
     rows["claim"], rows["hours"] = t.claims.of_job, t.hours.of_job
     bounded, sizes = np.where(t.cluster.shapes["fraction"] > 0, 2**31 - 1, N), t.sizes
@@ -310,7 +306,7 @@ def initial_state(
         promised=np.full(J if backfills else 0, np.inf),
         kept=np.full(J if rules.slack < math.inf else 0, np.inf),
         times=run_times.nothing(),
-        standing=NOBODY,
+        standing=tenancy.NOBODY,
         wants=t.wants.copy() if t.jobs.after.size else NO_INTS,
         looks=looks,
         plans=plans,

@@ -16,21 +16,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.jobs import kernels
+from gangwise.jobs import kernels, queue_kernels, tenancy
 from gangwise.jobs.books import Books, Explanation, Piece, Running, of_groups
 from gangwise.jobs.choice import BestFit, placed
-from gangwise.jobs.kernels import FairShareState
 from gangwise.jobs.model import ALONE, Job
-from gangwise.jobs.queue_kernels import (
-    decayed,
-    formula_key,
-    hold,
-    join_ageing,
-    leave_ageing,
-    priority_key,
-    tick,
-)
-from gangwise.jobs.tenancy import allowed_on, standing_of
 
 AGENT = Path(__file__).with_name("agent.npz")
 """Weights of :class:`Agent`, and how they were made."""
@@ -109,7 +98,7 @@ class ByFormula(Order):
         # F1 to F4 count submissions from the first one that was seen.
         origin = min(self._first, now)
         times = [(j.length, books.size(j), j.submitted - origin, now - j.submitted) for j in jobs]
-        return [formula_key(self.order, *row, self.weight) for row in times]
+        return [queue_kernels.formula_key(self.order, *row, self.weight) for row in times]
 
 
 # qssf is saf by learned run times: QSSF of Helios (Hu et al., SC 2021).
@@ -196,7 +185,9 @@ class FairShare(Order):
         # Use grows at a rate and decays meanwhile: closed form of the integral.
         seconds = now - account[2]
         if seconds > 0.0:
-            account[0] = decayed(account[0], account[1], seconds, math.log(2.0) / self.half_life)
+            account[0] = queue_kernels.decayed(
+                account[0], account[1], seconds, math.log(2.0) / self.half_life
+            )
         account[2] = now
         return account
 
@@ -211,14 +202,14 @@ class Multifactor(Order):
 
     name: ClassVar[str] = "multifactor"
     order: ClassVar[int] = kernels.MULTIFACTOR
-    _standing: FairShareState | None = field(default=None, init=False, repr=False)
+    _standing: kernels.FairShareState | None = field(default=None, init=False, repr=False)
 
     def bind(self, tables: Any) -> None:
         """Take weights, the account tree and what each job adds from tables of jobs."""
-        self._standing = standing_of(tables)
+        self._standing = tenancy.standing_of(tables)
 
     @property
-    def standing(self) -> FairShareState:
+    def standing(self) -> kernels.FairShareState:
         if self._standing is None:
             raise ScenarioError(
                 "multifactor goes by the weights and accounts of a site file, which there is none "
@@ -228,22 +219,22 @@ class Multifactor(Order):
 
     def take_in(self, books: Books) -> None:
         for event in books.events:
-            tick(self.standing, event.time)
+            queue_kernels.tick(self.standing, event.time)
             if event.job is None:
                 continue
             if event.kind == "started":
-                hold(self.standing, event.job.row, 1.0, event.time)
-                leave_ageing(self.standing, event.job.row, event.time)
+                queue_kernels.hold(self.standing, event.job.row, 1.0, event.time)
+                queue_kernels.leave_ageing(self.standing, event.job.row, event.time)
             elif event.released:
-                hold(self.standing, event.job.row, -1.0, event.time)
+                queue_kernels.hold(self.standing, event.job.row, -1.0, event.time)
             elif event.kind == "submitted":  # also after a failure
-                join_ageing(self.standing, event.job.row, event.time)
+                queue_kernels.join_ageing(self.standing, event.job.row, event.time)
             elif event.kind == "cancelled":  # while it waited
-                leave_ageing(self.standing, event.job.row, event.time)
+                queue_kernels.leave_ageing(self.standing, event.job.row, event.time)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        tick(self.standing, now)
-        return [priority_key(self.standing, job.row) for job in jobs]
+        queue_kernels.tick(self.standing, now)
+        return [queue_kernels.priority_key(self.standing, job.row) for job in jobs]
 
 
 BUILT_IN = FirstCome, EarliestDeadline, Priority, ByFormula, FairShare, Multifactor
@@ -418,7 +409,7 @@ def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple
         return None
     labels = ", ".join(f"{k}={v}" for k, v in job.shape.constraint)
     pool = f" in pool {job.shape.pool}" if job.shape.pool else ""
-    if labels and not (allowed_on(books.nodes, job.shape) & books.up).any():
+    if labels and not (tenancy.allowed_on(books.nodes, job.shape) & books.up).any():
         return f"no node that is up has {labels}", math.inf
     groups = " beside ".join(
         f"{tasks} tasks of " * (tasks > 1)
@@ -544,7 +535,7 @@ class Round:
             promise = self.delays.get(job.id)
             front = [promise] if promise else self.in_front(job)
             return "kept", tuple(dict.fromkeys(head.job.user for head in front))
-        allowed, total = allowed_on(nodes, shape), nodes.capacity.sum(axis=0)
+        allowed, total = tenancy.allowed_on(nodes, shape), nodes.capacity.sum(axis=0)
         types = [k for k, amount in enumerate(asks) if amount and nodes.devices[k] != ALONE]
         k = min(types, key=lambda k: total[k])
         on, free, ask = allowed & books.up, books.free[:, k], job.tasks * asks[k]

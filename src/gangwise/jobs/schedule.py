@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs import kernels
+from gangwise.jobs import distance_kernels, kernels
 from gangwise.jobs.books import Books, searched, states_of
-from gangwise.jobs.distance_kernels import Apart
 from gangwise.jobs.model import ALONE, Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.tenancy import (
     Bounds,
@@ -184,7 +183,7 @@ class Tables:
     noise: Floats
     events: npt.NDArray[np.void]  # kernels.EVENT, in order of time
     wants: Ints  # [J] how many jobs each comes after
-    distance: Apart | None = None
+    distance: distance_kernels.Apart | None = None
 
     @classmethod
     def of(

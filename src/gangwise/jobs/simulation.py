@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.jobs import compiled, event_kernels, kernels
+from gangwise.jobs import compiled, event_kernels, kernels, model, queues, tenancy
 from gangwise.jobs.books import (
     Ask,
     Books,
@@ -34,15 +34,10 @@ from gangwise.jobs.books import (
     of_groups,
 )
 from gangwise.jobs.choice import FGD, ByRate
-from gangwise.jobs.kernels import RUNNING, WAITING
-from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
-from gangwise.jobs.queues import Multifactor
 from gangwise.jobs.schedule import Options, Schedule, Tables, refuses_groups
 from gangwise.jobs.scheduler import Composed, create_scheduler, name_of
-from gangwise.jobs.tenancy import of_arrays
+from gangwise.sites import slurm_passes
 from gangwise.sites.site import Site
-from gangwise.sites.slurm_passes import compiles
-from gangwise.sites.slurm_passes import play as play_passes
 
 # Of what the feed reports: of jobs up to WAS_PREEMPTED, then of nodes, in the order of the numbers.
 _KINDS: tuple[EventKind, ...] = ("submitted", "finished", "killed", "cancelled", "failed")
@@ -50,10 +45,10 @@ _KINDS += ("preempted", "node_up", "node_down", "node_drained")
 
 
 def simulate_jobs(
-    jobs: Jobs,
-    nodes: Nodes,
+    jobs: model.Jobs,
+    nodes: model.Nodes,
     scheduler: Any = "fcfs+easy+best-fit",
-    conditions: Conditions | None = None,
+    conditions: model.Conditions | None = None,
     options: Options | None = None,
     *,
     site: Site | None = None,
@@ -91,17 +86,17 @@ def simulate_jobs(
     >>> schedule.start
     array([ 0., 10.,  2.])
     """
-    conditions = conditions or Conditions()
+    conditions = conditions or model.Conditions()
     options = options or Options()
     scheduler = create_scheduler(scheduler)
     if site is not None:
         jobs, nodes, conditions = site.placed(jobs, nodes, conditions)
         options = site.options(options)
-    options = replace(options, caps=(*options.caps, *of_arrays(jobs)))
+    options = replace(options, caps=(*options.caps, *tenancy.of_arrays(jobs)))
     require_playable(scheduler, nodes, options)
     tables = Tables.of(jobs, nodes, conditions, options, refuses_groups(scheduler))
-    if engine != "plain" and compiles(scheduler):
-        return play_passes(tables, scheduler, progress)
+    if engine != "plain" and slurm_passes.compiles(scheduler):
+        return slurm_passes.play(tables, scheduler, progress)
     rules = compiled.built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
@@ -110,7 +105,7 @@ def simulate_jobs(
     return JobSimulation(tables, scheduler).run(progress)
 
 
-def require_playable(scheduler: Any, nodes: Nodes, options: Options) -> None:
+def require_playable(scheduler: Any, nodes: model.Nodes, options: Options) -> None:
     """Give a scheduler the options of a simulation; ScenarioError where it cannot be played."""
     if not isinstance(scheduler, Composed):
         return
@@ -145,10 +140,10 @@ class JobSimulation:
         self.books = Books(*cluster, {}, [], t.options.caps, t.hours, t.options.tenancy)
         self.moved = "", -1.0  # the job that was preempted last, and when
         self.tally = self.books.tally()
-        self.waiting: list[Job] = []
+        self.waiting: list[model.Job] = []
         self.rows: dict[str, int] = {}
         self.seconds = 0.0
-        if isinstance(scheduler, Composed) and isinstance(scheduler.queue, Multifactor):
+        if isinstance(scheduler, Composed) and isinstance(scheduler.queue, queues.Multifactor):
             scheduler.queue.bind(t)
         scheduler.resize(t.nodes, t.jobs.types)
         choice = getattr(scheduler, "choice", None)
@@ -268,14 +263,14 @@ class JobSimulation:
         phase = int(self.state.jobs["phase"][j]) if j >= 0 else -1
         fault = ""
         if isinstance(action, Ask):
-            if phase == WAITING and not action.at > instant:
+            if phase == kernels.WAITING and not action.at > instant:
                 fault = f"asked to be called at {action.at:g} s, which is not later"
         elif isinstance(action, Preempt):
-            if phase != RUNNING:
+            if phase != kernels.RUNNING:
                 fault = f"job {name} is preempted but not running"
         elif not isinstance(action, Place):
             fault = f"{action!r} is no Place, Preempt or Ask"
-        elif phase != WAITING:
+        elif phase != kernels.WAITING:
             fault = f"job {name} is placed but not waiting"
         if fault:
             raise InfeasibleDecision(f"at {instant:g} s: {fault}")
@@ -283,7 +278,7 @@ class JobSimulation:
             self._start(j, action)
         elif isinstance(action, Preempt):
             self._preempt(j, action.how)
-        elif phase == WAITING and not (action.idle and self._nothing_to_come()):
+        elif phase == kernels.WAITING and not (action.idle and self._nothing_to_come()):
             self._call(kernels.ASK, j, value=float(action.at))
 
     def _nothing_to_come(self) -> bool:
@@ -361,7 +356,7 @@ class JobSimulation:
             self.state.tried[i] = mask, n, c
         return pieces
 
-    def _faults(self, job: Job, action: Place, books: Books) -> Iterator[str]:
+    def _faults(self, job: model.Job, action: Place, books: Books) -> Iterator[str]:
         """Faults of a start: parts of a gang, closed hours, caps, devices that are in use."""
         # A move in closed hours is no start.
         if self.moved != (job.id, self.now) and books.opens(job, self.now) > self.now:
@@ -388,7 +383,7 @@ class JobSimulation:
             yield from self._faults_of(group, part, trial)
             trial.take(shape, pieces or trial.tell_apart(shape, mine))
 
-    def _faults_of(self, job: Job, action: Place, books: Books) -> Iterator[str]:
+    def _faults_of(self, job: model.Job, action: Place, books: Books) -> Iterator[str]:
         """Faults of the places of tasks that are alike."""
         nodes, shape = books.nodes, job.shape
         counts: dict[int, int] = {}

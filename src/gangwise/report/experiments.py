@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import StoreError
-from gangwise.report import page
-from gangwise.report.curves import PANELS, figures, styles
+from gangwise.report import curves, page, plotting
 from gangwise.report.page import title
-from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import (
     Cell,
     Sheet,
@@ -385,8 +383,8 @@ class ShownExperiment:
     scenario: Mapping[str, Any]  # its settings
 
     @cached_property
-    def looks(self) -> dict[str, Style]:
-        return styles(self.results)
+    def looks(self) -> dict[str, plotting.Style]:
+        return curves.styles(self.results)
 
     @cached_property
     def anchors(self) -> dict[str, str]:
@@ -460,7 +458,7 @@ def differences(shown: ShownExperiment) -> list[page.Dots]:
         name = f"{'Change' if results.minimise else 'Lead'} of {best} over each other, {unit}"
         return page.dots(name, leads, caption, shown.looks)
     base, plots = results.policies[0], []
-    for cell in results.places[:PANELS]:
+    for cell in results.places[: curves.PANELS]:
         leads = {
             policy: results.lead(base, (at, policy))
             for at, policy in results.over(base)
@@ -472,7 +470,7 @@ def differences(shown: ShownExperiment) -> list[page.Dots]:
 
 
 def figures_section(shown: ShownExperiment) -> page.Section | None:
-    drawn = figures(shown.results)
+    drawn = curves.figures(shown.results)
     return page.Section("Figures", drawn) if drawn else None
 
 
@@ -523,9 +521,9 @@ EDGE = 0.05
 """A value is at the edge of its range if it lies within this share of it from either end."""
 
 MARKS = {
-    "trial": Style(-1, 5.0, order=2),
-    "best trial": Style(1, 5.0, order=4),
-    "default": Style(0, 5.0, order=3),
+    "trial": plotting.Style(-1, 5.0, order=2),
+    "best trial": plotting.Style(1, 5.0, order=4),
+    "default": plotting.Style(0, 5.0, order=3),
 }
 """How trials are drawn."""
 
@@ -572,7 +570,7 @@ def tuning_figure(tuning: Tuning) -> page.Plot:
     for arg in tuning.ranges:
         choices = tuple(map(str, arg.choices)) if arg.ends is None else ()
         panels.append(
-            Panel(
+            plotting.Panel(
                 arg.name, arg.name, unit, "dots", arg.log, level=0.0, ends=arg.ends, choices=choices
             )
         )

@@ -36,6 +36,7 @@ from gangwise.report.tables import (
     time_unit,
     value_cell,
 )
+from gangwise.study import store, what_if
 from gangwise.study.answer import (
     CONFIGURED,
     SMALL,
@@ -54,8 +55,6 @@ from gangwise.study.statistics import (
     mean_and_interval,
     number,
 )
-from gangwise.study.store import versions
-from gangwise.study.what_if import GROUPS, lines_of, who_pays
 from gangwise.study.where_waited import HAPPENED
 
 MOST_APART = 100.0
@@ -140,7 +139,7 @@ SHOWN = 12
 
 
 def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "") -> JobResults:
-    table, edits, counts = played.compared(bounds), lines_of(played), []
+    table, edits, counts = played.compared(bounds), what_if.lines_of(played), []
     if len(edits) > SHOWN:
         verdicts = Counter(table.verdict(name) for name in edits).items()
         text = ", ".join(f"{n:,} {verdict}" for verdict, n in verdicts)
@@ -326,7 +325,7 @@ def _learned_sheets(n: Compared) -> list[Sheet]:
 
 def _groups_sheets(n: JobResults) -> list[Sheet]:
     sheets = []
-    for kind, rows in who_pays(n, [*n.edits]).items() if n.edits else ():
+    for kind, rows in what_if.who_pays(n, [*n.edits]).items() if n.edits else ():
         longer = [e.mean for row in rows for e in row.longer.values()]
         size, unit = time_unit([*(row.wait for row in rows), *map(abs, longer)])
         columns: Columns = [
@@ -337,7 +336,7 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
         for name in n.edits:
             changes = [row.longer[name] for row in rows]
             columns.append((name, estimate_cells(changes, True, 1, 1 / size)))
-        says = {"unit": unit, "intervals": n.intervals, "most": GROUPS, "device": n.device}
+        says = {"unit": unit, "intervals": n.intervals, "most": what_if.GROUPS, "device": n.device}
         caption = web.phrase("who pays", **says)
         title = f"Who wins and who pays, by {GROUPED.get(kind, kind)}"
         sheets.append(columns_sheet(title, [row.name for row in rows], columns, (caption,), kind))
@@ -840,7 +839,7 @@ def assumptions_section(n: JobResults) -> web.Section | None:
 def provenance_section(n: JobResults) -> web.Section:
     how = web.by_command(n.command, "schedules", "These results were made from Python.")
     digest = n.digest if isinstance(n.digest, str) else n.digest()
-    return web.how_to_repeat(how, versions(), digest=digest, of="the stored outcomes")
+    return web.how_to_repeat(how, store.versions(), digest=digest, of="the stored outcomes")
 
 
 SECTIONS: list[Callable[[JobResults], web.Section | None]] = [

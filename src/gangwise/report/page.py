@@ -26,13 +26,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import gangwise
-from gangwise.core.files import Folder, digest_of, read_whole
+from gangwise.core import files, wording
 from gangwise.core.registry import Kind, entries
-from gangwise.core.wording import phrases, words_of
 from gangwise.jobs.scheduler import parts
-from gangwise.report import drawing, plotting
+from gangwise.report import drawing, plotting, tables
 from gangwise.report.plotting import COLOURS, INK, MUTED, Looks, Panel, Style, image, points
-from gangwise.report.tables import Sheet, csv_text, pieces
 from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text
 from gangwise.study.store import read_provenance, versions
 
@@ -154,7 +152,7 @@ Part = (
     | Dots
     | Tiles
     | Section
-    | Sheet
+    | tables.Sheet
 )
 
 
@@ -202,8 +200,8 @@ def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
     for chapter in page.chapters:
         for part in all_parts(chapter.parts):
-            if isinstance(part, Sheet) and wanted == "csv":
-                content = csv_text(part).encode()
+            if isinstance(part, tables.Sheet) and wanted == "csv":
+                content = tables.csv_text(part).encode()
             elif isinstance(part, Dots | Chart | Plot) and wanted != "csv":
                 content = image(_figure(part, width), wanted)
             else:
@@ -345,12 +343,12 @@ def dots(
     return [Dots(title, caption, tuple(rows), labels, place(0.0), looks or {})]
 
 
-phrase = phrases("gangwise.report")
+phrase = wording.phrases("gangwise.report")
 
 
 def words(table: str) -> Mapping[str, Any]:
     """A table of ``words.toml``: families, terms, metrics, jobs, or parts of schedulers."""
-    return words_of("gangwise.report")[table]  # type: ignore[no-any-return]  # of TOML
+    return wording.words_of("gangwise.report")[table]  # type: ignore[no-any-return]  # of TOML
 
 
 # Filters of the templates
@@ -362,7 +360,7 @@ def breakable(name: str) -> Markup:
     >>> breakable("a-b<script>")
     Markup('a-<wbr>b&lt;script&gt;')
     """
-    return Markup("<wbr>").join(pieces(name))
+    return Markup("<wbr>").join(tables.pieces(name))
 
 
 def prose(text: str) -> Markup:
@@ -629,9 +627,9 @@ def how_made(
         how.append(Text(phrase("made from Python", name=name)))
         how.append(Code(f"gangwise sweep {name}.toml --out {folder.name or 'results'}"))
     how += [Code(file.rstrip())] * bool(file)
-    inside = Folder(folder)
+    inside = files.Folder(folder)
     lines = [
-        f"{file_name} {digest_of(read_whole(inside.place(file_name)))}\n"
+        f"{file_name} {files.digest_of(files.read_whole(inside.place(file_name)))}\n"
         for file_name in sorted(set(of))
         if inside.is_there(file_name)
     ]

@@ -26,20 +26,15 @@ from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Folder, read_whole, write_whole
 from gangwise.core.settings import finite
 from gangwise.jobs.bounds import Certified, LowerBound
-from gangwise.report import experiments, page
-from gangwise.report.curves import BANDS, figure_files
-from gangwise.report.jobs import results_of
+from gangwise.report import curves, experiments, jobs, page
 from gangwise.report.plotting import COLUMN_WIDTH, COLUMNS, Panel
 from gangwise.report.tables import Cell, Sheet, value_cell
+from gangwise.study import replay, sweep, tune
 from gangwise.study.compare import COMPARISON, Comparison, is_comparison
-from gangwise.study.replay import NAME as REPLAY
-from gangwise.study.replay import Replayed
 from gangwise.study.results import Results
 from gangwise.study.statistics import NOTHING, Estimate, count, decimals_for, estimate_text, number
 from gangwise.study.statistics import verdict as verdict_on
 from gangwise.study.store import command_of, provenance_text, versions
-from gangwise.study.sweep import experiment_toml
-from gangwise.study.tune import TUNING, Tuning, read_tuning
 from gangwise.study.what_if import as_dict as what_if
 
 PAGE = "report.html"
@@ -68,8 +63,8 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     content = _opened(folder)
     if isinstance(content, Comparison):
         write_comparison(content, folder, command_of(folder, content.results.experiment["name"]))
-    elif isinstance(content, Replayed):
-        command, capacity = command_of(folder, REPLAY), _capacity(folder)
+    elif isinstance(content, replay.Replayed):
+        command, capacity = command_of(folder, replay.NAME), _capacity(folder)
         write_replay(content, folder, _stored(folder, BOUNDS), command, capacity)
     else:
         text = page.html(document(folder))
@@ -97,7 +92,7 @@ def write_files(
     return paths
 
 
-def _opened(folder: Path) -> Comparison | Replayed | list[str]:
+def _opened(folder: Path) -> Comparison | replay.Replayed | list[str]:
     """What a folder holds: a comparison, a replay, or experiments of these names."""
     if not folder.is_dir():
         raise StoreError(f"there is no folder {folder}")
@@ -106,7 +101,7 @@ def _opened(folder: Path) -> Comparison | Replayed | list[str]:
     names = sorted(p.name.removesuffix(".plan.json") for p in folder.glob("*.plan.json"))
     if len(names) == 1 and is_comparison(folder, names[0]):
         return Comparison.open(folder, names[0])
-    return Replayed.open(folder) if names == [REPLAY] else names
+    return replay.Replayed.open(folder) if names == [replay.NAME] else names
 
 
 def document(folder: Path) -> page.Page:
@@ -114,9 +109,9 @@ def document(folder: Path) -> page.Page:
     content = _opened(folder)
     if isinstance(content, Comparison):
         return comparison_page(content, command_of(folder, content.results.experiment["name"]))
-    if isinstance(content, Replayed):
+    if isinstance(content, replay.Replayed):
         certified = _certified(folder, _stored(folder, BOUNDS))
-        results = results_of(content, certified, command_of(folder, REPLAY))
+        results = jobs.results_of(content, certified, command_of(folder, replay.NAME))
         return replace(results, capacity=_capacity(folder)).document()
     if content:
         return _experiments(folder, content)
@@ -132,7 +127,7 @@ def document(folder: Path) -> page.Page:
 
 
 def _experiments(folder: Path, names: Sequence[str]) -> page.Page:
-    tuned = read_tuning(folder) if TUNING in names else None
+    tuned = tune.read_tuning(folder) if tune.TUNING in names else None
     every = [Results.open(folder, name) for name in names]
     if not any(results.runs for results in every):
         raise StoreError(f"no run in {folder} is finished; start the sweep again")
@@ -145,7 +140,7 @@ def _experiments(folder: Path, names: Sequence[str]) -> page.Page:
     return page.Page(f"{title}: results", chapters, title, byline, lead)
 
 
-def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> page.Chapter:
+def _experiment(results: Results, anchor: str, tuned: tune.Tuning | None) -> page.Chapter:
     name = str(results.experiment["name"])
     if not results.runs or not results.policies:
         runs = "No run of a policy is" if results.runs else "None of its runs is"
@@ -155,27 +150,27 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> page.Cha
         results.store.folder,
         name,
         [f"runs/{run['key']}.parquet" for run in results.runs],
-        experiment_toml(results.experiment),
+        sweep.experiment_toml(results.experiment),
         {"gangwise of the runs": ", ".join(results.run_versions) or NOTHING},
         _keys(results),
     )
     shown = experiments.ShownExperiment(results, anchor, recipe, {"scenario": scenario, **settings})
     notes: list[page.Part] = [page.Text(line, "note") for line in results.notes]
-    if tuned is not None and name == TUNING:
+    if tuned is not None and name == tune.TUNING:
         chapter = experiments.tuning_chapter(tuned, shown)
         parts = [page.Tiles(_tuning_tiles(tuned)), *notes, *chapter.parts]
         return chapter._replace(name=name, parts=parts)
     return experiments.chapter(shown, results.notes, name=name)
 
 
-def _verdict_of(tuned: Tuning) -> str:
+def _verdict_of(tuned: tune.Tuning) -> str:
     if tuned.row is None:
         return f"No trial is better than the default of {tuned.policy}"
     names = {"policy": f"tuned {tuned.policy}", "over": "its default"}
     return page.sentence_case(verdict_on({**tuned.row, **names}))
 
 
-def _tuning_tiles(tuned: Tuning) -> list[page.Tile]:
+def _tuning_tiles(tuned: tune.Tuning) -> list[page.Tile]:
     """What tuning is worth on seeds that did not choose, on those that did, and of how many."""
     row = []
     worth = (
@@ -224,7 +219,7 @@ def write_comparison(
             about = f"{comparison.results.experiment['name']}.command.json"
             out.write(about, provenance_text(command))
         if find_spec("matplotlib"):  # of the extra "full"
-            for name, content in figure_files(comparison.results).items():
+            for name, content in curves.figure_files(comparison.results).items():
                 out.write(name, content)
         out.write(PAGE, page.html(comparison_page(comparison, command, digests["rewards.parquet"])))
         names = list(out.staged)
@@ -275,7 +270,7 @@ def _certified(folder: Path, bounds: Stored | Sequence[LowerBound] | None) -> Ce
 
 
 def write_replay(
-    played: Replayed,
+    played: replay.Replayed,
     directory: Path | str,
     bounds: Stored | Sequence[LowerBound] | None = None,
     command: str = "",
@@ -289,8 +284,8 @@ def write_replay(
     """
     folder = Folder(directory)
     certified = _certified(folder.path, bounds)
-    with folder.publish(REPLAY) as edition:
-        results = replace(results_of(played, certified, command), capacity=capacity)
+    with folder.publish(replay.NAME) as edition:
+        results = replace(jobs.results_of(played, certified, command), capacity=capacity)
         summary = finite(played.as_dict(certified) | what_if(played))
         summary |= {"capacity": finite(list(capacity))} if capacity else {}
         edition.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
@@ -303,7 +298,7 @@ def write_replay(
             for seed, bound in zip(played.seeds, bounds or []):
                 edition.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
         if command:
-            edition.write(f"{REPLAY}.command.json", provenance_text(command))
+            edition.write(f"{replay.NAME}.command.json", provenance_text(command))
         edition.write(PAGE, results.page())
         names = list(edition.staged)
     return [folder.place(name) for name in names]
@@ -448,7 +443,7 @@ def read_picture(folder: Path, artefact: ArtefactEntry) -> page.Plot | None:
     try:
         numbers = pl.read_parquet(read_whole(path), columns=[*COLUMNS])
         if numbers["low"].is_not_null().any():
-            crowded = numbers["line"].n_unique() > BANDS
+            crowded = numbers["line"].n_unique() > curves.BANDS
             caption += " Bands and bars are 95 % confidence intervals"
             caption += "; point at a name for the band of its line." if crowded else "."
         return page.pictured(page.sentence_case(artefact.title), numbers, artefact.panels, caption)

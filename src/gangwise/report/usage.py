@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from gangwise.report import answers, plotting
 from gangwise.report import page as web
-from gangwise.report.answers import made_by
-from gangwise.report.plotting import Panel
 from gangwise.report.tables import Cell, Sheet, columns_sheet, value_cell
 from gangwise.study.statistics import count, estimate_text, number
 from gangwise.study.usage import QUANTILE, Shorter, UsageAudit, Use
@@ -146,7 +145,7 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
             for use in shown
             for line, hours in (("asked for", use.asked), ("used", use.used))
         ]
-        panel = Panel("use", "user", f"{device}-hours", "bars")
+        panel = plotting.Panel("use", "user", f"{device}-hours", "bars")
         parts.append(web.pictured("Asked for and used", rows, [panel], ""))
     if shorter is not None:
         parts.append(web.Text(shorter_text(shorter)))
@@ -157,6 +156,6 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
         f"{audit.verdict}.",
         [count(sum(of.jobs for of in totals), "job"), count(len(names), "user")],
         parts,
-        made_by(command),
+        answers.made_by(command),
         web.jobs_terms("waiting", "limit"),
     )

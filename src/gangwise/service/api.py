@@ -33,8 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gangwise import __version__
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.settings import finite
-from gangwise.engines import background
-from gangwise.engines.intake import NAME, clean_text
+from gangwise.engines import background, intake
 from gangwise.service.state import STALE, Role, ServiceState, What, digest, is_loopback, present
 
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
@@ -198,7 +197,7 @@ class Cancel(BaseModel):
     """A job to be ended for good."""
 
     model_config = ConfigDict(extra="forbid")
-    job: str = Field(min_length=1, max_length=NAME)
+    job: str = Field(min_length=1, max_length=intake.NAME)
 
 
 class Pause(BaseModel):
@@ -335,7 +334,7 @@ class Guard:
         try:
             json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
-            return b"", (400, f"the body is not JSON: {clean_text(str(error))}")
+            return b"", (400, f"the body is not JSON: {intake.clean_text(str(error))}")
         return body, None
 
 
@@ -445,7 +444,7 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
         return [JobShown.model_validate(finite(row)) for row, _ in zip(wanted, range(limit))]
 
     @app.get("/api/job", **_READ_ONE)
-    def job(id: Annotated[str, Query(min_length=1, max_length=NAME)]) -> JobShown:
+    def job(id: Annotated[str, Query(min_length=1, max_length=intake.NAME)]) -> JobShown:
         """One job: why it waits, since when, what would free it; or where it runs or ran."""
         try:
             row = state.job(id)

@@ -20,9 +20,8 @@ from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.engines import intake
 from gangwise.engines.engine import AFTER, ENDED, RESERVED, Cause, EngineJob, EngineNode, Placed
 from gangwise.jobs import books as job_books
-from gangwise.jobs.choice import placed as placed_by
+from gangwise.jobs import choice, schedule
 from gangwise.jobs.model import Job, Node, Nodes, Shape
-from gangwise.jobs.schedule import refuses_groups
 from gangwise.jobs.scheduler import Composed, copy_of, create_scheduler
 
 Record = tuple[Any, ...]  # Kind, time, and what the kind says; plain values, which JSON keeps
@@ -402,7 +401,7 @@ class Ledger:
                 self._place(active, action.tasks, "scheduler")
                 continue
             job = self._as_job(active)
-            chosen = placed_by(self.baseline.choice, job, self.open_books, self.now)
+            chosen = choice.placed(self.baseline.choice, job, self.open_books, self.now)
             self._place(active, action.tasks if chosen is None else chosen[0], "baseline")
             # The scheduler planned the rest of the round around nodes that the baseline did not
             # take, so the round begins anew.
@@ -448,7 +447,7 @@ class Ledger:
                 text, since = "an operator has paused placing", self.now
             elif cannot := [k for k in active.asked.demand if k not in kinds]:
                 text = f"no node has {', '.join(cannot)}"
-            elif active.asked.groups and (refuses := refuses_groups(self.scheduler)):
+            elif active.asked.groups and (refuses := schedule.refuses_groups(self.scheduler)):
                 text = f"its tasks are unlike, and {refuses} does not place such jobs"
             elif not active.possible:
                 text = "it is larger than the cluster, or than its nodes with the labels asked for"
@@ -569,7 +568,7 @@ class Ledger:
         return active.job
 
     def _waiting(self) -> list[Job]:
-        alike = bool(refuses_groups(self.scheduler))
+        alike = bool(schedule.refuses_groups(self.scheduler))
         return [
             job
             for active in self.jobs.values()

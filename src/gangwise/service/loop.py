@@ -35,17 +35,7 @@ from typing import Any
 import numpy as np
 
 from gangwise import __version__
-from gangwise.core.errors import (
-    EngineError,
-    GangwiseError,
-    Rejected,
-    StandingBy,
-    StoreError,
-    UnknownName,
-)
-from gangwise.core.files import Tree, lock_file
-from gangwise.core.simulation import read_checkpoint, write_checkpoint
-from gangwise.core.wording import cause_words
+from gangwise.core import errors, files, simulation, wording
 from gangwise.engines.background import Backoff, moment
 from gangwise.engines.engine import (
     AFTER,
@@ -59,12 +49,10 @@ from gangwise.engines.engine import (
 )
 from gangwise.engines.intake import Quarantine, clean_text
 from gangwise.jobs.books import Explanation
-from gangwise.service.ledger import ActiveJob, Intent, Ledger, Record
-from gangwise.service.sound import CHECKPOINTS, mend
+from gangwise.service import ledger, sound, store
 from gangwise.service.state import OperatorRequest, OperatorRequests
-from gangwise.service.store import FILE, ServiceStore, as_store_error, own_folder
 
-CHECKPOINT, BEFORE = CHECKPOINTS
+CHECKPOINT, BEFORE = sound.CHECKPOINTS
 HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
 SHOWN = 200  # waiting jobs whose explanation is kept to be shown
 RATES = 20_000  # believed rates that are shown
@@ -201,12 +189,12 @@ class Service:
         self._forecaster = Helper(self.forecast, "forecast", folder, "--json")
         self._verifier = Helper(DAY, "verify", folder, "--json")
         self._starts: dict[str, Any] = {}
-        mended = own_folder(self.folder)
+        mended = store.own_folder(self.folder)
         # Before anything is read: two services that mend one folder would spoil it.
         self._lock = locked(self.folder / "lock")
         try:
-            self.notes = mended + mend(self.folder)
-            self.store = ServiceStore(self.folder / FILE)
+            self.notes = mended + sound.mend(self.folder)
+            self.store = store.ServiceStore(self.folder / store.FILE)
             self._require_same_engine()
         except BaseException:
             os.close(self._lock)
@@ -216,7 +204,7 @@ class Service:
         self.quarantine = Quarantine()
         self._refused: set[str] = set()  # jobs that the books would not take
         self._sure: set[str] = set()  # waiting jobs that a round has come through with
-        self.ledger = Ledger(scheduler, baseline, every, dict(rates or {}), act)
+        self.ledger = ledger.Ledger(scheduler, baseline, every, dict(rates or {}), act)
         self.run = {
             "scheduler": repr(self.ledger.scheduler),
             "baseline": repr(self.ledger.baseline),
@@ -229,11 +217,11 @@ class Service:
         self.round_seconds = 0.0
         self.views: dict[str, Any] = {}
         self._reasons: dict[str, dict[str, Any]] = {}
-        self._unsaved: list[tuple[int, Record]] = []
-        self._intents: list[tuple[float, Intent]] = []
+        self._unsaved: list[tuple[int, ledger.Record]] = []
+        self._intents: list[tuple[float, ledger.Intent]] = []
         self._states: list[tuple[str, float, str, str, int, str]] = []
         self._history: list[Any] = []
-        self._todo: dict[tuple[str, str, int], Intent] = {}
+        self._todo: dict[tuple[str, str, int], ledger.Intent] = {}
         at_once = self.engine.capabilities.at_once
         self._placers = ThreadPoolExecutor(at_once) if at_once > 1 else None
         self._accepted: dict[tuple[str, int], float] = {}
@@ -260,7 +248,7 @@ class Service:
         earlier = json.loads(self.store.about("settings") or "{}").get("engine", self.engine.name)
         if earlier != self.engine.name:
             self.store.close()
-            raise StoreError(
+            raise errors.StoreError(
                 f"{self.folder} is of a service beside {earlier}, and this one is beside "
                 f"{self.engine.name}; give it a folder of its own with --state"
             )
@@ -270,7 +258,7 @@ class Service:
     def tick(self, timeout: float = 0.5) -> None:
         """Once round: take in events, decide, write intents to the disk, and only then act."""
         if doubt := self.clock.doubt():
-            self._trouble("clock", StoreError(doubt))
+            self._trouble("clock", errors.StoreError(doubt))
             time.sleep(min(timeout, 1.0))
             return self._publish()
         self._recovered("clock")
@@ -312,7 +300,7 @@ class Service:
         loops = getattr(self.engine, "loops", ())
         troubles = [f"{loop.name}: {trouble}" for loop in loops if (trouble := loop.trouble_now())]
         if troubles:
-            self._trouble("background", EngineError("; ".join(troubles)))
+            self._trouble("background", errors.EngineError("; ".join(troubles)))
         else:
             self._recovered("background")
 
@@ -327,7 +315,7 @@ class Service:
         try:
             answered = {number for number, _, _ in self._answers}
             open_now = [request for request in self.requests.open() if request.id not in answered]
-        except StoreError as error:
+        except errors.StoreError as error:
             return self._trouble("wishes", error)
         for request in open_now:
             if request.what == "cancel" and not may_act and self.ledger.act:
@@ -335,9 +323,9 @@ class Service:
             try:
                 self._fulfil(request, now)
                 answer = (request.id, "done", "")
-            except (Rejected, UnknownName) as error:
+            except (errors.Rejected, errors.UnknownName) as error:
                 answer = (request.id, "refused", str(error))
-            except EngineError as error:
+            except errors.EngineError as error:
                 self._failed = error  # it stays to be done
                 continue
             except Exception as error:
@@ -349,13 +337,13 @@ class Service:
 
     def _fulfil(self, request: OperatorRequest, now: float) -> None:
         if not self.ledger.act:
-            raise Rejected("the service only watches (--shadow)")
+            raise errors.Rejected("the service only watches (--shadow)")
         if request.what == "cancel":
             if request.value not in self.ledger.jobs:
-                raise UnknownName("job", str(request.value), [])
+                raise errors.UnknownName("job", str(request.value), [])
             self.engine.cancel(request.value)
         elif not self._apply(request.what, now, request.value):
-            raise Rejected(f"there is no {request.what} {request.value}")
+            raise errors.Rejected(f"there is no {request.what} {request.value}")
 
     def _answer(self) -> None:
         """Record what came of requests whose effects are on the disk."""
@@ -363,7 +351,7 @@ class Service:
             self.requests.answer(self._answers)
             self._answers = []
             self._recovered("wishes")
-        except StoreError as error:
+        except errors.StoreError as error:
             self._trouble("wishes", error)
 
     def close(self) -> None:
@@ -388,9 +376,9 @@ class Service:
         for path in (self.folder / CHECKPOINT, self.folder / BEFORE):
             if path.exists():
                 try:
-                    (self.ledger, applied), _ = read_checkpoint(path, self.run)
+                    (self.ledger, applied), _ = simulation.read_checkpoint(path, self.run)
                     break
-                except StoreError as error:
+                except errors.StoreError as error:
                     self.notes.append(f"the journal is used in place of the checkpoint: {error}")
         if applied > self.store.last():
             self.notes.append("the journal is older than the checkpoint: the cluster's table holds")
@@ -419,7 +407,7 @@ class Service:
                 self._states.append(state)
             elif row["state"] == "intended":
                 placed = active.placed
-                self._todo[row["kind"], *key] = Intent(row["kind"], *key, placed, row["by"])
+                self._todo[row["kind"], *key] = ledger.Intent(row["kind"], *key, placed, row["by"])
             elif row["kind"] == "place":
                 self._accepted[key] = float(row["accepted"] or instant)
 
@@ -430,7 +418,7 @@ class Service:
                 os.replace(self.folder / CHECKPOINT, self.folder / BEFORE)
             # The one before stays: a checkpoint that turns out damaged costs a longer restart, and
             # nothing else.
-            write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
+            simulation.write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
             self._saved = instant = self.clock.now()
             self._recovered("checkpoint")
             if instant >= self._forgot + DAY:
@@ -456,7 +444,7 @@ class Service:
                 self._take_in_nodes(self.engine.nodes(), instant)
             # Without a node there are no books, and jobs could not even be taken in.
             if self.ledger.books is None:
-                raise EngineError("the cluster lists no nodes")
+                raise errors.EngineError("the cluster lists no nodes")
             table = {row.job.id: row for row in self.engine.jobs()} if fresh or compare else {}
             for row in table.values():
                 if not self._is_known(row.job.id) or self._is_back(row):
@@ -472,15 +460,17 @@ class Service:
             self._recovered("leader")
             return True
         except Exception as error:  # also where the engine does not understand its cluster
-            self._trouble("leader" if isinstance(error, StandingBy) else "engine", error)
-            if isinstance(error, StandingBy):
+            self._trouble("leader" if isinstance(error, errors.StandingBy) else "engine", error)
+            if isinstance(error, errors.StandingBy):
                 self._recovered("engine")
             time.sleep(min(timeout, 1.0))
             return False
 
     def _take_in_one(self, kind: str, name: str, do: Callable[..., None], *given: Any) -> None:
         """Take in what concerns one job; where that fails, it concerns no other."""
-        self.quarantine.read(kind, name, partial(do, *given), (EngineError, StoreError))
+        self.quarantine.read(
+            kind, name, partial(do, *given), (errors.EngineError, errors.StoreError)
+        )
 
     def _is_known(self, job: str) -> bool:
         return job in self.ledger.jobs or job in self.ledger.outcomes or job in self._refused
@@ -571,7 +561,7 @@ class Service:
             self._state("ended", name, attempt, f"{event.kind} {event.detail}".strip())
 
     def _taken_off(
-        self, known: ActiveJob, attempt: int, why: str, cause: Cause, now: float
+        self, known: ledger.ActiveJob, attempt: int, why: str, cause: Cause, now: float
     ) -> None:
         name = known.asked.id
         if (name, attempt) in self._late:
@@ -595,7 +585,7 @@ class Service:
             # Between two looks both sides change: only what stays apart for long is a difference.
             return now - odd[key] >= self.grace
 
-        def one(active: ActiveJob, row: Status | None) -> None:
+        def one(active: ledger.ActiveJob, row: Status | None) -> None:
             name, attempt = active.asked.id, active.attempt
             if row is None:
                 if persists(name, "missing", attempt):
@@ -689,7 +679,7 @@ class Service:
             return "database" not in self.troubles
         try:
             self.store.commit(self._unsaved, self._intents, self._states, self._history)
-        except StoreError as error:
+        except errors.StoreError as error:
             self._trouble("database", error)
             return False
         self._recovered("database")
@@ -710,14 +700,14 @@ class Service:
         # Placements of an engine that can take several at once are made in parallel.
         apply = map if self._placers is None else self._placers.map
         for intent, refusal in zip(due, apply(self._carry_out, due), strict=True):
-            if isinstance(refusal, Rejected) and intent.kind == "preempt":  # it runs on
+            if isinstance(refusal, errors.Rejected) and intent.kind == "preempt":  # it runs on
                 self._state("rejected", intent.job, intent.attempt, str(refusal), "preempt")
-            elif isinstance(refusal, Rejected):
+            elif isinstance(refusal, errors.Rejected):
                 self.counts["rejected"] += 1
                 self._apply("rejected", self.clock.now(), intent.job, intent.attempt, str(refusal))
                 self._state("rejected", intent.job, intent.attempt, str(refusal), "place")
             elif refusal is not None:  # stays to be done
-                if not isinstance(refusal, StandingBy):
+                if not isinstance(refusal, errors.StandingBy):
                     self._failed = refusal
                 if self._placers is None:
                     return
@@ -732,7 +722,7 @@ class Service:
         if self._failed is None:
             self._take_back_late()
 
-    def _carry_out(self, intent: Intent) -> EngineError | None:
+    def _carry_out(self, intent: ledger.Intent) -> errors.EngineError | None:
         """Send it to the cluster; returns why it refused or failed."""
         try:
             if intent.kind == "place":
@@ -740,10 +730,10 @@ class Service:
             else:
                 self.engine.preempt(intent.job)
             return None
-        except EngineError as error:
+        except errors.EngineError as error:
             return error
         except Exception as error:
-            return Rejected(_named(error))
+            return errors.Rejected(_named(error))
 
     def _take_back_late(self) -> None:
         """Take back placements that were accepted and did not start in time."""
@@ -759,7 +749,7 @@ class Service:
                     self._late.add((job, attempt))
                     self.engine.preempt(job)
                     self._accepted[job, attempt] = instant
-                except EngineError as error:
+                except errors.EngineError as error:
                     self._failed = error
                     return
 
@@ -768,7 +758,7 @@ class Service:
     def _trouble(self, what: str, error: Exception) -> None:
         since, _ = self.troubles.get(what, (self.clock.now(), ""))
         message = str(error)
-        if not isinstance(error, GangwiseError):
+        if not isinstance(error, errors.GangwiseError):
             message = _named(error)
             if what not in self.troubles:
                 with contextlib.suppress(OSError):  # the reader of the log may be gone
@@ -796,15 +786,17 @@ class Service:
                 raise FileNotFoundError
         except OSError:
             message = f"{self.folder} is not the folder that it was: moved, deleted or unmounted"
-            self._trouble("folder", StoreError(f"{message}; nothing is placed until it is back"))
+            self._trouble(
+                "folder", errors.StoreError(f"{message}; nothing is placed until it is back")
+            )
             return False
         try:
             if not self.store.in_place():
                 self.store.close()
-                for note in mend(self.folder):
+                for note in sound.mend(self.folder):
                     self._note(note)
-                self.store, self.views = ServiceStore(self.folder / FILE), {}
-        except (OSError, StoreError) as error:
+                self.store, self.views = store.ServiceStore(self.folder / store.FILE), {}
+        except (OSError, errors.StoreError) as error:
             self._trouble("folder", error)
             return False
         self._recovered("folder")
@@ -832,12 +824,12 @@ class Service:
         if (answer := self._verifier.found()) is not None:
             if damaged := answer["damaged"]:
                 how = "; it is made whole again when the service is started anew"
-                self._trouble("state", StoreError(", ".join(damaged[:5]) + how))
+                self._trouble("state", errors.StoreError(", ".join(damaged[:5]) + how))
         elif self._verifier.due(now):
             self._verifier.start(now)
 
     def _put_view(self, name: str, now: float, view: Any) -> None:
-        with contextlib.suppress(StoreError):  # the next one comes
+        with contextlib.suppress(errors.StoreError):  # the next one comes
             self.store.commit(views=[(name, now, view)])
 
     def _publish(self) -> None:
@@ -847,7 +839,7 @@ class Service:
         self._poll_helpers(instant)
         self._shown = instant
         with contextlib.suppress(OSError):
-            heartbeat = Tree(self.folder).open(
+            heartbeat = files.Tree(self.folder).open(
                 HEARTBEAT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
             )
             with open(heartbeat, "w", encoding="ascii") as file:
@@ -877,7 +869,7 @@ class Service:
             self.views = views
             if not (self._unsaved or self._intents or self._states or self._history):
                 self._recovered("database")
-        except StoreError as error:
+        except errors.StoreError as error:
             self._trouble("database", error)
 
     def health(self) -> dict[str, Any]:
@@ -972,7 +964,7 @@ class Service:
         if active is None:
             if job in self.ledger.outcomes:
                 return {"job": job, "phase": self.ledger.outcomes[job]}
-            raise UnknownName("job", job, list(self.ledger.jobs))
+            raise errors.UnknownName("job", job, list(self.ledger.jobs))
         a = active.asked
         about: dict[str, Any] = {"job": job, "phase": active.phase, "attempt": active.attempt}
         fields = ("job_type", "user", "tasks", "submitted", "limit", "priority")
@@ -993,7 +985,7 @@ class Service:
             return about | self._reasons.get(job, _as_row(late))
         try:
             explained = self.ledger.explain(job)
-        except UnknownName:  # its scheduler says nothing of it
+        except errors.UnknownName:  # its scheduler says nothing of it
             reason = "submitted since the last round" if self.ledger.act else "the cluster decides"
             explained = Explanation(job, reason, (), a.submitted, math.inf)
         self._reasons[job] = _as_row(explained)
@@ -1025,7 +1017,7 @@ def _as_row(found: Explanation) -> dict[str, Any]:
     row = {"why": found.constraint, "since": found.since, "until": found.until}
     row |= {"cause": found.cause, "users": list(found.users[:20])}
     if found.cause:
-        row["why"] = f"{cause_words(found.cause)}: {found.constraint}"
+        row["why"] = f"{wording.cause_words(found.cause)}: {found.constraint}"
     return row | {"where": list(found.nodes[:20]), "frees": list(found.frees[:20])}
 
 
@@ -1036,10 +1028,10 @@ def _plain(value: Any) -> Any:
 
 def locked(path: Path) -> int:
     """Hold a file for this process alone; the kernel lets go of it when the process dies."""
-    with as_store_error(path):
-        handle = lock_file(path, 0o600)
+    with store.as_store_error(path):
+        handle = files.lock_file(path, 0o600)
     if handle is None:
-        raise StoreError(
+        raise errors.StoreError(
             f"another service works in {path.parent}; stop it, or name another folder with --state"
         )
     return handle

@@ -17,9 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from gangwise.core import files, simulation
 from gangwise.core.errors import StoreError
-from gangwise.core.files import unsealed
-from gangwise.core.simulation import check_checkpoint
 from gangwise.service import store as stores
 from gangwise.service.state import REQUESTS_FILE, OperatorRequests
 
@@ -73,7 +72,7 @@ def examine(folder: Path | str) -> Report:
     for name in CHECKPOINTS:
         if (report.folder / name).exists():
             try:
-                check_checkpoint(report.folder / name)
+                simulation.check_checkpoint(report.folder / name)
             except StoreError as error:
                 report.wrong(name, error)
     _check_requests(report)
@@ -164,7 +163,7 @@ def _check_tables(
         rebuilt.close()
     report.behind = len(chain) - stored_count
     for name, body in stored["views"]:
-        if (unsealed(str(body).encode(errors="replace")) or {}).get("name") != name:
+        if (files.unsealed(str(body).encode(errors="replace")) or {}).get("name") != name:
             report.wrong(stores.FILE, f"the view of {name}")
 
 

@@ -24,9 +24,8 @@ from typing import Any, Literal, NamedTuple
 
 from rich.table import Table
 
+from gangwise.core import files, wording
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.core.files import sealed_line, unsealed
-from gangwise.core.wording import cause_words
 from gangwise.engines.background import age
 from gangwise.notation.units import roughly
 from gangwise.service.store import FAULTS, FILE, Database, ServiceStore, as_store_error, check_files
@@ -235,7 +234,7 @@ class OperatorRequests:
 
     def _put(self, request: OperatorRequest) -> None:
         query = "UPDATE wishes SET state = ?, told = ?, sealed = ? WHERE id = ?"
-        sealed = sealed_line(request._asdict()).decode()
+        sealed = files.sealed_line(request._asdict()).decode()
         self._all(query, request.state, request.told, sealed, request.id)
 
     @contextmanager
@@ -262,7 +261,7 @@ class OperatorRequests:
 
 
 def _unsealed(text: object) -> OperatorRequest | None:
-    fields = unsealed(text.encode(errors="replace")) if isinstance(text, str) else None
+    fields = files.unsealed(text.encode(errors="replace")) if isinstance(text, str) else None
     return None if fields is None else OperatorRequest(**fields)
 
 
@@ -412,7 +411,7 @@ def explained(row: Mapping[str, Any]) -> str:
     """Why a job waits, or where it runs or ran."""
     instant = time.time()
     if "phase" not in row and "outcome" not in row:
-        of_cause = f"; {cause_words(c, 'meaning')}" if (c := row.get("cause")) else ""
+        of_cause = f"; {wording.cause_words(c, 'meaning')}" if (c := row.get("cause")) else ""
         return f"job {row['job']} is held: {row['why']}{of_cause}"
     if "outcome" in row:
         began = row["started"]
@@ -434,7 +433,7 @@ def explained(row: Mapping[str, Any]) -> str:
         f"  because   {row['why']}, for {roughly(instant - row['since'])}",
     ]
     if cause := row.get("cause"):
-        lines.append(f"  that is   {cause_words(cause, 'meaning')}")
+        lines.append(f"  that is   {wording.cause_words(cause, 'meaning')}")
     if row.get("users"):
         kept = "kept for" if cause == "kept" else "held by "
         lines.append(f"  {kept}  jobs of {', '.join(row['users'][:5])}")

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gangwise.core.errors import ScenarioError
-from gangwise.notation import NotationError
-from gangwise.notation.slurm import expand_nodes
+from gangwise.notation import NotationError, slurm
 from gangwise.sites.slurm_files import continued
 
 
@@ -74,8 +73,8 @@ def _switches(file: Path, text: str) -> dict[str, str]:
         if (name := values.get("switchname")) is None:
             continue
         try:
-            below[name] = expand_nodes(values.get("switches", ""))
-            nodes[name] = expand_nodes(values.get("nodes", ""))
+            below[name] = slurm.expand_nodes(values.get("switches", ""))
+            nodes[name] = slurm.expand_nodes(values.get("nodes", ""))
         except NotationError as error:
             raise ScenarioError(f"{file}: line {number}: {error}") from error
     return switch_labels(below, nodes)

@@ -20,13 +20,11 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import Clock, read_toml
-from gangwise.jobs import tenancy
+from gangwise.jobs import schedule, tenancy
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
-from gangwise.jobs.schedule import Options
 from gangwise.notation.slurm import expand_nodes
+from gangwise.sites import slurm_site, whole_nodes
 from gangwise.sites.kueue import read_kueue
-from gangwise.sites.slurm_site import read_slurm
-from gangwise.sites.whole_nodes import on_asked_nodes, on_unlike_nodes, split_jobs, with_nodes_alone
 
 FILE = "site.toml"  # in a folder
 SLURM, KUEUE = "slurm:", "kueue:"  # before a folder of what Slurm, or kubectl of Kueue, prints
@@ -206,7 +204,7 @@ class Site:
         extra: dict[str, Any] = {}
         if str(path).startswith(SLURM):
             file = Path(str(path).removeprefix(SLURM))
-            extra = read_slurm(file, changes)
+            extra = slurm_site.read_slurm(file, changes)
         elif str(path).startswith(KUEUE):
             file = Path(str(path).removeprefix(KUEUE))
             extra = read_kueue(file)
@@ -498,7 +496,7 @@ class Site:
 
                 return shape.each(in_pool)
 
-            jobs = split_jobs(jobs, jobs.pool, within)
+            jobs = whole_nodes.split_jobs(jobs, jobs.pool, within)
         drains, ups = list(conditions.drains), list(conditions.ups)
         for n, spans in of_window.items():
             for since, to in tenancy.merged(spans):
@@ -512,8 +510,8 @@ class Site:
         conditions = replace(conditions, drains=drains, ups=ups, rates=rates)
         nodes, conditions = self._resized(nodes, conditions, whole)
         alone = [pool.name for pool in self.rules.pool if pool.whole]
-        jobs, nodes = with_nodes_alone(*on_asked_nodes(jobs, nodes), alone)
-        return on_unlike_nodes(jobs, nodes), nodes, conditions
+        jobs, nodes = whole_nodes.with_nodes_alone(*whole_nodes.on_asked_nodes(jobs, nodes), alone)
+        return whole_nodes.on_unlike_nodes(jobs, nodes), nodes, conditions
 
     def _resized(
         self, nodes: Nodes, conditions: Conditions, whole: bool
@@ -557,7 +555,7 @@ class Site:
             conditions, rates=None if rates is None else np.asarray(rates)[:, origin], **events
         )
 
-    def options(self, options: Options) -> Options:
+    def options(self, options: schedule.Options) -> schedule.Options:
         """Options with the caps, bounds, closed hours and latency of the site."""
         r = self.rules
         asks = [tenancy.Bounds(p.name, p.most_time, p.most_nodes, p.fewest_nodes) for p in r.pool]

@@ -26,10 +26,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core import settings, wording
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.settings import finite
-from gangwise.core.wording import phrases
 from gangwise.jobs.bounds import NO_BOUNDS, Certified
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.kernels import SET_ASIDE
@@ -48,7 +47,7 @@ from gangwise.study.statistics import (
     over_seeds,
 )
 
-phrase = phrases("gangwise.study")
+phrase = wording.phrases("gangwise.study")
 
 Verdict = Literal["better", "kills more", "refuses", "worse", "cannot be told apart", "no interval"]
 
@@ -531,7 +530,7 @@ class Compared:
             unit, blocks = "stretches", self.stretches.many
         retold, errors = self.retold, ("waiting.mean", OBJECTIVE)
         compared = [name for name in self.outcomes if name != self.base]
-        answer: dict[str, Any] = finite(
+        answer: dict[str, Any] = settings.finite(
             {
                 "text": self.text,
                 "base": self.base,

@@ -15,17 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Floats
+from gangwise.core import arrays, registry, wording
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.core.registry import create
 from gangwise.core.settings import finite
-from gangwise.core.wording import cause_words, phrases
+from gangwise.jobs import kernels, model, schedule
 from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
 from gangwise.jobs.choice import ByRate
-from gangwise.jobs.kernels import RUNNING
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.model import Job, Jobs
-from gangwise.jobs.schedule import Options, Schedule, Tables, refuses_groups
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.waiting import waiting_causes
@@ -43,13 +39,10 @@ from gangwise.sites.forecast import (
     moment_of,
     waiting_at,
 )
-from gangwise.study.changes import instant_of
-from gangwise.study.replay import Replayed, replay_source
-from gangwise.study.replay_scenario import ReplayInstance, ReplayScenario
+from gangwise.study import changes, replay, replay_scenario, sweep
 from gangwise.study.statistics import count
-from gangwise.study.sweep import Progress, silent
 
-phrase = phrases("gangwise.study")
+phrase = wording.phrases("gangwise.study")
 
 MOST_LISTED = 4  # at most so many nodes or jobs are listed in a sentence
 
@@ -82,7 +75,7 @@ def explain_job(
     Raises UnknownName for a job or a scheduler that is not there; StoreError when the folder holds
     no replay, or playing it again starts the job at another time.
     """
-    replayed = Replayed.open(folder)
+    replayed = replay.Replayed.open(folder)
     scheduler = scheduler or str(replayed.schedulers[0])
     if scheduler not in replayed.schedulers:
         raise UnknownName("scheduler in these results", scheduler, list(replayed.schedulers))
@@ -96,15 +89,15 @@ def explain_job(
     if job not in ids:
         raise UnknownName("job", job, ids[:1000])
     j = ids.index(job)
-    decider = fresh(create("scheduler", replayed.scheduler_of(scheduler)))
+    decider = fresh(registry.create("scheduler", replayed.scheduler_of(scheduler)))
     options = scenario.options
     if isinstance(decider, Composed):
         decider.limits, decider.restart = options.limits, options.restart
-    refused = refuses_groups(decider)
-    tables = Tables.of(played.jobs, played.nodes, played.conditions, options, refused)
+    refused = schedule.refuses_groups(decider)
+    tables = schedule.Tables.of(played.jobs, played.nodes, played.conditions, options, refused)
     simulation = _Following(tables, decider, job)
     # Played again from the start, up to where the job has left.
-    while simulation.step() and simulation.jobs[j]["phase"] <= RUNNING:
+    while simulation.step() and simulation.jobs[j]["phase"] <= kernels.RUNNING:
         continue
     outcome = replayed.outcomes[scheduler][list(replayed.seeds).index(seed)]
     start, end = float(outcome.start[j]), float(outcome.end[j])
@@ -131,18 +124,20 @@ def explain_job(
     return Explained(about, simulation.job_rows, sentences)
 
 
-def _causes(outcome: Outcome, played: ReplayInstance, options: Options, j: int) -> list[str]:
+def _causes(
+    outcome: Outcome, played: replay_scenario.ReplayInstance, options: schedule.Options, j: int
+) -> list[str]:
     """A sentence that splits the wait of a job by cause, the longest first; none without a wait."""
     if outcome.pieces is None or not outcome.queued[j] or not outcome.waiting[j] > 0:
         return []
     seconds = waiting_causes(outcome, played.conditions, options).seconds[j]
     order = [c for c in np.argsort(-seconds, kind="stable").tolist() if seconds[c] > 0]
-    parts = [f"{roughly(seconds[c])}: {cause_words(CAUSES[c], 'meaning')}" for c in order]
+    parts = [f"{roughly(seconds[c])}: {wording.cause_words(CAUSES[c], 'meaning')}" for c in order]
     return [phrase("job causes", parts="; ".join(parts))]
 
 
 class _Following(JobSimulation):
-    def __init__(self, tables: Tables, scheduler: Any, job: str):
+    def __init__(self, tables: schedule.Tables, scheduler: Any, job: str):
         super().__init__(tables, scheduler)
         self.job, self.job_rows = job, list[dict[str, Any]]()
         self.sentences: list[str] = []
@@ -175,7 +170,7 @@ class _Following(JobSimulation):
             return
         self._last = text = reason.constraint
         if reason.cause:
-            text = f"{cause_words(reason.cause)}: {text}"
+            text = f"{wording.cause_words(reason.cause)}: {text}"
         if reason.nodes:
             text += f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}"
         if reason.frees:
@@ -185,7 +180,7 @@ class _Following(JobSimulation):
         self._note(now, "waits", text, **times, started_instead=names)
 
     def _placed(
-        self, job: Job, action: Place, books: Books, others: list[Place], now: float
+        self, job: model.Job, action: Place, books: Books, others: list[Place], now: float
     ) -> None:
         self._last = ""
         names = books.nodes.names
@@ -237,16 +232,16 @@ class Forecasts(NamedTuple):
 
     now: float
     waiting: Any
-    starts: Floats
-    promised: Floats
-    truth: Floats
+    starts: arrays.Floats
+    promised: arrays.Floats
+    truth: arrays.Floats
 
 
 @dataclass
 class Past:
     """A log as it happened, in the simulation or as recorded, in which forecasts are made."""
 
-    played: ReplayInstance
+    played: replay_scenario.ReplayInstance
     scheduler: Any = NO_RULES
     options: Any = None
     recorded: bool = False  # who ran and waited is what the log says, and not the simulation
@@ -254,7 +249,7 @@ class Past:
 
     def __post_init__(self) -> None:
         jobs, nodes, conditions = self.played
-        self.schedule: Schedule | None = None
+        self.schedule: schedule.Schedule | None = None
         if self.recorded:
             self.begun, self.end = jobs.recorded_start, jobs.recorded_end
             still = np.isfinite(self.begun) & np.isnan(self.end)  # ran when the log ended
@@ -319,7 +314,7 @@ def forecast_log(
     recorded: bool = False,
     draws: int = DRAWS,
     settings: Mapping[str, Any] | None = None,
-    advance: Progress = silent,
+    advance: sweep.Progress = sweep.silent,
 ) -> ForecastOfLog:
     """When the jobs that wait ``at`` a time of a log, seconds on its clock or a date, will start.
 
@@ -327,15 +322,15 @@ def forecast_log(
     from then on. Without a time it is the end of the log, as recorded. ScenarioError for a time
     outside of the log, or when no job waits then.
     """
-    scenario = replay_source(source, dict(settings or {})).scenario()
-    assert isinstance(scenario, ReplayScenario)
+    scenario = replay.replay_source(source, dict(settings or {})).scenario()
+    assert isinstance(scenario, replay_scenario.ReplayScenario)
     played = scenario.draw(0)
     submit, end = played.jobs.submit, end_of(played.jobs)
     if at is None:
         at, recorded = end, True
     clock, typed = None if scenario.cluster else scenario.log.clock, at
     if isinstance(at, str):
-        at = instant_of(at, clock)
+        at = changes.instant_of(at, clock)
     if not submit[0] <= at <= end:
         ends = submit[0], end
         first, last = (f"{clock.date(t):%Y-%m-%d %H:%M}" if clock else f"{t:,.0f} s" for t in ends)
@@ -371,14 +366,14 @@ def forecast_log(
     return ForecastOfLog(at, line, rows)
 
 
-def end_of(jobs: Jobs) -> float:
+def end_of(jobs: model.Jobs) -> float:
     """The last time in a log, on its clock."""
     columns = [jobs.submit, jobs.recorded_start + jobs.run, jobs.withdrawn]
     return max(float(times[np.isfinite(times)].max(initial=-np.inf)) for times in columns)
 
 
 def forecast_rows(
-    jobs: Jobs, known: Forecasts, calibration: StartCalibration
+    jobs: model.Jobs, known: Forecasts, calibration: StartCalibration
 ) -> list[dict[str, Any]]:
     rows, asks = [], bool(np.any(jobs.requested))  # else nobody says how long a job may take
     for w, j in enumerate(known.waiting.tolist()):

@@ -22,17 +22,15 @@ import numpy as np
 import polars as pl
 
 import gangwise
+from gangwise.core import files, wording
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.files import digest_of
 from gangwise.core.settings import Clock, json_text
-from gangwise.core.wording import phrases
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.tenancy import ALWAYS
 from gangwise.logs import open_tables
 from gangwise.logs.jobs import JobLog, jobs_of
 from gangwise.logs.tables import Tables, percent_text, work
-from gangwise.notation.slurm import fold_nodes
-from gangwise.notation.units import duration
+from gangwise.notation import slurm, units
 from gangwise.study.statistics import count
 
 if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
@@ -41,7 +39,7 @@ if TYPE_CHECKING:  # statistics that no replay needs are imported where they are
     from gangwise.sites.node_effects import DistanceEffects, Effects, Runs
     from gangwise.sites.retelling import Record
 
-phrase = phrases("gangwise.study")
+phrase = wording.phrases("gangwise.study")
 
 Places = Mapping[str, Mapping[str, str]]
 """Labels of nodes that say where they are, by node."""
@@ -340,7 +338,7 @@ class EstimatedWorld:
         file, nodes, jobs = Path(topology), log.nodes, log.jobs
         places: Places = dict(zip(nodes.names, nodes.labels)) if levels_of(nodes) else {}
         places = read_topology(file) if topology else places
-        digests = {file.name: digest_of(file.read_bytes())} if topology else {}
+        digests = {file.name: files.digest_of(file.read_bytes())} if topology else {}
         kinds = dict(zip(jobs.row.tolist(), np.array(jobs.types)[jobs.type].tolist()))
         return cls(
             find_slow_nodes(path, topology=places or None, kinds=kinds, **knobs), places, digests
@@ -425,7 +423,7 @@ class Calibrated:
         fit, device = self.found, self.record.device
         clock = "; its clock has no known hour of the day" * (self.log.clock is None)
         share = 1 - fit.left / fit.contradicted if fit.contradicted else 0.0
-        patience = duration(fit.patience)
+        patience = units.duration(fit.patience)
         waits = phrase("contradicted", found=fit, device=device, patience=patience)
         if (self.record.start == self.record.submit).all():
             waits = "No job waited, or the log does not say how long"
@@ -601,10 +599,10 @@ def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
     sizes = record.nodes.capacity[:, record.nodes.devices.index(record.device)] / 1000
     for (since, to), nodes in sorted(spans.items()):
         lost = float(len(nodes)) if processors else float(sizes[nodes].sum())
-        names = fold_nodes(record.nodes.names[n] for n in nodes)
+        names = slurm.fold_nodes(record.nodes.names[n] for n in nodes)
         lost_nodes = {"count": len(nodes)} if processors else {"nodes": names}
         entry = {"from": since, "to": to, **lost_nodes, "why": NODE_EVENTS}
-        text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {duration(to - since)}"
+        text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {units.duration(to - since)}"
         hours = round(lost * (to - since) / 3600), 0, 0
         missing = tuple(Missing(since, to, 1.0, n) for n in nodes)
         yield FoundRule("window", entry, (lost, lost), text, hours, missing)

@@ -12,16 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Floats
-from gangwise.core.errors import ScenarioError
-from gangwise.core.wording import phrases
+from gangwise.core import arrays, errors, wording
 from gangwise.logs.pending import instant, open_pending, pending_files
 from gangwise.sites.wait_history import LEAST, PendingJobs, forecast_in_order, pending_of
-from gangwise.study.explain import ForecastOfLog
+from gangwise.study import explain, sweep
 from gangwise.study.statistics import count
-from gangwise.study.sweep import Progress, silent
 
-phrase = phrases("gangwise.study")
+phrase = wording.phrases("gangwise.study")
 
 INSTANTS = 60  # of a log, at most
 APART = 3600.0  # seconds between two of them, at least
@@ -52,7 +49,7 @@ class Judged(NamedTuple):
 class HistoryForecast(NamedTuple):
     """Forecasts of the jobs that wait at an instant, and how good earlier ones were."""
 
-    found: ForecastOfLog
+    found: explain.ForecastOfLog
     judged: Judged | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,7 +62,7 @@ def forecast_from_history(
     at: str = "",
     judge: bool = False,
     settings: Mapping[str, Any] | None = None,
-    advance: Progress = silent,
+    advance: sweep.Progress = sweep.silent,
 ) -> HistoryForecast:
     """When jobs that wait at an instant will start, learned from the starts known by then.
 
@@ -97,7 +94,7 @@ def forecast_from_history(
     if not (pending.now == time).any():
         earlier = np.unique(pending.now)
         near = f"; the instant before is {earlier[-1]:.0f} s" if earlier.size else ""
-        raise ScenarioError(f"no job waits at {time:.0f} s in {source}{near}")
+        raise errors.ScenarioError(f"no job waits at {time:.0f} s in {source}{near}")
     instants = np.unique(pending.now)
     only = () if judge else (time,)
     final, levels, truths = None, [], []
@@ -108,14 +105,14 @@ def forecast_from_history(
         truths.append(pending.start[step.rows] - step.now)
     if final is None or final.now != time:
         known_starts = int((pending.start <= time).sum())
-        raise ScenarioError(
+        raise errors.ScenarioError(
             f"{known_starts} starts of jobs that waited are known by {time:.0f} s; it takes {LEAST}"
         )
     judged = _judged(np.concatenate(levels), np.concatenate(truths), len(levels)) if judge else None
     used = int(((pending.now < time) & (pending.start <= time)).sum())
     waiting = count(final.rows.size, "job waits", "jobs wait")
     line = phrase("from history", waiting=waiting, now=time, used=used, source=kind)
-    return HistoryForecast(ForecastOfLog(time, line, _rows(pending, final)), judged)
+    return HistoryForecast(explain.ForecastOfLog(time, line, _rows(pending, final)), judged)
 
 
 def _rows(pending: PendingJobs, last: Any) -> list[dict[str, Any]]:
@@ -128,7 +125,7 @@ def _rows(pending: PendingJobs, last: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _judged(quantiles: Floats, left: Floats, instants: int) -> Judged:
+def _judged(quantiles: arrays.Floats, left: arrays.Floats, instants: int) -> Judged:
     started = np.isfinite(left)
     ratio = quantiles[started, 0] / np.maximum(left[started], 1.0)
     # Factors: half and twice the truth are equally far off.
@@ -156,12 +153,12 @@ def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs
     log = open_jobs(source, **settings)
     jobs = log.jobs
     if not np.isfinite(jobs.recorded_start).any():
-        raise ScenarioError(f"{source} does not say when its jobs started")
+        raise errors.ScenarioError(f"{source} does not say when its jobs started")
     device = log.nodes.devices.index(log.played.device)
     begin, end = float(jobs.submit[0]), float(jobs.submit[-1])
     time = instant_of(at, log.clock) if at else end
     if not begin <= time <= end:
-        raise ScenarioError(
+        raise errors.ScenarioError(
             f"--at {time:g}: jobs of {source} are submitted from {begin:g} to {end:g} s"
         )
     instants = int(np.clip((time - begin) / APART, 1, INSTANTS))

@@ -18,16 +18,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from gangwise.core import settings
-from gangwise.core.arrays import Floats
+from gangwise.core import arrays, settings, wording
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.wording import phrases
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
 from gangwise.notation.units import duration, seconds
 from gangwise.study.statistics import count
 
-phrase = phrases("gangwise.study")
+phrase = wording.phrases("gangwise.study")
 
 DAY = 86400.0
 
@@ -52,7 +50,7 @@ class PoissonArrivals(settings.StrictSettings):
     cycle: float = Field(0.0, ge=0, le=1)
     peak: float = Field(14.0, ge=0, lt=24)
 
-    def draw(self, span: float, rng: np.random.Generator) -> Floats:
+    def draw(self, span: float, rng: np.random.Generator) -> arrays.Floats:
         # Thinning (Lewis and Shedler 1979): draw at the highest rate, keep with the ratio of rates.
         highest = self.per_hour * (1 + self.cycle) / 3600
         times = np.sort(rng.uniform(0, span, rng.poisson(highest * span)))
@@ -98,7 +96,7 @@ class Duration(settings.StrictSettings):
             raise ValueError("most must not be below the time, the low end, the mean or the median")
         return self
 
-    def draw(self, count: int, rng: np.random.Generator) -> Floats:
+    def draw(self, count: int, rng: np.random.Generator) -> arrays.Floats:
         values = self._once(count, rng)
         if self.most is not None:
             over = np.flatnonzero(values > self.most)
@@ -107,7 +105,7 @@ class Duration(settings.StrictSettings):
                 over = over[values[over] > self.most]
         return values
 
-    def _once(self, count: int, rng: np.random.Generator) -> Floats:
+    def _once(self, count: int, rng: np.random.Generator) -> arrays.Floats:
         if self.fixed is not None:
             return np.full(count, self.fixed)
         if self.low is not None and self.high is not None:

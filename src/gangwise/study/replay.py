@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 
 import gangwise
-from gangwise.core.arrays import Floats
-from gangwise.core.contracts import configuration
+from gangwise.core import arrays, contracts
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.registry import label_of, names_of
 from gangwise.core.settings import finite, read_toml, require_seeds
@@ -30,15 +29,12 @@ from gangwise.jobs.schedule import refuses_groups
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.waiting import WaitingCauses, placed_as_recorded, waiting_causes
 from gangwise.sites.site import PRINTED, together
-from gangwise.study.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
+from gangwise.study import answer, store, where_waited
 from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
 from gangwise.study.results import PrintedTable, Results
 from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
 from gangwise.study.statistics import difference, numbers
-from gangwise.study.store import Store, store_of
 from gangwise.study.sweep import Progress, Workers, cores, perform, silent
-from gangwise.study.where_waited import HAPPENED
-from gangwise.study.where_waited import as_dict as causes_as_dict
 
 NAME = "replay"  # of the experiment, in a folder of results
 
@@ -70,7 +66,7 @@ class Replayed(PrintedTable):
     schedulers: Sequence[str]
 
     @classmethod
-    def open(cls, folder: Store | Path | str) -> Replayed:
+    def open(cls, folder: store.Store | Path | str) -> Replayed:
         """The replay in a folder of results; raises StoreError where there is none."""
         results = Results.open(folder, NAME)
         experiment = results.experiment
@@ -108,12 +104,12 @@ class Replayed(PrintedTable):
                 "scheduler": name,
                 **{key.removesuffix(".mean"): mean[key] / 3600 for key in hours},
                 "slowdown": mean["slowdown.mean"],
-                **{key: mean[key] for key in ending_keys(means.values())},
+                **{key: mean[key] for key in answer.ending_keys(means.values())},
             }
             for name, mean in means.items()
         ]
         base = self.outcomes[compared.base]
-        behind = [kills_more(self.outcomes[name], base) for name in means]
+        behind = [answer.kills_more(self.outcomes[name], base) for name in means]
         return pl.DataFrame(rows).sort(pl.Series(behind), "completion")
 
     def jobs(self) -> pl.DataFrame:
@@ -185,10 +181,10 @@ class Replayed(PrintedTable):
             if recorded is not None and (recorded.waiting[recorded.queued] > 0).any():
                 with suppress(ScenarioError):
                     placed = placed_as_recorded(recorded, *hosts)
-                    causes[HAPPENED] = waiting_causes(placed, hidden, scenario.options)
+                    causes[where_waited.HAPPENED] = waiting_causes(placed, hidden, scenario.options)
         return causes
 
-    def learned(self) -> dict[str, LearnedRates]:
+    def learned(self) -> dict[str, answer.LearnedRates]:
         """Rates that schedulers had learned by the end of the first seed.
 
         True rates [L, N] are those at the last submission.
@@ -207,7 +203,7 @@ class Replayed(PrintedTable):
                 cols = (columns.get(f"slow.{k}", ()) for k in ("node", "slower", "low", "high"))
                 slow = [SlowNode(nodes.names[int(n)], *map(float, ends)) for n, *ends in zip(*cols)]
                 mean, sd = (columns[f"learned.{cols}"].reshape(shape) for cols in ("mean", "sd"))
-                rates[name] = LearnedRates(jobs.types, mean, sd, true, slow)
+                rates[name] = answer.LearnedRates(jobs.types, mean, sd, true, slow)
         return rates
 
     def bounds(
@@ -234,9 +230,9 @@ class Replayed(PrintedTable):
         return bounds
 
     @cache  # noqa: B019 - lives as long as one replay
-    def _compared(self, *bounds: Any) -> Compared:
+    def _compared(self, *bounds: Any) -> answer.Compared:
         scenario = self.scenario
-        return Compared(
+        return answer.Compared(
             str(scenario.describe()["source"]),
             self.outcomes,
             self.results.experiment.get("rules", ""),
@@ -249,7 +245,7 @@ class Replayed(PrintedTable):
             scenario.units,
         )
 
-    def compared(self, bounds: Certified = NO_BOUNDS) -> Compared:
+    def compared(self, bounds: Certified = NO_BOUNDS) -> answer.Compared:
         values, preemptive, priced = bounds
         return self._compared(tuple(values), tuple(preemptive), priced)
 
@@ -288,15 +284,15 @@ class Replayed(PrintedTable):
             return None
         compared = self.compared()
         k = compared.first.nodes.devices.index(compared.device)
-        return causes_as_dict(self.causes[name], self.outcomes[name][0], k)
+        return where_waited.as_dict(self.causes[name], self.outcomes[name][0], k)
 
 
-def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
+def _scheduler(compared: answer.Compared, name: str) -> dict[str, Any]:
     keys, over = list(compared.summaries[name][0]), None
     estimates = {key: numbers(compared.estimate(name, key)) for key in keys}
     if name != compared.base:
         differences = {key: difference(*compared.pair(name, key)) for key in keys}
-        for key in BY_BLOCKS if compared.blocks is not None else ():
+        for key in answer.BY_BLOCKS if compared.blocks is not None else ():
             differences[key] |= numbers(compared.change(name, key))
         over = {"than": compared.base, "jobs": compared.paired(name)[1], "metrics": differences}
     return {
@@ -333,7 +329,7 @@ def replay(
     scenario: ReplayScenario | NamedSource | Path | str = TWIN,
     schedulers: str | Sequence[str] | Mapping[str, Any] = (),
     seeds: Sequence[int] | int = (),
-    out: Store | Path | str | None = None,
+    out: store.Store | Path | str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
     rules: str = "",
@@ -379,7 +375,7 @@ def replay(
     if not names:
         names = WITH_RATES if played.drawn else WITHOUT_RATES
         if rules:  # under another name they are played once
-            parts = cache(lambda name: repr(configuration(create_scheduler(name))))
+            parts = cache(lambda name: repr(contracts.configuration(create_scheduler(name))))
             names = [name for name in names if parts(name) != parts(rules)]
     listed = seeds_of(played, seeds)
     called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
@@ -401,7 +397,7 @@ def played_by(
     source: NamedSource | GivenSource,
     schedulers: Mapping[str, Any],
     seeds: Sequence[int],
-    out: Store | Path | str | None,
+    out: store.Store | Path | str | None,
     workers: Workers,
     progress: Progress | None,
     about: Mapping[str, Any],
@@ -439,7 +435,7 @@ def played_by(
         "minimise": True,
         **about,
     }
-    results = perform(experiment, specs, store_of(out), workers, progress)
+    results = perform(experiment, specs, store.store_of(out), workers, progress)
     return Replayed(played, results, seeds, list(schedulers))
 
 
@@ -462,7 +458,7 @@ def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSo
 
 def audited(folder: Path) -> dict[str, Audit | str]:
     """An audit of every run of the replay in a folder, or why there is none."""
-    if NAME not in Store(folder).plans():
+    if NAME not in store.Store(folder).plans():
         return {}
     try:
         replayed = Replayed.open(folder)
@@ -493,10 +489,10 @@ class Leaderboard:
 
     rules: Mapping[str, Any]
     lines: Mapping[str, str]
-    numbers: Mapping[str, Mapping[str, Mapping[str, Floats]]]
+    numbers: Mapping[str, Mapping[str, Mapping[str, arrays.Floats]]]
     chosen: Mapping[str, str]
 
-    def ratio(self, entry: str, over: str = "") -> Floats:
+    def ratio(self, entry: str, over: str = "") -> arrays.Floats:
         """Completion over the bound, or over another entry's, geometric mean over logs [parts]."""
         logs = [
             np.log1p(entries[entry]["gap"]) - (np.log1p(entries[over]["gap"]) if over else 0.0)
@@ -551,7 +547,7 @@ def leaderboard(
     rules = read_toml(RULES) if rules is None else rules
     listed = [rules["base"], *rules["schedulers"], *rules["oracles"], *rules["tuned"], *own]
     seeds = range(rules["parts"])
-    numbers: dict[str, dict[str, dict[str, Floats]]] = {}
+    numbers: dict[str, dict[str, dict[str, arrays.Floats]]] = {}
     lines: dict[str, str] = {}
     for log in rules["logs"]:
         settings = {**log["settings"], "parts": rules["parts"]}
@@ -578,10 +574,10 @@ def leaderboard(
     return Leaderboard(rules, lines, numbers, chosen)
 
 
-def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
+def _numbers(replayed: Replayed) -> dict[str, dict[str, arrays.Floats]]:
     bounds = Certified.of(replayed.bounds())
     interrupt = replayed.compared().interrupt
-    by_scheduler: dict[str, dict[str, Floats]] = {}
+    by_scheduler: dict[str, dict[str, arrays.Floats]] = {}
     for name, outcomes in replayed.outcomes.items():
         if any(not outcome.finished.all() for outcome in outcomes):
             raise ScenarioError(f"{name} leaves jobs undone in {replayed.results.store.folder}")

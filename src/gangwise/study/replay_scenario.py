@@ -24,13 +24,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.settings import checked
-from gangwise.jobs.books import Books
-from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
+from gangwise.jobs import books, bounds, distance, schedule
 from gangwise.jobs.choice import ByRate
-from gangwise.jobs.distance import best_factor
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape, reordered
-from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import require_playable, simulate_jobs
 from gangwise.jobs.world import World, rescaled, stretched, world_of
@@ -397,9 +394,9 @@ class ReplayScenario:
         return only_jobs(jobs, mine)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> schedule.Options:
         s = self.settings
-        options = Options(enforced=s.enforced, limits=s.limits, restart=s.restart)
+        options = schedule.Options(enforced=s.enforced, limits=s.limits, restart=s.restart)
         return options if self.site is None else self.site.options(options)
 
     def describe(self) -> dict[str, Any]:
@@ -496,7 +493,7 @@ class ReplayScenario:
         jobs = self.jobs
         if self.site is None and not jobs.grouped.any():
             return reasons
-        tables = Tables.of(*self.draw(0), self.options)
+        tables = schedule.Tables.of(*self.draw(0), self.options)
         hours = dict(zip(jobs.row.tolist(), self._hours(jobs).tolist()))
         for reason, rows in tables.account.set_aside.items():
             lost = np.array([hours[row] for row in rows.tolist()])
@@ -583,7 +580,7 @@ class ReplayScenario:
 
     def bound(
         self, seed: int, steps: int = 200, progress: Callable[[int], None] | None = None
-    ) -> LowerBound:
+    ) -> bounds.LowerBound:
         """Certified lower bound on the mean completion time of a seed.
 
         How far prices go in a step depends on a schedule, always of :data:`NEAR`, so that the bound
@@ -594,7 +591,7 @@ class ReplayScenario:
             # The step size of the subgradient needs a value above the bound.
             near = simulate_jobs(played.jobs, played.nodes, NEAR, played.conditions, self.options)
             above = Outcome.of(near, NEAR).until_left
-        return lower_bound(
+        return bounds.lower_bound(
             bounded(played, self.options), steps=steps, above=above, progress=progress
         )
 
@@ -717,7 +714,7 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
     return sha.hexdigest()[:16]
 
 
-def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
+def bounded(played: ReplayInstance, options: schedule.Options) -> bounds.BoundedJobs:
     """Jobs as :func:`gangwise.jobs.bounds.lower_bound` takes them.
 
     Rates are the highest that each node ever has, times the noise of the job. The device type that
@@ -726,7 +723,7 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
     empty cluster has room for it.
     """
     jobs, nodes, hidden = played.jobs, played.nodes, played.conditions
-    tables = Tables.of(jobs, nodes, hidden, options)
+    tables = schedule.Tables.of(jobs, nodes, hidden, options)
     demand = held_devices(jobs, nodes)
     total = nodes.capacity.sum(axis=0) / 1000
     spent = (demand * jobs.run[:, None]).sum(axis=0) / np.maximum(total, 1e-12)
@@ -755,7 +752,7 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
         held_of_head = np.array([shape.demand[k] / 1000 for shape in shapes])[jobs.shape]
         beside = demand[:, k] - tasks * held_of_head
     # How many tasks of each kind fit on each node when it is empty: no schedule places more.
-    empty = Books.opened(nodes)
+    empty = books.Books.opened(nodes)
     room = [empty.fits(shape) for shape in shapes]
     # Jobs of one type and one shape are one kind: the bound has a row of rates for each.
     several, kind = np.unique(jobs.type * len(jobs.shapes) + jobs.shape, return_inverse=True)
@@ -771,14 +768,14 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
             slowest = slowest * tables.distance.factor[tables.distance.of_job, -1]
         work = np.minimum(work, jobs.limit * slowest)
     if tables.distance is not None:
-        work = work / best_factor(tables.distance, np.array(room), jobs.shape, tasks)
+        work = work / distance.best_factor(tables.distance, np.array(room), jobs.shape, tasks)
     can = ~tables.aside & np.isinf(jobs.withdrawn)
     later = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
     # Dependencies on jobs that are set aside bind no job.
     waits = can[later] & can[jobs.after]
     row = np.cumsum(can) - 1
     on = slice(None) if can.all() else can  # a million jobs are not copied for nothing
-    return BoundedJobs(
+    return bounds.BoundedJobs(
         jobs.submit[on],
         work[on],
         tasks[on],

@@ -14,15 +14,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from gangwise.core import jit, registry
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.jit import Pinned, entry
-from gangwise.core.registry import create, entries
+from gangwise.jobs import model, run_times
 from gangwise.jobs import route_kernels as kernels
 from gangwise.jobs.compiled import built_in, initial_state, inputs, nothing_believed, only_used
 from gangwise.jobs.kernels import BY_RATE, NEVER
-from gangwise.jobs.model import Conditions, Jobs, Nodes
-from gangwise.jobs.run_times import state_of
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.stacks import never_cut, pinned, row, stacked
@@ -120,7 +118,7 @@ class FirstToStart(Route):
 # ---------------------------------------------------------------------------------------- clusters
 
 
-def merged(logs: Sequence[tuple[Jobs, Nodes]]) -> tuple[Jobs, Ints]:
+def merged(logs: Sequence[tuple[model.Jobs, model.Nodes]]) -> tuple[model.Jobs, Ints]:
     """Jobs of several logs as those of one, from one beginning on, and the log of each [J]."""
     columns, demand = defaultdict[str, list[Any]](list), defaultdict[str, list[Floats]](list)
     devices = list(dict.fromkeys(d for jobs, _ in logs for d in jobs.devices))
@@ -147,7 +145,7 @@ def merged(logs: Sequence[tuple[Jobs, Nodes]]) -> tuple[Jobs, Ints]:
         }.items():
             columns[name].extend(values)
     together = {device: np.concatenate(values) for device, values in demand.items()}
-    jobs = Jobs.of(demand=together, **cast(dict[str, Any], columns))
+    jobs = model.Jobs.of(demand=together, **cast(dict[str, Any], columns))
     return jobs, np.array([int(name.partition(":")[0]) for name in jobs.id.tolist()])
 
 
@@ -167,9 +165,9 @@ class Clusters:
 
     def __init__(
         self,
-        jobs: Jobs,
+        jobs: model.Jobs,
         home: Ints,
-        nodes: Sequence[Nodes],
+        nodes: Sequence[model.Nodes],
         scheduler: str = "fcfs+easy",
         speeds: Sequence[float] = (),
         options: Options | None = None,
@@ -179,7 +177,7 @@ class Clusters:
         staying = replace(jobs, withdrawn=np.full(len(jobs), np.inf))
         scaled = [replace(staying, run=jobs.run / s, limit=jobs.limit / s) for s in self.speeds]
         options = options or Options()
-        self.tables = [Tables.of(j, n, Conditions(), options) for j, n in zip(scaled, nodes)]
+        self.tables = [Tables.of(j, n, model.Conditions(), options) for j, n in zip(scaled, nodes)]
         decider, parts = create_scheduler(scheduler), []
         for t in self.tables:
             rules = built_in(decider, t.nodes, t.options)
@@ -197,14 +195,14 @@ class Clusters:
         each = kernels.Cluster(used, states, ahead, memory, there)
         self._clusters, at = pinned([row(each, c) for c in range(len(nodes))])
         self.able = ~np.array([t.aside for t in self.tables])
-        learner, learned = stacked([state_of(jobs, "learned")])
+        learner, learned = stacked([run_times.state_of(jobs, "learned")])
         self._changing = memory, learned
         self._fresh = [array.copy() for array in self._changing]
         self.level = np.zeros(1)
         self.start, self.length, self.used = (np.zeros(len(nodes)) for _ in range(3))
         numbers = self.speeds, self.level, self.start, self.length, self.used
-        clusters = Pinned(kernels.Clusters(at, row(learner, 0), *numbers))
-        code = entry(kernels.step, clusters, self._clusters[0], 0, 0, 0, 0.0)
+        clusters = jit.Pinned(kernels.Clusters(at, row(learner, 0), *numbers))
+        code = jit.entry(kernels.step, clusters, self._clusters[0], 0, 0, 0, 0.0)
         self._step = partial(code, clusters, self._clusters[0])
 
     def play(self, route: Route | Ints) -> Ints:
@@ -300,9 +298,9 @@ def play_routes(
     if not_played := {"world", "site", "change"} & settings.keys():
         raise ScenarioError(f"--route plays like nodes, and no rules: drop {', '.join(not_played)}")
     scenarios = [ReplayScenario(**{**settings, "source": source}) for source in sources]
-    names = list(dict.fromkeys(routes or entries("route")))
+    names = list(dict.fromkeys(routes or registry.entries("route")))
     parts = max(1, scenarios[0].settings.parts)
-    chosen = {name: create("route", name) for name in dict.fromkeys([*names, "oracle"])}
+    chosen = {name: registry.create("route", name) for name in dict.fromkeys([*names, "oracle"])}
     if speeds and (len(speeds) != len(sources) or min(speeds) <= 0):
         raise ScenarioError(f"speeds {list(speeds)}: give a positive one for each of the logs")
     tables, lost = defaultdict[str, list[Floats]](list), 0

@@ -45,12 +45,10 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 import gangwise
-from gangwise.core import contracts
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core import arrays, contracts, registry
 from gangwise.core.errors import ScenarioError, StoreError, papers_wing
 from gangwise.core.files import read_whole
 from gangwise.core.identity import PATHS, identify, key_of, plain
-from gangwise.core.registry import Entry, comparators, create, entries
 from gangwise.core.simulation import Simulation
 
 TIMINGS = (
@@ -66,10 +64,10 @@ PLAN = ".plan.json"
 """Ending of the files in a folder of results that hold the plan of an experiment."""
 
 
-class Rows(dict[str, tuple[Ints, Floats]]):
+class Rows(dict[str, tuple[arrays.Ints, arrays.Floats]]):
     """Rows of a run: of each metric, where its values are (−1: of all the run), and the values."""
 
-    def add(self, metric: str, value: Floats | float, at: Ints | None = None) -> None:
+    def add(self, metric: str, value: arrays.Floats | float, at: arrays.Ints | None = None) -> None:
         """Add one number, or a column of values and their places ``at``."""
         values = np.atleast_1d(np.asarray(value, dtype=np.float64))
         places = np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64)
@@ -206,8 +204,8 @@ def named_source(
     return NamedSource.of(target, False, settings)
 
 
-def _registered(target: str) -> Entry | None:
-    return entries("scenario").get(target.strip().partition(":")[0])
+def _registered(target: str) -> registry.Entry | None:
+    return registry.entries("scenario").get(target.strip().partition(":")[0])
 
 
 def _is_file(target: str) -> bool:
@@ -284,7 +282,7 @@ def _scenario(source: NamedSource) -> contracts.Scenario:
             from gangwise.papers.scenarios.files import read_scenario
 
         return read_scenario(source.name, settings)
-    scenario: contracts.Scenario = create("scenario", source.name, **settings)
+    scenario: contracts.Scenario = registry.create("scenario", source.name, **settings)
     return scenario
 
 
@@ -349,10 +347,10 @@ class RunSpec:
         }
 
     @property
-    def registered(self) -> Entry | None:
+    def registered(self) -> registry.Entry | None:
         if self.policy is not None:
             return None
-        return comparators(self.source.scenario().family).get(self.label)
+        return registry.comparators(self.source.scenario().family).get(self.label)
 
     @property
     def whole(self) -> bool:
@@ -368,7 +366,7 @@ class RunSpec:
         return f"{self.label}{cell}, seed {self.seed}"
 
 
-def checkpoint_slots(slots: int, points: int) -> Ints:
+def checkpoint_slots(slots: int, points: int) -> arrays.Ints:
     """After how many slots curves are recorded, ascending; the last is ``slots``.
 
     >>> checkpoint_slots(100, 8).tolist()
@@ -453,7 +451,7 @@ def _of_comparator(spec: RunSpec) -> Rows:
     return rows
 
 
-def _series(rows: Rows, columns: Mapping[str, Floats], played: Iterable[int]) -> None:
+def _series(rows: Rows, columns: Mapping[str, arrays.Floats], played: Iterable[int]) -> None:
     at = np.asarray(played)
     for name, column in columns.items():
         so_far = np.cumsum(column)

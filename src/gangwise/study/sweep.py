@@ -63,10 +63,8 @@ from pydantic import (
     model_validator,
 )
 
-from gangwise.core.contracts import Policy
+from gangwise.core import contracts, registry
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName
-from gangwise.core.registry import comparators as registered_comparators
-from gangwise.core.registry import create
 from gangwise.core.settings import MOST_LETTERS, MOST_SEEDS, read_toml, toml_text, toml_value
 from gangwise.study.results import Results
 from gangwise.study.runs import NamedSource, Replay, Rows, RunSpec, deciders, fidelity_of, measure
@@ -113,14 +111,14 @@ class PolicyTable(_FrozenModel):
     settings: Settings = {}
     """settings with which it alone is played"""
 
-    def labelled(self, kind: Any = "policy") -> dict[str, Policy[Any, Any, Any]]:
-        policies: dict[str, Policy[Any, Any, Any]] = {}
+    def labelled(self, kind: Any = "policy") -> dict[str, contracts.Policy[Any, Any, Any]]:
+        policies: dict[str, contracts.Policy[Any, Any, Any]] = {}
         for chosen in _combinations(self.grid):
             fixed = {} if self.label else self.arguments
             arguments = ",".join(f"{key}={value}" for key, value in {**fixed, **chosen}.items())
             base = self.label or self.name
             label = base + (("," if ":" in base else ":") + arguments if arguments else "")
-            policies[label] = create(kind, self.name, **{**self.arguments, **chosen})
+            policies[label] = registry.create(kind, self.name, **{**self.arguments, **chosen})
         return policies
 
 
@@ -236,7 +234,7 @@ class Experiment(_FrozenModel):
             {**case, **chosen} for case in self.cases or [{}] for chosen in _combinations(self.grid)
         ]
 
-    def labelled(self) -> dict[str, Policy[Any, Any, Any]]:
+    def labelled(self) -> dict[str, contracts.Policy[Any, Any, Any]]:
         """The policies by label.
 
         Raises UnknownName for a policy or argument that does not exist, ScenarioError for two
@@ -245,7 +243,7 @@ class Experiment(_FrozenModel):
         source = self.scenario or self.trace
         origin = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
         kind = deciders(origin.scenario())
-        policies: dict[str, Policy[Any, Any, Any]] = {}
+        policies: dict[str, contracts.Policy[Any, Any, Any]] = {}
         for table in self._tables:
             for label, policy in table.labelled(kind).items():
                 if label in policies:
@@ -259,7 +257,7 @@ class Experiment(_FrozenModel):
 
     def runs(self) -> list[RunSpec]:
         """All runs, cell by cell and seed by seed, so that neighbours share their instance."""
-        everyone: dict[str, Policy[Any, Any, Any] | None] = {**self.labelled()}
+        everyone: dict[str, contracts.Policy[Any, Any, Any] | None] = {**self.labelled()}
         judges = [(name, None) for name in self.comparators]
         changes = {t.label or t.name: t.settings for t in self._tables if t.settings}
         seeds = self.seeds if isinstance(self.seeds, list) else range(self.seeds)
@@ -600,7 +598,7 @@ def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str
     if isinstance(spec.source.scenario(), Replay):
         return
     instance = spec.source.instance(spec.seed)
-    names = [*instance.comparators, *registered_comparators(instance.family)]
+    names = [*instance.comparators, *registry.comparators(instance.family)]
     for name in comparators:
         if name not in names:
             raise UnknownName("comparator", name, list(dict.fromkeys(names)))

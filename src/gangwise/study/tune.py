@@ -20,16 +20,13 @@ import numpy as np
 from pydantic import TypeAdapter
 
 import gangwise
-from gangwise.core.contracts import configuration
+from gangwise.core import contracts, files
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_install
-from gangwise.core.files import STATE, Folder, read_whole, sealed_line, unsealed, write_whole
 from gangwise.core.registry import create
 from gangwise.core.settings import require_options, toml_value
-from gangwise.study import statistics
-from gangwise.study.changes import setting
+from gangwise.study import changes, runs, statistics
 from gangwise.study.replay_scenario import EVERY
 from gangwise.study.results import Results
-from gangwise.study.runs import NamedSource, Replay, deciders
 from gangwise.study.sweep import Experiment, PolicyTable, Progress, require_drawn, silent, sweep
 
 
@@ -125,7 +122,7 @@ DEFAULT = "default"  # label of the policy with its own arguments
 TUNING = "tuning"  # name of the experiment that plays the trials
 FOUND = f"{TUNING}.json"  # the file of a finished tuning
 
-STUDY = f"{STATE}/study"
+STUDY = f"{files.STATE}/study"
 """The study in a folder of results: what is tuned, and the finished trials."""
 
 SEED = 0  # of the sampler: the same command gives the same study
@@ -231,7 +228,7 @@ class Tuning:
 
 def write_tuning(folder: Path, tuning: Tuning) -> Path:
     text = json.dumps(tuning.as_dict(), indent=1, allow_nan=False) + "\n"
-    return Folder(folder).write(FOUND, text, replace=True)
+    return files.Folder(folder).write(FOUND, text, replace=True)
 
 
 def read_tuning(folder: Path) -> Tuning | None:
@@ -248,7 +245,7 @@ def read_tuning(folder: Path) -> Tuning | None:
             )
         return None
     try:
-        stored = json.loads(Folder(folder).read(FOUND))
+        stored = json.loads(files.Folder(folder).read(FOUND))
         fields = {**stored, "validation": stored["validation_seeds"], "row": stored["validation"]}
         return TypeAdapter(Tuning).validate_python(fields)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -314,7 +311,7 @@ class Study:
 
     def write(self, folder: Path) -> None:
         plain = json.loads(json.dumps(dataclasses.asdict(self), default=str))
-        write_whole(folder / STUDY, sealed_line(plain))
+        files.write_whole(folder / STUDY, files.sealed_line(plain))
 
     def resume(self, folder: Path) -> None:
         """Take over the trials of an earlier call; without them they follow from the stored runs.
@@ -324,7 +321,7 @@ class Study:
         if not (folder / STUDY).exists():
             return
         try:
-            content = unsealed(read_whole(folder / STUDY).strip())
+            content = files.unsealed(files.read_whole(folder / STUDY).strip())
             if content is None:
                 return
             earlier = TypeAdapter(Study).validate_python(content)
@@ -434,15 +431,15 @@ def tune(
     optuna, slots, jobs = _optuna(), how.get("slots"), how.get("jobs", -1)
     metric, minimise = how.get("metric", ""), how.get("minimise", False)
     parameters = [ParameterRange.parse(r) if isinstance(r, str) else r for r in ranges]
-    played = NamedSource.of(scenario, False, settings or {}).scenario()
-    kind = deciders(played)
-    if not metric and isinstance(played, Replay):
+    played = runs.NamedSource.of(scenario, False, settings or {}).scenario()
+    kind = runs.deciders(played)
+    if not metric and isinstance(played, runs.Replay):
         metric, minimise = played.objective, played.minimise
     elif hasattr(played, "check_metric"):
         played.check_metric(metric, "--metric")
     _check(kind, policy, parameters, trials, seeds, validation)
     require_drawn(played, [*seeds, *validation])
-    own = configuration(create(kind, policy))
+    own = contracts.configuration(create(kind, policy))
     if site := [p for p in parameters if "." in p.name]:
         own |= _of_site(played, site, seeds)
     definition: dict[str, Any] = {"scenario": scenario, "settings": dict(settings or {})}
@@ -451,7 +448,7 @@ def tune(
     definition |= {"minimise": minimise, "version": gangwise.__version__}
     study = Study(definition, {p.name: own[p.name] for p in parameters}, trials)
     study.experiment(TUNING, {DEFAULT: study.default}, seeds).runs()[0].key()  # finds mistakes
-    with (folder := Folder(out)).lock():
+    with (folder := files.Folder(out)).lock():
         study.resume(folder.path)
         study.write(folder.path)
         _search(optuna, study, parameters, folder, jobs, how.get("progress") or silent)
@@ -468,14 +465,14 @@ def _of_site(played: Any, ranges: Sequence[ParameterRange], seeds: Sequence[int]
         chosen = {p.name: (p.choices or p.ends or ())[end] for p in ranges}
         played.changed(**_site(chosen)).draw(seeds[0])
     document = rules.document(whole=True)
-    return {p.name: setting(document, p.name) for p in ranges}
+    return {p.name: changes.setting(document, p.name) for p in ranges}
 
 
 def _search(
     optuna: Any,
     study: Study,
     parameters: Sequence[ParameterRange],
-    folder: Folder,
+    folder: files.Folder,
     jobs: int,
     progress: Progress,
 ) -> None:

@@ -15,26 +15,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gangwise.core import errors, wording
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import finite
-from gangwise.core.wording import phrases
+from gangwise.jobs import model, tenancy
 from gangwise.jobs.metrics import Outcome, over_bins
-from gangwise.jobs.model import ALONE, Jobs
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.tenancy import AccountRule
 from gangwise.logs.jobs import JobLog
 from gangwise.sites.kueue import documents
 from gangwise.sites.retelling import HOUR, WEEK
 from gangwise.sites.site import PRINTED, together
-from gangwise.study.answer import Compared
-from gangwise.study.replay import BASE, replay_source
-from gangwise.study.replay_scenario import ReplayInstance
+from gangwise.study import answer, replay, replay_scenario, sweep
 from gangwise.study.statistics import Estimate, count, numbers
-from gangwise.study.sweep import Progress, silent
 
-phrase = phrases("gangwise.study")
+phrase = wording.phrases("gangwise.study")
 
 TIMES, REACHED = 4.0, 0.99
 """Who asks for more than so many times what is used is named; a run of this share of its limit
@@ -175,10 +170,10 @@ class UsageAudit:
 
 def audit_log(
     source: str,
-    scheduler: str = BASE,
+    scheduler: str = replay.BASE,
     settings: Mapping[str, Any] | None = None,
     prices: Mapping[str, float] | None = None,
-    advance: Progress = silent,
+    advance: sweep.Progress = sweep.silent,
     queues: Path | None = None,
 ) -> UsageAudit:
     """Audit a log, see the module; ``settings`` are those of a replay.
@@ -195,15 +190,15 @@ def audit_log(
     options = dict(settings or {})
     if site := together(scheduler, options.get("site")):
         options["site"] = site
-    scenario: Any = replay_source(source, options).scenario()
+    scenario: Any = replay.replay_source(source, options).scenario()
     if scheduler.startswith(PRINTED):
-        scheduler = scenario.site.scheduler or BASE
-    played: ReplayInstance = scenario.draw(0)
+        scheduler = scenario.site.scheduler or replay.BASE
+    played: replay_scenario.ReplayInstance = scenario.draw(0)
     jobs, nodes, _ = played
     of_log = _used(scenario.log, jobs)
     for device in prices or {}:
         if device not in {*nodes.devices, *of_log}:
-            raise ScenarioError(f"price {device}: the nodes have {', '.join(nodes.devices)}")
+            raise errors.ScenarioError(f"price {device}: the nodes have {', '.join(nodes.devices)}")
     outcome = Outcome.recorded(jobs, nodes)
     recorded = outcome is not None and bool((outcome.waiting[outcome.queued] > 0).any())
     advance("playing", 0, 2)
@@ -231,7 +226,7 @@ def audit_log(
         for row in findings
     ]
     lines = [*scenario.fidelity(), *scenario.assumed()]
-    silent_about = [name for name in nodes.devices if name not in held and name != ALONE]
+    silent_about = [name for name in nodes.devices if name not in held and name != model.ALONE]
     conditions = {
         "audit played": not recorded,
         "audit no shares": not shares,
@@ -262,7 +257,7 @@ def _uses(outcome: Outcome, groups: Sequence[tuple[Ints, Sequence[str]]]) -> dic
     """
     uses: dict[str, Groups] = {}
     rest, devices = np.array(outcome.ended), outcome.nodes.devices
-    counts = np.array([name != ALONE for name in devices])
+    counts = np.array([name != model.ALONE for name in devices])
     while rest.any() or not uses:
         seconds = np.where(rest, outcome.end - outcome.last_start, 0) @ outcome.demand
         k = int(np.argmax(counts * seconds / np.maximum(outcome.capacity, 1e-9)))
@@ -299,7 +294,7 @@ def _told_once(
     return users, more if len(accounts) > 1 else ()
 
 
-def _used(log: JobLog, jobs: Jobs) -> dict[str, tuple[Floats, Floats]]:
+def _used(log: JobLog, jobs: model.Jobs) -> dict[str, tuple[Floats, Floats]]:
     """What the log says that each job used and asked for of a device type [J]."""
     place = {name: i for i, name in enumerate(log.jobs.id)}
     rows = np.array([place.get(name, -1) for name in jobs.id])
@@ -323,7 +318,7 @@ def _held(
     return held
 
 
-def _played(played: ReplayInstance, scheduler: str, options: Options) -> Outcome:
+def _played(played: replay_scenario.ReplayInstance, scheduler: str, options: Options) -> Outcome:
     jobs, nodes, conditions = played
     return Outcome.of(simulate_jobs(jobs, nodes, scheduler, conditions, options), scheduler)
 
@@ -383,7 +378,7 @@ def _by_name(
     ]
 
 
-def account_shares(tree: Sequence[AccountRule]) -> dict[str, float]:
+def account_shares(tree: Sequence[tenancy.AccountRule]) -> dict[str, float]:
     """The share of each account: the product, down the tree, of its part among its siblings."""
     rules = {rule.name: rule for rule in tree}
     siblings: dict[str, float] = {}
@@ -513,7 +508,7 @@ def _of_shares(shares: Sequence[ShareUse], total: Use) -> list[Finding]:
     return findings
 
 
-def shorter_limits(jobs: Jobs) -> Floats:
+def shorter_limits(jobs: model.Jobs) -> Floats:
     """Limits [J] as the past of each user sets them: never longer than requested.
 
     In a week, that of a user is the limit requested times the :data:`QUANTILE` of run over limit
@@ -540,7 +535,7 @@ def shorter_limits(jobs: Jobs) -> Floats:
 
 
 def _shorter(
-    played: ReplayInstance, scheduler: str, options: Options, base: Outcome
+    played: replay_scenario.ReplayInstance, scheduler: str, options: Options, base: Outcome
 ) -> Shorter | None:
     """What shorter limits would save under the scheduler; nobody is killed at one."""
     jobs = played.jobs
@@ -554,7 +549,7 @@ def _shorter(
         replace(options, enforced=False),
     )
     names = ("as requested", "shorter")
-    compared = Compared("", dict(zip(names, ([base], [under]))), rules=names[0])
+    compared = answer.Compared("", dict(zip(names, ([base], [under]))), rules=names[0])
     both = base.queued & under.queued
     return Shorter(
         int(changed.sum()),

@@ -21,16 +21,13 @@ from gangwise.core.settings import toml_key
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.notation.units import roughly
-from gangwise.sites.retelling import groups_of
+from gangwise.sites import retelling, slurm_files
 from gangwise.sites.site import PRINTED, SLURM, Rules, Site, kinds_of, together
-from gangwise.sites.slurm_files import in_own_words
+from gangwise.study import replay_scenario, store, sweep
 from gangwise.study.answer import CONFIGURED, Compared
 from gangwise.study.changes import SettingChange, changed, changed_lines, changes_of, seconds_of
 from gangwise.study.replay import BASE, Replayed, played_by, replay_source, seeds_of
-from gangwise.study.replay_scenario import ReplayScenario, bounded, load_of
 from gangwise.study.statistics import UNKNOWN, Estimate, number, numbers
-from gangwise.study.store import Store, store_of
-from gangwise.study.sweep import Progress, Workers, silent
 
 
 @dataclass(frozen=True)
@@ -44,15 +41,15 @@ class CurrentRules:
     settings: Mapping[str, Any]
     scheduler: str = BASE
     seeds: Sequence[int] = ()
-    out: Store | Path | str | None = None
-    workers: Workers = field(default_factory=Workers)
+    out: store.Store | Path | str | None = None
+    workers: sweep.Workers = field(default_factory=sweep.Workers)
     prices: Mapping[str, float] | None = None
 
 
 def what_if(
     asked: CurrentRules,
     changes: Sequence[str],
-    progress: Progress | None = None,
+    progress: sweep.Progress | None = None,
     gates: Sequence[Gate] = (),
 ) -> Replayed:
     """Play the rules as they are, and each change of them.
@@ -69,7 +66,7 @@ def what_if(
     """
     site = together(asked.scheduler, asked.settings.get("site"))
     source = replay_source(asked.source, {**asked.settings, **({"site": site} if site else {})})
-    (progress or silent)("reading the log", 0, 1)
+    (progress or sweep.silent)("reading the log", 0, 1)
     played: Any = source.scenario()
     for gate in gates:
         played.check_metric(gate.metric, f"condition {gate.text!r}")
@@ -94,13 +91,13 @@ def what_if(
 
 
 def _changed_rules(
-    played: ReplayScenario, scheduler: str, changes: Sequence[SettingChange]
+    played: replay_scenario.ReplayScenario, scheduler: str, changes: Sequence[SettingChange]
 ) -> tuple[str, dict[str, Any]]:
     current = {"scheduler": scheduler, "load": played.settings.load}
     own = [change for change in changes if change.path in current]
     if any(change.path == "load" and change.how != "=" for change in own) and not current["load"]:
         drawn = played.draw(0)
-        current["load"] = load_of(drawn.jobs, drawn.nodes)
+        current["load"] = replay_scenario.load_of(drawn.jobs, drawn.nodes)
     wanted = changed(current, own)
     settings: dict[str, Any] = {"load": wanted["load"]} if wanted["load"] != current["load"] else {}
     if of_site := [str(change) for change in changes if change not in own]:
@@ -114,10 +111,10 @@ def _changed_rules(
 def lines_of(played: Replayed) -> dict[str, list[str]]:
     """Lines of the site's files that each change replaces; empty for a plain replay."""
 
-    def lines(scenario: ReplayScenario) -> list[str]:
+    def lines(scenario: replay_scenario.ReplayScenario) -> list[str]:
         edits = list(scenario.site.edits) if scenario.site else []
         every = changes_of(scenario.settings.change) if scenario.settings.change else []
-        if edits and all(in_own_words(change.parts) for change in every):
+        if edits and all(slurm_files.in_own_words(change.parts) for change in every):
             return edits
         sites = (played.scenario.site, scenario.site)
         return edits + changed_lines(*(site.document() if site else {} for site in sites))
@@ -159,7 +156,7 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]
     partition = None if n.partition is None else joined(partition_of)
     device_seconds = joined(lambda o: (o.end - o.last_start) * o.demand[:, k])
     size = joined(lambda o: np.maximum(o.demand[:, k], 0.0))
-    groups = groups_of(size, device_seconds, joined(lambda o: o.jobs.user), partition)
+    groups = retelling.groups_of(size, device_seconds, joined(lambda o: o.jobs.user), partition)
     groups["account"] = joined(lambda o: o.jobs.charged), list(n.first.jobs.accounts)
     waiting = joined(lambda o: o.waiting)
     impacts: dict[str, list[GroupImpact]] = {}
@@ -312,7 +309,7 @@ MOST_TIMES = 16  # at most 16 (n + 1) nodes are tried of a kind that has n
 
 
 def capacity(
-    asked: CurrentRules, target: Gate, kinds: Sequence[str], progress: Progress | None = None
+    asked: CurrentRules, target: Gate, kinds: Sequence[str], progress: sweep.Progress | None = None
 ) -> tuple[Replayed, list[Needed]]:
     """The fewest nodes of each kind that reach a target, the others as they are.
 
@@ -320,7 +317,7 @@ def capacity(
     may belie. That the number reaches the target and one less does not is played. What shuts out
     jobs that run now does not reach it. The replay has all that was tried.
     """
-    asked = replace(asked, out=store_of(asked.out))
+    asked = replace(asked, out=store.store_of(asked.out))
     base = what_if(asked, [], progress, [target])
     site = base.scenario.site or Site(Rules())
     nodes = base.scenario.site_nodes(site)
@@ -366,7 +363,7 @@ def capacity(
 
 
 def marginal_worth(
-    played: Replayed, processors: bool, progress: Progress | None = None
+    played: Replayed, processors: bool, progress: sweep.Progress | None = None
 ) -> dict[str, float]:
     """Seconds of mean completion that one more node of each kind takes off the bound.
 
@@ -377,7 +374,7 @@ def marginal_worth(
     worth: dict[str, list[float]] = {}
     for seed, bound in zip(played.seeds, played.bounds(progress=progress)):
         drawn = played.scenario.draw(seed)
-        jobs = bounded(drawn, played.scenario.options)
+        jobs = replay_scenario.bounded(drawn, played.scenario.options)
         for kind, on in kinds_of(drawn.nodes, processors).items() if bound.searched else ():
             devices = 1.0 if processors else float(jobs.capacity[on[-1]])
             # Σ_t λ[n, t] Δ, of the last node of the kind.

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
+from gangwise.jobs import waiting, waiting_kernels
 from gangwise.jobs.metrics import Outcome, size_groups
-from gangwise.jobs.waiting import WaitingCauses
-from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.sites.retelling import periods
 
 GROUPS = 12
@@ -28,7 +27,7 @@ class GroupWaited(NamedTuple):
 
 
 def waited_by_group(
-    causes: WaitingCauses, outcome: Outcome, k: int
+    causes: waiting.WaitingCauses, outcome: Outcome, k: int
 ) -> dict[str, list[GroupWaited]]:
     """By user, account, partition, size and week or day, as far as there are several.
 
@@ -64,11 +63,11 @@ def waited_by_group(
     return found
 
 
-def as_dict(causes: WaitingCauses, outcome: Outcome, k: int) -> dict[str, Any]:
+def as_dict(causes: waiting.WaitingCauses, outcome: Outcome, k: int) -> dict[str, Any]:
     """Seconds by cause, in all and by group; by cap; by whose jobs held the devices."""
 
     def named(seconds: Floats) -> dict[str, float]:
-        return {cause: float(s) for cause, s in zip(CAUSES, seconds) if s}
+        return {cause: float(s) for cause, s in zip(waiting_kernels.CAUSES, seconds) if s}
 
     def largest(by_name: Mapping[str, float]) -> dict[str, float]:
         return dict(sorted(by_name.items(), key=lambda item: -item[1])[:GROUPS])

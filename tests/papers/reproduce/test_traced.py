@@ -8,7 +8,7 @@ import polars as pl
 
 from gangwise.papers.reproduce import artefacts, expected
 from gangwise.papers.reproduce.papers import Artefact, Claim, Rule, RunScale, traced
-from gangwise.report.pages import ClaimResult
+from gangwise.report import pages
 from gangwise.study.statistics import Estimate
 from gangwise.study.sweep import Experiment
 
@@ -75,7 +75,7 @@ def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
             for version, mean in zip(claim.ours(found), means, strict=True)
         ]
         done, best = expected.with_verdicts(PLAYED, rows)
-        [merged] = expected.over_readings(done)
+        [merged] = pages.over_readings(done)
         return merged.verdict, merged.ours, best
 
     assert verdict(3.0, 5.0) == ("reproduced", Estimate(4.0, 3.0, 5.0), ("v", "", "all"))
@@ -91,9 +91,9 @@ def test_the_page_has_the_span_and_not_one_reading():
     page = expected.markdown(done)
     assert "v: −5.0 to 3.0 over 2 readings, agrees in 1 | *reproduced* |" in page
     assert "1 claim: 1 reproduced" in page
-    again = ClaimResult.of(expected.over_readings(done)[0].as_dict())
+    again = pages.ClaimResult.of(pages.over_readings(done)[0].as_dict())
     assert (again.readings, again.text) == (2, "−5.0 to 3.0 over 2 readings, agrees in 1")
-    assert isinstance(expected.table(expected.over_readings(done)), pl.DataFrame)
+    assert isinstance(expected.table(pages.over_readings(done)), pl.DataFrame)
 
 
 def test_every_figure_but_computation_times_is_on_rows_of_the_traces():

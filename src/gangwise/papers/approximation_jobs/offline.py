@@ -41,9 +41,7 @@ from scipy.sparse import csr_matrix, vstack
 from gangwise.core.arrays import Floats, read_only
 from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.papers.approximation_jobs import kernels
-from gangwise.papers.approximation_jobs.environment import BLOCK, ApproximationInstance
-from gangwise.papers.approximation_jobs.problem import LOG, POWER, SATURATING, Job
+from gangwise.papers.approximation_jobs import environment, kernels, problem
 
 
 class JobUtilities:
@@ -55,14 +53,14 @@ class JobUtilities:
     (array([16.]), array([16.]))
     """
 
-    def __init__(self, jobs: Sequence[Job], average: bool = False):
+    def __init__(self, jobs: Sequence[problem.Job], average: bool = False):
         self.jobs = tuple(jobs)
         codes = np.array([job.utility.code for job in jobs], dtype=np.float64).reshape(-1, 3)
         self.kind, self.v, self.shape = codes.T
         self.span = np.array([float(job.lifetime) if average else 1.0 for job in jobs])
 
     def _by_form(self, power: Floats, log: Floats, saturating: Floats) -> Floats:
-        is_form = [self.kind == form for form in (POWER, LOG, SATURATING)]
+        is_form = [self.kind == form for form in (problem.POWER, problem.LOG, problem.SATURATING)]
         return np.asarray(np.select(is_form, [power, log, saturating]))
 
     def value(self, work: Floats) -> Floats:
@@ -121,7 +119,7 @@ class Programme:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[problem.Job],
         prices: Floats,
         blocks: Iterable[Floats],
         slots: int,
@@ -469,7 +467,7 @@ CLOSE = 0.005
 
 
 def offline_optimum(
-    instance: ApproximationInstance,
+    instance: environment.ApproximationInstance,
     slots: int,
     seed: int,
     known: Known = "rates",
@@ -502,7 +500,7 @@ def offline_optimum(
 
 
 def offline_comparator(
-    instance: ApproximationInstance,
+    instance: environment.ApproximationInstance,
     slots: int,
     seed: int,
     sample: int | None = None,
@@ -515,7 +513,7 @@ def offline_comparator(
 
 
 def _known_rates(
-    instance: ApproximationInstance, slots: int, seed: int, known: Known
+    instance: environment.ApproximationInstance, slots: int, seed: int, known: Known
 ) -> Iterator[Floats]:
     """Rates that the comparator knows, BLOCK slots at a time: those of the run, or their means."""
     if known == "rates":
@@ -524,8 +522,8 @@ def _known_rates(
     means = getattr(instance.rates, "means", None)
     if means is None:
         means = sum(rates.sum(axis=0) for rates in instance.rates_of(slots, seed)) / slots
-    for begin in range(0, slots, BLOCK):
-        rates = np.tile(np.asarray(means, np.float64), (min(BLOCK, slots - begin), 1))
+    for begin in range(0, slots, environment.BLOCK):
+        rates = np.tile(np.asarray(means, np.float64), (min(environment.BLOCK, slots - begin), 1))
         yield instance.without_absent(rates, begin)
 
 
@@ -536,7 +534,7 @@ def _known_rates(
 
 
 def claimed_regret(
-    jobs: Sequence[Job],
+    jobs: Sequence[problem.Job],
     machines: int,
     slots: int,
     lipschitz: float,
@@ -556,7 +554,7 @@ def claimed_regret(
     return estimation + machines * len(jobs) * lipschitz * math.sqrt(slots) / 2.0
 
 
-def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float:
+def claimed_fit(jobs: Sequence[problem.Job], machines: int, delta: float = 0.1) -> float:
     """Claimed bound on the fit: OPS (23) for a single job, OPM (74) for several.
 
     >>> round(claimed_fit([Job(0, 0, 100, 400.0)], machines=10), 3)

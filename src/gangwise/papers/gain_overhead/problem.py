@@ -26,12 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core import arrays
+from gangwise.core import arrays, contracts, simulation
 from gangwise.core import workload as workloads
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
-from gangwise.core.simulation import Streams
 from gangwise.papers.gain_overhead.kernels import ProblemArrays, evaluate
 
 Function = Callable[[Floats, Floats], Floats]
@@ -537,7 +535,7 @@ class ArrivalsEnvironment(ABC):
         due = int(self.delivery.draw(1, self._fate)[0])
         return self._mailbox.exchange(slot, due, Feedback(slot, arrivals))
 
-    def observe(self, slot: int, timing: Timing) -> Observation:
+    def observe(self, slot: int, timing: contracts.Timing) -> Observation:
         return Observation(slot, None if timing == "reserve" else self._arrivals.at(slot))
 
     @abstractmethod
@@ -566,7 +564,7 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
     def _stream(self, workload: np.random.Generator) -> workloads.ArrivalStream:
         return self.ports.stream(self.workload.stream(workload))
 
-    def step(self, slot: int, decision: Floats) -> Outcome[tuple[Feedback, ...]]:
+    def step(self, slot: int, decision: Floats) -> contracts.Outcome[tuple[Feedback, ...]]:
         """Reward of the decision for the jobs that arrived, OGASched (5)."""
         arrivals = self._arrivals.at(slot)
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
@@ -577,11 +575,11 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
             self._here, self._held = arrivals, np.array(decision)
             reward -= self.problem.moving * moved
             metrics = (*metrics, moved)
-        return Outcome(reward, self._deliver(slot, arrivals), metrics)
+        return contracts.Outcome(reward, self._deliver(slot, arrivals), metrics)
 
 
 @dataclass(frozen=True, eq=False)
-class GainOverheadInstance(InstanceBase):
+class GainOverheadInstance(contracts.InstanceBase):
     """Instance of OGASched §2: a problem and its workload.
 
     Parameters
@@ -624,7 +622,7 @@ class GainOverheadInstance(InstanceBase):
 
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
-        jobs = self.workload.stream(Streams.of(seed).workload)
+        jobs = self.workload.stream(simulation.Streams.of(seed).workload)
         return workloads.first_slots(self.ports.stream(jobs), slots)
 
 

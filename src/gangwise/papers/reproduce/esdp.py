@@ -11,11 +11,9 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats
 from gangwise.core.registry import create
-from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.papers.fluctuating_speeds.policies import DELTAS, ESDPAsPrinted
+from gangwise.papers.fluctuating_speeds import environment, policies
 from gangwise.papers.fluctuating_speeds.solver import P3Solver
-from gangwise.papers.reproduce import measures
-from gangwise.papers.reproduce.papers import Found
+from gangwise.papers.reproduce import measures, papers
 from gangwise.study.results import Results
 from gangwise.study.statistics import Estimate, mean_and_interval
 
@@ -24,7 +22,7 @@ SHARE_OF_SLOTS, JOB_TYPES = 0.9, 8
 
 
 @dataclass
-class ESDPByProgramme(ESDPAsPrinted):
+class ESDPByProgramme(policies.ESDPAsPrinted):
     """The printed algorithm with the paper's own dynamic programme, to see how long it takes."""
 
     def _choose(
@@ -97,7 +95,7 @@ _SOLVERS = (
 )
 
 
-def exponents_of_time(found: Found) -> dict[str, Estimate]:
+def exponents_of_time(found: papers.Found) -> dict[str, Estimate]:
     """Exponent of the time of a slot in the number of servers."""
     ours = {}
     for panel, study in _PANELS.items():
@@ -109,7 +107,7 @@ def exponents_of_time(found: Found) -> dict[str, Estimate]:
     return ours
 
 
-def programme_over_exact(found: Found) -> dict[str, Estimate]:
+def programme_over_exact(found: papers.Found) -> dict[str, Estimate]:
     """Time of the dynamic programme over that of ESDP, with the most servers that both had."""
     ours = {}
     for panel, study in _PANELS.items():
@@ -135,10 +133,10 @@ def numbers_s(delta: str, channels: int, slot: int, alpha: float = 0.5) -> float
     817.0
     """
     m = alpha * channels
-    return math.ceil(m / DELTAS[delta](slot)) * m + 1
+    return math.ceil(m / policies.DELTAS[delta](slot)) * m + 1
 
 
-def _instances(results: Results) -> list[FluctuatingSpeedsInstance]:
+def _instances(results: Results) -> list[environment.FluctuatingSpeedsInstance]:
     settings = results.experiment["settings"]
     scenario = create("scenario", results.experiment["scenario"], **settings)
     return [scenario.instance(seed) for seed in dict.fromkeys(run["seed"] for run in results.runs)]
@@ -159,7 +157,7 @@ def spread_of_sizes(results: Results, who: str, among: Sequence[str]) -> Floats:
 # Theorems
 
 
-def chance_of_all(found: Found) -> dict[str, Estimate]:
+def chance_of_all(found: papers.Found) -> dict[str, Estimate]:
     """Chance that every job type has a job: a formula."""
     return {"ρ = 0.9, |L| = 8": Estimate(SHARE_OF_SLOTS**JOB_TYPES, None, None)}
 
@@ -189,7 +187,7 @@ def regret_exponent(results: Results, who: str) -> Floats:
     return np.log10(c / b)
 
 
-def smallest_gap(instance: FluctuatingSpeedsInstance) -> float:
+def smallest_gap(instance: environment.FluctuatingSpeedsInstance) -> float:
     """Δ: what the best choice is worth less the second best, when every job type has a job.
 
     No channel is worth less than nothing, so every other choice lacks a channel of the best one.

@@ -22,9 +22,7 @@ import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Content, Folder, write_whole
 from gangwise.papers.reproduce.papers import Artefact, Claim, Found, RunScale
-from gangwise.report import pages
-from gangwise.report.pages import AT, over_readings
-from gangwise.report.plotting import COLUMNS, draw, image
+from gangwise.report import pages, plotting
 from gangwise.study.results import Results
 from gangwise.study.statistics import Estimate
 from gangwise.study.store import Store
@@ -58,7 +56,7 @@ class Readings:
         self._distance: dict[Reading, float] = {}
         for row in rows:
             if row.agrees is not None:
-                name, _, choices = row.version.partition(AT)
+                name, _, choices = row.version.partition(pages.AT)
                 reading = (*claim.readings.get(name, (name, "")), choices)
                 self.found[reading] = self.found.get(reading, True) and row.agrees
                 if (number := claim.rule.near) is not None:
@@ -330,7 +328,7 @@ def markdown(rows: Iterable[pages.ClaimResult]) -> str:
 
 def artefact_markdown(rows: Sequence[pages.ClaimResult]) -> str:
     """The claims of an artefact, a row each, in Markdown."""
-    rows = over_readings(rows)
+    rows = pages.over_readings(rows)
     lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]
     for word, mine in pages.by_claim(rows):
         says, papers = mine[0].says, mine[0].number
@@ -378,14 +376,14 @@ def earlier_artefacts(out: Path, scale: RunScale, redone: Iterable[Artefact]) ->
 
 def artefact_files(artefact: Artefact, found: Found) -> dict[str, Content]:
     """The numbers of an artefact and its picture, by the names of their files."""
-    numbers = artefact.numbers(found).select(COLUMNS)
+    numbers = artefact.numbers(found).select(plotting.COLUMNS)
     title = f"{artefact.paper} {artefact.name}: {artefact.title}"
-    figure = draw(title, numbers, artefact.panels)
+    figure = plotting.draw(title, numbers, artefact.panels)
     return {
         f"{artefact.stem}.csv": numbers.write_csv(),
         f"{artefact.stem}.parquet": numbers.write_parquet,
-        f"{artefact.stem}.png": image(figure, "png"),
-        f"{artefact.stem}.svg": image(figure, "svg"),
+        f"{artefact.stem}.png": plotting.image(figure, "png"),
+        f"{artefact.stem}.svg": plotting.image(figure, "svg"),
     }
 
 
@@ -483,7 +481,7 @@ def reproduce(
             pages.ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(by_name), axes)
         )
     earlier = earlier_artefacts(out, scale, chosen)
-    files |= _claim_files([*earlier.rows, *over_readings(rows)])
+    files |= _claim_files([*earlier.rows, *pages.over_readings(rows)])
     stems = {artefact.stem for artefact in earlier.artefacts}
     missing = {
         k: reason for k, reason in {**earlier.left_out, **left_out}.items() if k not in stems

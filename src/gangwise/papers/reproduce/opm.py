@@ -18,9 +18,8 @@ from gangwise.core.arrays import Floats
 from gangwise.core.registry import create
 from gangwise.papers.approximation_jobs.offline import claimed_fit, claimed_regret, offline_optimum
 from gangwise.papers.approximation_jobs.problem import Job
-from gangwise.papers.reproduce import measures
+from gangwise.papers.reproduce import measures, papers
 from gangwise.papers.reproduce.measures import ALL, Cell
-from gangwise.papers.reproduce.papers import Found
 from gangwise.report.plotting import points
 from gangwise.study.results import Results
 from gangwise.study.statistics import mean_and_interval
@@ -94,7 +93,7 @@ def share_sparing(results: Results, who: str, level: float) -> Floats:
     return _shares(_costs(results)[1], who, lambda seed: level - 1e-9)
 
 
-def distributions(found: Found) -> pl.DataFrame:
+def distributions(found: papers.Found) -> pl.DataFrame:
     """Shares of the jobs by cost to utility, and by cost to budget."""
     [results] = found.values()
     ratios, uses = _costs(results)

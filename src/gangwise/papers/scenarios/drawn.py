@@ -50,16 +50,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, model_validator
 
+from gangwise.core import errors, simulation
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import Count, SlotCount, StrictSettings, require_range
-from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, Channels, Cluster, Workload
 from gangwise.logs.formats.measured_speeds import MiniBatchTime
+from gangwise.papers.approximation_jobs import offline, workloads
 from gangwise.papers.approximation_jobs import problem as problems
-from gangwise.papers.approximation_jobs import workloads
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, rate_generator
-from gangwise.papers.approximation_jobs.offline import COMPARATORS
 from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
 from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.papers.fluctuating_speeds.problem import (
@@ -119,7 +117,7 @@ class OGASchedScenario(drawing.DrawnScenario[OGASchedSettings]):
     settings_model = OGASchedSettings
 
     def instance(self, seed: int) -> GainOverheadInstance:
-        s, rng = self.settings, Streams.of(seed).instance
+        s, rng = self.settings, simulation.Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
         most = np.array(s.most)
         least = np.array(s.least or (0,) * K)
@@ -178,7 +176,7 @@ class GangScenario(drawing.DrawnScenario[OGASchedGangSettings]):
     settings_model = OGASchedGangSettings
 
     def instance(self, seed: int) -> GangInstance:
-        s, rng = self.settings, Streams.of(seed).instance
+        s, rng = self.settings, simulation.Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
         gangs = drawing.draw_gangs(s, rng)
         kind = s.draw_kinds(rng, (R, K))
@@ -230,7 +228,7 @@ class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
     settings_model = ESDPSettings
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
-        s, rng = self.settings, Streams.of(seed).instance
+        s, rng = self.settings, simulation.Streams.of(seed).instance
         R = s.servers
         channels = drawing.draw_channels(rng, (s.job_types, R), s.density)
         E = len(channels)
@@ -312,7 +310,7 @@ class ESDPGangScenario(drawing.DrawnScenario[ESDPGangSettings]):
     settings_model = ESDPGangSettings
 
     def instance(self, seed: int) -> GangSpeedsInstance:
-        s, rng = self.settings, Streams.of(seed).instance
+        s, rng = self.settings, simulation.Streams.of(seed).instance
         L, K = s.job_types, len(s.most)
         gangs = drawing.draw_gangs(s, rng)
         minimum = rng.integers(1, gangs.tasks + 1)
@@ -372,7 +370,7 @@ class MiniBatchScenario(drawing.DrawnScenario[MiniBatchSettings]):
         folder = self.settings.folder
         if not folder:
             needs = "a folder with job_1_norm.csv and so on"
-            raise ScenarioError(f"scenario {self.name!r} needs folder=, {needs}")
+            raise errors.ScenarioError(f"scenario {self.name!r} needs folder=, {needs}")
         self.trace = MiniBatchTime(folder)
 
     def describe(self) -> dict[str, Any]:
@@ -387,7 +385,7 @@ class MiniBatchScenario(drawing.DrawnScenario[MiniBatchSettings]):
         mask = np.array([[w.job == job for w in workers] for job in jobs])
         series, group = [w.speed for w in workers], np.array([jobs.index(w.job) for w in workers])
         speeds: speed_kinds.Speeds = (
-            speed_kinds.RecordedSpeeds.anywhere(series, group, Streams.of(seed).instance)
+            speed_kinds.RecordedSpeeds.anywhere(series, group, simulation.Streams.of(seed).instance)
             if s.order == "recorded"
             else speed_kinds.ReplayedSpeeds(series, s.blocks, s.slots)
         )
@@ -434,7 +432,7 @@ class OPMScenario(drawing.DrawnScenario[OPMSettings]):
         price = float(np.mean(prices))
         jobs = workloads.SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
         problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
-        return ApproximationInstance(problem, rates, jobs, comparators=COMPARATORS)
+        return ApproximationInstance(problem, rates, jobs, comparators=offline.COMPARATORS)
 
 
 def _at_most_one(value: tuple[float, float]) -> tuple[float, float]:
@@ -465,7 +463,7 @@ class OPMTheoremScenario(drawing.DrawnScenario[TheoremSettings]):
     settings_model = TheoremSettings
 
     def instance(self, seed: int) -> ApproximationInstance:
-        s, rng = self.settings, Streams.of(seed).instance
+        s, rng = self.settings, simulation.Streams.of(seed).instance
         means, prices = rng.uniform(*s.rate, s.machines), rng.uniform(*s.price, s.machines)
         values = rng.uniform(*s.value, s.jobs) if s.jobs > 1 else np.ones(1)
         budget = s.rho * s.machines * s.slots / s.jobs
@@ -477,5 +475,5 @@ class OPMTheoremScenario(drawing.DrawnScenario[TheoremSettings]):
         problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=False)
         replayed = workloads.ReplayedJobs(jobs)
         return ApproximationInstance(
-            problem, workloads.IidRates(means), replayed, comparators=COMPARATORS
+            problem, workloads.IidRates(means), replayed, comparators=offline.COMPARATORS
         )

@@ -13,11 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveFloat
 
+from gangwise.core import contracts, errors, registry
 from gangwise.core import settings as core_settings
 from gangwise.core import workload as workloads
-from gangwise.core.contracts import Scenario
-from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.registry import create
 from gangwise.papers.gain_overhead import problem as problems
 from gangwise.papers.slots.opening import open_trace
 
@@ -100,12 +98,12 @@ def _problem(file: ClusterFile) -> problems.GainOverheadProblem:
                 elif server in position:
                     allowed[position[server]] = True
                 else:
-                    raise UnknownName("server", server, [*groups, *cluster.servers])
+                    raise errors.UnknownName("server", server, [*groups, *cluster.servers])
             mask[l] &= allowed
     for table in (file.overhead, file.utility):
         for device in table:
             if device not in cluster.devices:
-                raise UnknownName("device type", device, list(cluster.devices))
+                raise errors.UnknownName("device type", device, list(cluster.devices))
     utility = [file.utility.get(device, UtilitySpec()) for device in cluster.devices]
     R = len(cluster.servers)
     return problems.GainOverheadProblem(
@@ -118,7 +116,7 @@ def _problem(file: ClusterFile) -> problems.GainOverheadProblem:
     )
 
 
-def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> Scenario:
+def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> contracts.Scenario:
     """Read a scenario file.
 
     ``settings`` win over those of a file with ``base`` or ``trace``; other files have none. Raises
@@ -129,7 +127,7 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
     with core_settings.errors_of(path):
         if "base" in content:
             arguments = _known(content, settings, base=str)
-            scenario: Scenario = create("scenario", content["base"], **arguments)
+            scenario: contracts.Scenario = registry.create("scenario", content["base"], **arguments)
             return scenario
         if "trace" in content:
             arguments = _known(content, settings, trace=str, format=str, family=str)
@@ -139,7 +137,7 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
                 path.parent / content["trace"], trace=form, family=family, **arguments
             )
         if settings:
-            raise ScenarioError(
+            raise errors.ScenarioError(
                 "settings can be changed only where the file names a base or a trace"
             )
         return FixedScenario(ClusterFile(**content))
@@ -151,9 +149,9 @@ def _known(
     """See that a file has these entries and no others; its settings, over which others win."""
     kinds["settings"] = dict
     for entry in sorted(set(content) - set(kinds)):
-        raise UnknownName("entry", entry, list(kinds))
+        raise errors.UnknownName("entry", entry, list(kinds))
     for entry, kind in kinds.items():
         if not isinstance(content.get(entry, kind()), kind):
             expected = "a text in quotes" if kind is str else "a table"
-            raise ScenarioError(f"{entry} is {content[entry]!r}; it must be {expected}")
+            raise errors.ScenarioError(f"{entry} is {content[entry]!r}; it must be {expected}")
     return {**content.get("settings", {}), **(settings or {})}

@@ -33,21 +33,18 @@ import numpy as np
 import polars as pl
 from pydantic import ConfigDict, Field
 
-from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError, TraceError
+from gangwise.core import arrays, errors, simulation
 from gangwise.core.settings import Count, SlotCount, checked
-from gangwise.core.simulation import Streams
 from gangwise.logs import tables as trace_tables
 from gangwise.logs.formats.google import OFFSET, Google2011
 from gangwise.logs.io.reading import Stage, leave_out, reasons
 from gangwise.notation.units import duration, seconds
-from gangwise.papers.approximation_jobs import workloads
+from gangwise.papers.approximation_jobs import offline, workloads
 from gangwise.papers.approximation_jobs.environment import (
     ApproximationInstance,
     Outage,
     rate_generator,
 )
-from gangwise.papers.approximation_jobs.offline import COMPARATORS
 from gangwise.papers.approximation_jobs.problem import ApproximationProblem, Job
 from gangwise.papers.scenarios.drawing import JobDraws
 from gangwise.papers.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase, phrase
@@ -87,7 +84,7 @@ def lifetimes_of(
     Raises TraceError when there are none, or the window would have too many slots.
     """
     if tables.jobs.is_empty():
-        raise TraceError(tables.no_jobs or "there are no jobs in the files here")
+        raise errors.TraceError(tables.no_jobs or "there are no jobs in the files here")
     base, jobs = trace_tables.of_tables(tables), _whole_jobs(tables)
     created = pl.col("created")
     rules = [
@@ -98,7 +95,7 @@ def lifetimes_of(
     timed, unknown = leave_out("jobs", jobs, rules)
     if timed.is_empty():
         reason = f"none has both of its times ({reasons(unknown.dropped)})"
-        raise TraceError(f"no job of the trace can be played: {reason}")
+        raise errors.TraceError(f"no job of the trace can be played: {reason}")
     start, length, slots = _window(timed["created"].to_numpy(), s)
     end_of_window = start + length
     rules = [
@@ -164,7 +161,7 @@ def _whole_jobs(tables: trace_tables.Tables) -> pl.DataFrame:
     )
 
 
-def _window(created: Floats, s: JobsSettings) -> tuple[float, float, int]:
+def _window(created: arrays.Floats, s: JobsSettings) -> tuple[float, float, int]:
     """Start and length of the window, in seconds, and how many slots it has."""
     start, end = float(created[int(s.skip * len(created))]), float(created[-1])
     length = max(end - start, 1.0) if s.hours is None else s.hours * 3600.0
@@ -176,11 +173,11 @@ def _window(created: Floats, s: JobsSettings) -> tuple[float, float, int]:
         slots = int(min(max(wanted, 1), MAX_SLOTS + 1))
         length = slots * slot
     if slots > MAX_SLOTS:
-        raise TraceError(phrase("long window", length=duration(length), most=MAX_SLOTS))
+        raise errors.TraceError(phrase("long window", length=duration(length), most=MAX_SLOTS))
     return start, length, slots
 
 
-def _by_slot(slot: Ints, hours: Floats, slots: int) -> Floats:
+def _by_slot(slot: arrays.Ints, hours: arrays.Floats, slots: int) -> arrays.Floats:
     """:attr:`Kept.by_slot`: requests are not used, so none are given."""
     played = np.bincount(slot, minlength=slots)
     return np.column_stack([played, np.bincount(slot, hours, slots), np.zeros(slots)])
@@ -243,15 +240,15 @@ class ReplayedLifetimes:
 
     # Of the jobs, by arrival; numbers where the trace's names are not unique.
     names: tuple[str | int, ...]
-    arrival: Floats  # seconds since the window began, within it, shape [n]
-    end: Floats
+    arrival: arrays.Floats  # seconds since the window began, within it, shape [n]
+    end: arrays.Floats
     length: float  # seconds of the window
     slots: int
     machines: int
     settings: MachineSettings
 
     @cached_property
-    def span(self) -> tuple[Ints, Ints]:
+    def span(self) -> tuple[arrays.Ints, arrays.Ints]:
         """Arrivals and deadlines of the jobs, in slots, each of shape [n]."""
         slot = self.length / self.slots
         a = np.minimum((self.arrival / slot).astype(np.int64), self.slots - 1)
@@ -275,15 +272,15 @@ class ReplayedLifetimes:
         )
         prices = workloads.price_machines(rates, s.pricing, self.slots, rate_generator(seed))
         problem = ApproximationProblem(prices, horizon=self.slots)
-        comparators = COMPARATORS if s.comparators else ()
+        comparators = offline.COMPARATORS if s.comparators else ()
         return ApproximationInstance(problem, rates, self, outages=outages, comparators=comparators)
 
     def report(self, base: trace_tables.Fidelity) -> trace_tables.Fidelity:
         s, (a, d) = self.settings, self.span
-        jobs = self.jobs(Streams.of(0).workload)
+        jobs = self.jobs(simulation.Streams.of(0).workload)
         price = float(
             workloads.price_machines(
-                workloads.GammaPeriods(1), "population", 1, Streams.of(0).noise
+                workloads.GammaPeriods(1), "population", 1, simulation.Streams.of(0).noise
             )[0]
         )
         load = workloads.load_of(jobs, np.full(self.machines, price), self.slots)
@@ -338,7 +335,7 @@ class JobsTraceScenario(TraceScenarioBase):
         self.name = name or f"trace-{tables.trace}-jobs-v2"
         self.settings = s = checked(JobsSettings, self.name, settings)
         if s.machines is None and tables.servers.is_empty():
-            raise TraceError(f"{phrase('no servers')}: set machines (how many)")
+            raise errors.TraceError(f"{phrase('no servers')}: set machines (how many)")
         self.workload, window = lifetimes_of(tables, s, s.machines or len(tables.servers))
         self.outages, absences = outages_of(tables, self.workload, window.first)
         self._fidelity = self.workload.report(replace(window, notes=(*window.notes, *absences)))
@@ -377,7 +374,7 @@ class GoogleScenario(JobsTraceScenario):
         self.name = name
         self.settings = s = checked(GoogleSettings, name, settings)
         if not s.folder:
-            raise ScenarioError(
+            raise errors.ScenarioError(
                 f"scenario {name!r} needs folder=, where the parts of job_events are; see "
                 "gangwise.logs.formats.google for where to get them"
             )
@@ -398,7 +395,7 @@ class GoogleScenario(JobsTraceScenario):
     def of_reader(cls, trace: Google2011, **settings: Any) -> GoogleScenario:
         """The scenario of what a reader was asked for; its window begins with the trace."""
         if trace.begin:
-            raise TraceError(
+            raise errors.TraceError(
                 f"begin is {trace.begin:g}; the scenario's window begins with the trace",
                 trace.source.path,
             )

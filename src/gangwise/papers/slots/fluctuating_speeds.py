@@ -30,10 +30,9 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from gangwise.core import errors, simulation
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Count, checked
-from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, ReplayedArrivals, Workload
 from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.logs.tables import Reader, Tables, of_tables
@@ -81,7 +80,7 @@ def measured(trace: Reader | Tables, where: str) -> Measured | None:
     if where:
         path = Path(where)
         if not path.exists():
-            raise TraceError("there is no such file or folder of measured speeds", path)
+            raise errors.TraceError("there is no such file or folder of measured speeds", path)
         recorded = path.is_dir() and any(path.glob("job_*_norm.csv*"))
         return MiniBatchTime(path) if recorded else GavelThroughputs(path)
     source = getattr(trace, "source", None)
@@ -138,7 +137,7 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: demands.Steps) -> 
     """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
     with_gpus = tables.servers.filter(pl.col("gpu") > 0)
     if with_gpus.is_empty():
-        raise TraceError("no server here has GPUs, which the recorded workers requested")
+        raise errors.TraceError("no server here has GPUs, which the recorded workers requested")
     notes = [
         phrase("recorded jobs", jobs=len(record.tables), keep=s.keep),
         phrase("recorded parts"),
@@ -222,14 +221,14 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         }
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
-        s, rng, demand = self.settings, Streams.of(seed).instance, self.demand
+        s, rng, demand = self.settings, simulation.Streams.of(seed).instance, self.demand
         throughputs = self._throughputs(rng)
         able = demand.fits & ~(throughputs == 0)
         if s.unmeasured == "drop" and isinstance(self.measured, GavelThroughputs):
             able &= ~np.isnan(throughputs) | ~self._with_gpus[:, None]
         for l in np.flatnonzero(~able.any(axis=1)):
             name = demand.names[l]
-            raise ScenarioError(phrase("not measured", scenario=self.name, job_type=name))
+            raise errors.ScenarioError(phrase("not measured", scenario=self.name, job_type=name))
         drawn = rng.uniform(s.mean[0], s.mean[1], throughputs.shape)
         mean = np.where(np.isnan(throughputs), drawn, throughputs)
         channels = Channels.of_mask(draw_possible_channels(able, s.density, rng))

@@ -18,11 +18,10 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from gangwise.core import files, simulation
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.files import write_whole
 from gangwise.core.settings import Count, checked, toml_value
-from gangwise.core.simulation import Streams
 from gangwise.core.workload import Channels, ReplayedArrivals
 from gangwise.logs import reader_of, ready_tables, without_reader
 from gangwise.logs.formats.google import Google2011
@@ -34,10 +33,9 @@ from gangwise.papers.gain_overhead.problem import (
     Utilities,
 )
 from gangwise.papers.scenarios.drawing import RewardSettings
+from gangwise.papers.slots import approximation_jobs, fluctuating_speeds
 from gangwise.papers.slots import demand as demands
-from gangwise.papers.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
 from gangwise.papers.slots.demand import phrase
-from gangwise.papers.slots.fluctuating_speeds import SpeedsTraceScenario
 
 
 class GainOverheadTraceSettings(RewardSettings, demands.Steps):
@@ -101,7 +99,7 @@ class TraceScenario(demands.TraceScenarioBase):
         return self._cluster.capacity, self._requests, self.mask, self.counts
 
     def instance(self, seed: int) -> GainOverheadInstance:
-        s, rng = self.settings, Streams.of(seed).instance
+        s, rng = self.settings, simulation.Streams.of(seed).instance
         shape = self._cluster.capacity.shape
         problem = GainOverheadProblem(
             self._cluster,
@@ -116,8 +114,8 @@ class TraceScenario(demands.TraceScenarioBase):
 
 FAMILIES: Mapping[str, Any] = {
     "gain_overhead": TraceScenario,
-    "fluctuating_speeds": SpeedsTraceScenario,
-    "approximation_jobs": JobsTraceScenario,
+    "fluctuating_speeds": fluctuating_speeds.SpeedsTraceScenario,
+    "approximation_jobs": approximation_jobs.JobsTraceScenario,
 }
 """Families that a trace can be played in, and the scenario of each."""
 
@@ -163,7 +161,7 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
         if "complete" in knobs:
             opened = completed(trace_reader.scan(), knobs.pop("complete"), knobs)
         elif isinstance(opened, Google2011) and of_google and opened.source.has("job_events"):
-            return GoogleScenario.of_reader(opened, **knobs)
+            return approximation_jobs.GoogleScenario.of_reader(opened, **knobs)
     built: Scenario = FAMILIES[family or "gain_overhead"](opened, **knobs)
     return built
 
@@ -188,9 +186,9 @@ def outline(scenario: Scenario) -> Outline:
 
     Raises ScenarioError for a scenario that is not of a trace.
     """
-    if isinstance(scenario, TraceScenario | SpeedsTraceScenario):
+    if isinstance(scenario, TraceScenario | fluctuating_speeds.SpeedsTraceScenario):
         numbers, types, frames = _with_types(scenario)
-    elif isinstance(scenario, JobsTraceScenario):
+    elif isinstance(scenario, approximation_jobs.JobsTraceScenario):
         numbers, types, frames = _with_lifetimes(scenario)
     else:
         raise ScenarioError(f"scenario {scenario.name!r} has no outline: it is not made of a trace")
@@ -201,7 +199,7 @@ def outline(scenario: Scenario) -> Outline:
 Parts = tuple[dict[str, float], list[dict[str, Any]], dict[str, pl.DataFrame]]
 
 
-def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Parts:
+def _with_types(scenario: TraceScenario | fluctuating_speeds.SpeedsTraceScenario) -> Parts:
     demand, s, problem = scenario.demand, scenario.settings, scenario.instance(0)
     base = problem.base if isinstance(scenario, TraceScenario) else problem.problem  # type: ignore[union-attr]  # each family has its own instance
     channels = base.channels
@@ -224,7 +222,7 @@ def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Parts:
     return numbers, types, {name: pl.DataFrame(rows) for name, rows in frames.items()}
 
 
-def _with_lifetimes(scenario: JobsTraceScenario) -> Parts:
+def _with_lifetimes(scenario: approximation_jobs.JobsTraceScenario) -> Parts:
     workload, away = scenario.workload, scenario.outages
     a, d = workload.span
     spans = {"job": [str(name) for name in workload.names], "arrival": a, "deadline": d}
@@ -258,7 +256,7 @@ def write_outline(
     paths = []
     for name, frame in found.frames.items():
         paths.append(out / f"workload-{name}.parquet")
-        write_whole(paths[-1], frame.write_parquet)
+        files.write_whole(paths[-1], frame.write_parquet)
     tables = getattr(scenario, "tables", None)
     family = str(scenario.family)
     if tables is None:
@@ -268,7 +266,7 @@ def write_outline(
         paths += save_tables(tables, out)
         source = "."
         arguments = scenario.settings.model_dump(exclude_unset=True)  # type: ignore[attr-defined]  # every scenario built of tables has settings
-        if isinstance(scenario, SpeedsTraceScenario):
+        if isinstance(scenario, fluctuating_speeds.SpeedsTraceScenario):
             found_at = scenario.measured
             arguments["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
     lines = [f"trace = {toml_value(source)}", f"family = {toml_value(family)}"]
@@ -279,5 +277,5 @@ def write_outline(
         f"{key} = {toml_value(value)}" for key, value in arguments.items() if value is not None
     ]
     paths.append(out / "scenario.toml")
-    write_whole(paths[-1], "\n".join(lines) + "\n")
+    files.write_whole(paths[-1], "\n".join(lines) + "\n")
     return paths
