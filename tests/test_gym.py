@@ -31,8 +31,8 @@ from gangwise.jobs import (  # noqa: E402
     queues,
     simulate_jobs,
 )
+from gangwise.jobs.compiled import opened_at, pinned, row, stacked  # noqa: E402
 from gangwise.jobs.schedule import Tables  # noqa: E402
-from gangwise.jobs.stacks import opened_at, pinned, row, stacked  # noqa: E402
 
 SMALL = {
     "gangwise/GainOverhead-v1": {"scenario": "ogasched-default-v1:servers=8", "slots": 30},

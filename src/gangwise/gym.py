@@ -47,12 +47,11 @@ from gangwise.core.jit import entry
 from gangwise.core.simulation import Streams
 from gangwise.jobs import compiled
 from gangwise.jobs.books import Books, Place, Queue
-from gangwise.jobs.compiled import outcome
+from gangwise.jobs.compiled import joined, never_cut, outcome, pinned, row, stacked
 from gangwise.jobs.kernels import BY_RATE, DOWN
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import JobSimulation
-from gangwise.jobs.stacks import joined, never_cut, pinned, row, stacked
 from gangwise.study.replay_scenario import ReplayScenario
 from gangwise.study.runs import named_source
 

@@ -1,7 +1,7 @@
 """Many episodes of jobs at once, compiled: decisions taken in, time that goes on, what is seen.
 
 The simulation is that of :mod:`gangwise.jobs.event_kernels`; each environment's state is a row of
-memory, see :mod:`gangwise.jobs.stacks`.
+memory, see :mod:`gangwise.jobs.compiled`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs.compiled import copy_words, opened_at
 from gangwise.jobs.event_kernels import DONE, advance
 from gangwise.jobs.fit_kernels import block_misses, fits_of
 from gangwise.jobs.kernels import BLOCK, RUNNING, Inputs, State, following, int64, opens, smallest
 from gangwise.jobs.queue_kernels import capped
 from gangwise.jobs.rate_kernels import Beliefs
-from gangwise.jobs.stacks import copy_words, opened_at
 from gangwise.jobs.start_kernels import find, start
 
 FEATURES = ("waits", "waited", "limit", "nodes", "devices", "fits")

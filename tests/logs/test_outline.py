@@ -14,7 +14,7 @@ from gangwise import ScenarioError, TraceError, create_policy, create_scenario, 
 from gangwise.cli import app
 from gangwise.logs.tables import SAVED as MANIFEST
 from gangwise.logs.tables import load_tables, save_tables
-from gangwise.papers.scenarios.files import read_scenario
+from gangwise.papers.scenarios.drawn import read_scenario
 from gangwise.papers.slots.opening import open_trace, outline, write_outline
 
 from . import test_alibaba_gpu_v2020 as v2020

@@ -29,7 +29,7 @@ from gangwise.logs.twins import (
     servers_of,
     twin,
 )
-from gangwise.papers.scenarios.files import read_scenario
+from gangwise.papers.scenarios.drawn import read_scenario
 from gangwise.papers.slots.approximation_jobs import GoogleScenario
 from gangwise.papers.slots.demand import fits_somewhere
 from gangwise.papers.slots.opening import open_trace

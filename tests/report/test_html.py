@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gangwise.report.drawing import plots
 from gangwise.report.page import html
 from gangwise.report.pages import comparison_page, write_comparison
-from gangwise.report.plotting import Panel, Style
+from gangwise.report.plotting import Panel, Style, plots
 from gangwise.study.compare import Comparison
 from tests.report.made import MadeScenario, made
 from tests.report.made_sweep import HOSTILE

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
-from gangwise.sites.distances import read_topology
-from gangwise.sites.node_effects import DistanceEffects, Runs, distance_effects
+from gangwise.sites.node_effects import DistanceEffects, Runs, distance_effects, read_topology
 from gangwise.study.findings import find_slow_nodes
 from gangwise.study.replay_scenario import ReplayScenario
 

@@ -12,8 +12,14 @@ from typer.testing import CliRunner
 
 from gangwise.cli import app
 from gangwise.core.errors import ScenarioError
-from gangwise.sites.quantile_forest import CELLS, distributions
-from gangwise.sites.wait_history import LEAST, PendingJobs, forecast_in_order, pending_of
+from gangwise.sites.wait_history import (
+    CELLS,
+    LEAST,
+    PendingJobs,
+    distributions,
+    forecast_in_order,
+    pending_of,
+)
 
 DAY = 86_400.0
 

@@ -235,7 +235,7 @@ def forecast_command(
 def _forecast_from_history(
     source: str, at: str, judge: bool, out: Path | None, settings: list[str] | None, as_json: bool
 ) -> None:
-    from gangwise.study.from_history import forecast_from_history
+    from gangwise.study.explain import forecast_from_history
 
     with progress("nothing is kept") as advance:
         forecast = forecast_from_history(source, at, judge, settings_of(settings), advance)
@@ -351,7 +351,7 @@ def audit_command(
 ) -> None:
     """Say what is asked for and not used, what shorter limits save, and who lacks its share."""
     from gangwise.report import tables
-    from gangwise.report.usage import shorter_text, usage_page, usage_sheets
+    from gangwise.report.answers import shorter_text, usage_page, usage_sheets
     from gangwise.study.replay import BASE
     from gangwise.study.usage import audit_log
 

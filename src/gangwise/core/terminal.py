@@ -10,6 +10,8 @@ hand, save, and end with exit code 130 or 143. A second one interrupts at once. 
 ignores Ctrl-C, as one that a script starts in the background, still does.
 
 Standard library only.
+
+Words and sentences of a package stand in its file ``words.toml``, read by :func:`words_of`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
 from types import FrameType
 from typing import Any
 
@@ -195,3 +200,28 @@ def children_left_alone() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@cache
+def words_of(package: str) -> Mapping[str, Any]:
+    """The tables of the package's ``words.toml``."""
+    return tomllib.loads((files(package) / "words.toml").read_text(encoding="utf-8"))
+
+
+def cause_words(cause: str, of: str = "short") -> str:
+    """A cause of waiting, in a line: what it is called (``short``), or its ``meaning``.
+
+    >>> cause_words("reservation"), cause_words("busy")
+    ('a reservation', 'nothing free')
+    """
+    text = str(words_of("gangwise.study")["causes"][cause][of])
+    return text.replace("-\n", "").replace("\n", " ")
+
+
+def phrases(package: str) -> Callable[..., str]:
+    """A function of the name of a text in the table ``texts``, and of the values in its places."""
+
+    def phrase(name: str, /, **values: object) -> str:
+        return str(words_of(package)["texts"][name]).format(**values)
+
+    return phrase

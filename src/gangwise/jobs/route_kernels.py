@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import by_reference, inner_kernel, lean_kernel, opened
+from gangwise.jobs.compiled import copy_words, opened_at
 from gangwise.jobs.event_kernels import PAUSED, cancel, next_instant
 from gangwise.jobs.kernels import (
     CANCELLED,
@@ -24,7 +25,6 @@ from gangwise.jobs.kernels import (
 )
 from gangwise.jobs.round_kernels import play
 from gangwise.jobs.run_times import LEAST, ended, expect, quantile_of
-from gangwise.jobs.stacks import copy_words, opened_at
 from gangwise.jobs.start_kernels import schedule_end
 
 UNTIL, FORECAST, SEND, SHARE = range(4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,13 +17,14 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text as Line
 
-from gangwise.core.arrays import Ints
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.terminal import cause_words, words_of
 from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.jobs.waiting import WaitingCauses
+from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.notation.units import roughly
 from gangwise.report import page as web
-from gangwise.report.causes import causes_section, causes_sheets
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import (
@@ -39,11 +40,14 @@ from gangwise.report.tables import (
 from gangwise.study import store, what_if
 from gangwise.study.answer import (
     CONFIGURED,
+    GROUPS,
+    HAPPENED,
     SMALL,
     Compared,
     ending_keys,
     kills_more,
     source_in_words,
+    waited_by_group,
 )
 from gangwise.study.changes import changes_of
 from gangwise.study.replay import Replayed
@@ -55,7 +59,106 @@ from gangwise.study.statistics import (
     mean_and_interval,
     number,
 )
-from gangwise.study.where_waited import HAPPENED
+
+WITHIN = {"user": "user", "account": "account", "partition": "partition", "size": "size of a job"}
+WITHIN |= {"week": "week of submission", "day": "day of submission"}
+
+
+def _words(cause: str) -> str:
+    return str(words_of("gangwise.study")["causes"][cause]["short"])
+
+
+def _means(causes: Mapping[str, WaitingCauses]) -> tuple[dict[str, Floats], list[int]]:
+    """Mean seconds by cause of the jobs that started, and the causes that occur."""
+    means = {}
+    for name, found in causes.items():
+        jobs = found.queued
+        means[name] = found.seconds[jobs].sum(axis=0) / max(int(jobs.sum()), 1)
+    shown = np.flatnonzero(np.array([*means.values()]).sum(axis=0) > 0)
+    return means, shown.tolist()
+
+
+def causes_sheets(n: Compared, of: Mapping[str, WaitingCauses]) -> list[Sheet]:
+    """The mean wait under each scheduler, split by cause."""
+    means, shown = _means(of)
+    if not shown:
+        return []
+    size, unit = time_unit([float(mean.sum()) for mean in means.values()])
+    columns = [(f"waiting\nmean, {unit}", [value_cell(m.sum() / size, 2) for m in means.values()])]
+    for c in shown:
+        columns.append((_words(CAUSES[c]), [value_cell(m[c] / size, 2) for m in means.values()]))
+    caption = web.phrase("causes", seed=" with the first seed" * (n.seeds > 1))
+    if HAPPENED in means and n.base in means:
+        left = float(means[HAPPENED].sum() - means[n.base].sum()) / size
+        about = {"left": number(abs(left), 2), "longer": "longer" if left > 0 else "less"}
+        caption += " " + web.phrase("unexplained", unit=unit, base=n.base, **about)
+    return [columns_sheet("Where the waiting went", [*means], columns, (caption,), "scheduler")]
+
+
+def causes_section(
+    n: Compared, of: Mapping[str, WaitingCauses], drawn: Collection[str], left_out: str
+) -> web.Section | None:
+    """Causes of waiting: under each scheduler, by group of jobs under the base, and by name."""
+    sheets = causes_sheets(n, of)
+    if not sheets:
+        return None
+    means, shown = _means(of)
+    size, unit = time_unit([float(mean.sum()) for mean in means.values()])
+    rows = [
+        ("causes", name, _words(CAUSES[c]), float(mean[c]) / size, None, None)
+        for name, mean in means.items()
+        for c in shown
+        if name in drawn
+    ]
+    panel = Panel("causes", "", f"mean waiting, {unit}", "bars")
+    chart = web.pictured("Where the waiting went", rows, [panel], left_out)
+    parts: list[web.Part] = [chart, *sheets]
+    if (causes := of.get(n.base)) is not None:
+        parts += [*_by_name(causes), *_by_group(n, causes)]
+    meanings = {cause_words(CAUSES[c]): cause_words(CAUSES[c], "meaning") for c in shown}
+    return web.Section("Where the waiting went", [*parts, web.terms(meanings)])
+
+
+def _by_name(causes: WaitingCauses) -> list[Sheet]:
+    """Hours of waiting by cap, by whose jobs held the devices, and for whose they were kept."""
+    rows = [(name, seconds) for name, seconds in causes.caps.items()]
+    for text, seconds in (("held by user", causes.holders), ("kept for user", causes.kept_for)):
+        by_user = causes.charged(seconds)
+        rows += [(f"{text} {name}", of_user) for name, of_user in [*by_user.items()][:GROUPS]]
+    rows = sorted(rows, key=lambda row: -row[1])[:GROUPS]
+    if not rows:
+        return []
+    total = max(float(causes.seconds.sum()), 1e-9)
+    columns: list[tuple[str, list[Cell]]] = [
+        ("job-hours\nof waiting", [value_cell(round(seconds / 3600)) for _, seconds in rows]),
+        ("share, %", [value_cell(100 * seconds / total) for _, seconds in rows]),
+    ]
+    caption = web.phrase("by name")
+    return [
+        columns_sheet(
+            "By whom, and by which cap", [name for name, _ in rows], columns, (caption,), ""
+        )
+    ]
+
+
+def _by_group(n: Compared, causes: WaitingCauses) -> list[Sheet]:
+    sheets = []
+    k = n.first.nodes.devices.index(n.device)
+    for kind, rows in waited_by_group(causes, n.first, k).items():
+        shown = np.flatnonzero(np.sum([row.seconds for row in rows], axis=0) > 0).tolist()
+        columns: list[tuple[str, list[Cell]]] = [
+            ("jobs", [value_cell(row.jobs) for row in rows]),
+            ("job-hours\nof waiting", [value_cell(round(r.seconds.sum() / 3600)) for r in rows]),
+        ]
+        for c in shown:
+            shares = [value_cell(100 * row.seconds[c] / row.seconds.sum()) for row in rows]
+            columns.append((f"{_words(CAUSES[c])}, %", shares))
+        caption = f"Under {n.base}; the {GROUPS} that waited most." * (len(rows) == GROUPS)
+        title = f"Where the waiting went, by {WITHIN[kind]}"
+        names = [row.name for row in rows]
+        sheets.append(columns_sheet(title, names, columns, (caption,) * bool(caption), kind))
+    return sheets
+
 
 MOST_APART = 100.0
 """Bars of which one is more than so many times as high as another are marks on a log scale."""

@@ -26,10 +26,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import gangwise
-from gangwise.core import files, wording
+from gangwise.core import files, terminal
 from gangwise.core.registry import Kind, entries
 from gangwise.jobs.scheduler import parts
-from gangwise.report import drawing, plotting, tables
+from gangwise.report import plotting, tables
 from gangwise.report.plotting import COLOURS, INK, MUTED, Looks, Panel, Style, image, points
 from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text
 from gangwise.study.store import read_provenance, versions
@@ -94,7 +94,7 @@ class Plot(NamedTuple):
 
     def plots(self) -> list[Markup]:
         """Its panels as SVG elements of a page."""
-        return drawing.plots(self.numbers.iter_rows(), self.panels, self.key, self.title)
+        return plotting.plots(self.numbers.iter_rows(), self.panels, self.key, self.title)
 
 
 class Dot(NamedTuple):
@@ -322,7 +322,7 @@ def dots(
     ends = [min(max(end, -most), most) for end in ends]
     if max(map(abs, ends)) < 1e-9:
         ends = [-1.0, 1.0]
-    values = drawing.round_ticks(min(ends), max(ends))
+    values = plotting.round_ticks(min(ends), max(ends))
     low, high = values[0], values[-1]
     digits = max(1, decimals_for(list(shown.values())))
 
@@ -339,16 +339,16 @@ def dots(
         rows.append(Dot(name, place(e.mean), place(begin), place(stop), text, clear, cut))
     if any(row.cut for row in rows):
         caption += " An arrow: it goes on beyond the axis, as its number says."
-    labels = tuple((place(v), label) for v, label in zip(values, drawing.labels_of(values)))
+    labels = tuple((place(v), label) for v, label in zip(values, plotting.labels_of(values)))
     return [Dots(title, caption, tuple(rows), labels, place(0.0), looks or {})]
 
 
-phrase = wording.phrases("gangwise.report")
+phrase = terminal.phrases("gangwise.report")
 
 
 def words(table: str) -> Mapping[str, Any]:
     """A table of ``words.toml``: families, terms, metrics, jobs, or parts of schedulers."""
-    return wording.words_of("gangwise.report")[table]  # type: ignore[no-any-return]  # of TOML
+    return terminal.words_of("gangwise.report")[table]  # type: ignore[no-any-return]  # of TOML
 
 
 # Filters of the templates

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from gangwise import __version__
-from gangwise.core import errors, files, simulation, wording
+from gangwise.core import errors, files, simulation, terminal
 from gangwise.engines.background import Backoff, moment
 from gangwise.engines.engine import (
     AFTER,
@@ -1017,7 +1017,7 @@ def _as_row(found: Explanation) -> dict[str, Any]:
     row = {"why": found.constraint, "since": found.since, "until": found.until}
     row |= {"cause": found.cause, "users": list(found.users[:20])}
     if found.cause:
-        row["why"] = f"{wording.cause_words(found.cause)}: {found.constraint}"
+        row["why"] = f"{terminal.cause_words(found.cause)}: {found.constraint}"
     return row | {"where": list(found.nodes[:20]), "frees": list(found.frees[:20])}
 
 

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from rich.table import Table
 
-from gangwise.core import files, wording
+from gangwise.core import files, terminal
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.engines.background import age
 from gangwise.notation.units import roughly
@@ -411,7 +411,7 @@ def explained(row: Mapping[str, Any]) -> str:
     """Why a job waits, or where it runs or ran."""
     instant = time.time()
     if "phase" not in row and "outcome" not in row:
-        of_cause = f"; {wording.cause_words(c, 'meaning')}" if (c := row.get("cause")) else ""
+        of_cause = f"; {terminal.cause_words(c, 'meaning')}" if (c := row.get("cause")) else ""
         return f"job {row['job']} is held: {row['why']}{of_cause}"
     if "outcome" in row:
         began = row["started"]
@@ -433,7 +433,7 @@ def explained(row: Mapping[str, Any]) -> str:
         f"  because   {row['why']}, for {roughly(instant - row['since'])}",
     ]
     if cause := row.get("cause"):
-        lines.append(f"  that is   {wording.cause_words(cause, 'meaning')}")
+        lines.append(f"  that is   {terminal.cause_words(cause, 'meaning')}")
     if row.get("users"):
         kept = "kept for" if cause == "kept" else "held by "
         lines.append(f"  {kept}  jobs of {', '.join(row['users'][:5])}")

@@ -14,7 +14,7 @@ from gangwise.jobs.model import Node, Nodes
 from gangwise.jobs.tenancy import AGEING, PriorityFlag
 from gangwise.notation import slurm as notation
 from gangwise.notation.slurm import expand_nodes, time_limit
-from gangwise.sites.distances import switch_labels
+from gangwise.sites.node_effects import switch_labels
 from gangwise.sites.slurm_files import SettingRow, SlurmReading
 from gangwise.sites.slurm_limits import caps_of_associations, caps_of_qos, enforced
 from gangwise.sites.slurm_passes import SlurmPasses

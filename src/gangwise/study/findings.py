@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 import gangwise
-from gangwise.core import files, wording
+from gangwise.core import files, terminal
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Clock, json_text
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # statistics that no replay needs are imported where they are
     from gangwise.sites.node_effects import DistanceEffects, Effects, Runs
     from gangwise.sites.retelling import Record
 
-phrase = wording.phrases("gangwise.study")
+phrase = terminal.phrases("gangwise.study")
 
 Places = Mapping[str, Mapping[str, str]]
 """Labels of nodes that say where they are, by node."""
@@ -179,12 +179,11 @@ def find_slow_nodes(
 ) -> NodeFindings:
     """Slow nodes of a log, from its run times and node lists alone.
 
-    ``path``, ``trace`` and ``knobs`` are those of
-    :func:`~gangwise.logs.open_tables`. Nodes are named on which runs take longer
-    ``by`` more than this share. With a ``topology``, a file of
-    :func:`~gangwise.sites.distances.read_topology` or what it gives, what distance costs gangs is
-    estimated as well, of each kind of jobs: by the log's names, or ``kinds`` by place. TraceError
-    when the log has no node lists, or no program ran twice on several nodes.
+    ``path``, ``trace`` and ``knobs`` are those of :func:`~gangwise.logs.open_tables`. Nodes are
+    named on which runs take longer ``by`` more than this share. With a ``topology``, a file of
+    :func:`.node_effects.read_topology` or what it gives, what distance costs gangs is estimated as
+    well, of each kind of jobs: by the log's names, or ``kinds`` by place. TraceError when the log
+    has no node lists, or no program ran twice on several nodes.
     """
     advance = progress or (lambda what, done, of: None)
     advance("reading", 0, 1)
@@ -240,8 +239,7 @@ def _distance_of(
 ) -> DistanceFindings:
     """What distance costs, with the effects of slow nodes taken off."""
     from gangwise.jobs.distance import domains, levels_of, levels_on
-    from gangwise.sites.distances import read_topology
-    from gangwise.sites.node_effects import distance_effects
+    from gangwise.sites.node_effects import distance_effects, read_topology
 
     places = read_topology(topology) if isinstance(topology, Path) else topology
     nodes = Nodes.of(Node(name, {"cpu": 1}, places.get(name, {})) for name in names)
@@ -333,7 +331,7 @@ class EstimatedWorld:
     def of_log(cls, log: JobLog, topology: str, path: str, **knobs: Any) -> EstimatedWorld:
         """What run times of a log say, with the labels of a topology or of the log's nodes."""
         from gangwise.jobs.distance import levels_of
-        from gangwise.sites.distances import read_topology
+        from gangwise.sites.node_effects import read_topology
 
         file, nodes, jobs = Path(topology), log.nodes, log.jobs
         places: Places = dict(zip(nodes.names, nodes.labels)) if levels_of(nodes) else {}

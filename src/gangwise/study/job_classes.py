@@ -18,14 +18,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from gangwise.core import arrays, settings, wording
+from gangwise.core import arrays, settings, terminal
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
 from gangwise.notation.units import duration, seconds
 from gangwise.study.statistics import count
 
-phrase = wording.phrases("gangwise.study")
+phrase = terminal.phrases("gangwise.study")
 
 DAY = 86400.0
 

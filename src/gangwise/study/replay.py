@@ -29,7 +29,7 @@ from gangwise.jobs.schedule import refuses_groups
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.waiting import WaitingCauses, placed_as_recorded, waiting_causes
 from gangwise.sites.site import PRINTED, together
-from gangwise.study import answer, store, where_waited
+from gangwise.study import answer, store
 from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
 from gangwise.study.results import PrintedTable, Results
 from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
@@ -181,7 +181,7 @@ class Replayed(PrintedTable):
             if recorded is not None and (recorded.waiting[recorded.queued] > 0).any():
                 with suppress(ScenarioError):
                     placed = placed_as_recorded(recorded, *hosts)
-                    causes[where_waited.HAPPENED] = waiting_causes(placed, hidden, scenario.options)
+                    causes[answer.HAPPENED] = waiting_causes(placed, hidden, scenario.options)
         return causes
 
     def learned(self) -> dict[str, answer.LearnedRates]:
@@ -284,7 +284,7 @@ class Replayed(PrintedTable):
             return None
         compared = self.compared()
         k = compared.first.nodes.devices.index(compared.device)
-        return where_waited.as_dict(self.causes[name], self.outcomes[name][0], k)
+        return answer.as_dict(self.causes[name], self.outcomes[name][0], k)
 
 
 def _scheduler(compared: answer.Compared, name: str) -> dict[str, Any]:

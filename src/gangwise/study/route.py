@@ -19,11 +19,20 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import model, run_times
 from gangwise.jobs import route_kernels as kernels
-from gangwise.jobs.compiled import built_in, initial_state, inputs, nothing_believed, only_used
+from gangwise.jobs.compiled import (
+    built_in,
+    initial_state,
+    inputs,
+    never_cut,
+    nothing_believed,
+    only_used,
+    pinned,
+    row,
+    stacked,
+)
 from gangwise.jobs.kernels import BY_RATE, NEVER
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.stacks import never_cut, pinned, row, stacked
 from gangwise.study.replay_scenario import ReplayScenario
 from gangwise.study.statistics import Estimate, count, mean_and_interval
 

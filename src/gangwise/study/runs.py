@@ -279,7 +279,7 @@ def _scenario(source: NamedSource) -> contracts.Scenario:
         return traced
     if _is_file(source.name):
         with papers_wing():
-            from gangwise.papers.scenarios.files import read_scenario
+            from gangwise.papers.scenarios.drawn import read_scenario
 
         return read_scenario(source.name, settings)
     scenario: contracts.Scenario = registry.create("scenario", source.name, **settings)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.core import errors, wording
+from gangwise.core import errors, terminal
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.settings import finite
 from gangwise.jobs import model, tenancy
@@ -29,7 +29,7 @@ from gangwise.sites.site import PRINTED, together
 from gangwise.study import answer, replay, replay_scenario, sweep
 from gangwise.study.statistics import Estimate, count, numbers
 
-phrase = wording.phrases("gangwise.study")
+phrase = terminal.phrases("gangwise.study")
 
 TIMES, REACHED = 4.0, 0.99
 """Who asks for more than so many times what is used is named; a run of this share of its limit

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, compare
-from gangwise.papers.scenarios.files import read_scenario
+from gangwise.papers.scenarios.drawn import read_scenario
 
 GOOD = """
 name = "two-racks"

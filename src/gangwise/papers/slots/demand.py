@@ -51,7 +51,7 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Count, StrictSettings
-from gangwise.core.wording import phrases
+from gangwise.core.terminal import phrases
 from gangwise.core.workload import Cluster
 from gangwise.logs import tables as trace_tables
 from gangwise.logs.io.reading import Stage, leave_out, reasons
