@@ -447,6 +447,54 @@ def test_a_job_of_jobsets_and_two_pod_sets_are_gangs(tmp_path):
     assert log.jobs.shapes[0].demand == (6000,)
 
 
+def test_a_job_of_which_all_indices_run_at_once_is_a_gang(tmp_path):
+    """As Kubernetes schedules Jobs; others' pods are apart, and what no dump says is told."""
+    index = {"batch.kubernetes.io/job-completion-index": "0"}
+    pods = [gang_pod(name, "Job", "u", 2, index) for name in ("a", "b")]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"][0]["name"] = "j"
+    job = {"kind": "Job", "metadata": {"name": "j", "namespace": "team"}}
+    for spec, sizes in (
+        ({"completionMode": "Indexed", "parallelism": 2, "completions": 2}, [2]),
+        ({"completionMode": "Indexed", "parallelism": 2, "completions": 4}, [1, 1]),
+        ({"parallelism": 2, "completions": 2}, [1, 1]),
+    ):
+        kept(tmp_path, dump=pods, jobs=[job | {"spec": spec}])
+        log = open_jobs(tmp_path)
+        assert log.jobs.sizes.tolist() == sizes
+        assert f"100 % of {len(sizes)} jobs" in log.played.line
+        assert "Indexed Jobs" not in str(log.played.notes)
+    (tmp_path / "jobs.json").unlink()
+    assert "2 pods are of Indexed Jobs" in str(open_jobs(tmp_path).played.notes)
+
+
+def test_groups_of_a_leaderworkerset_are_told_apart_by_their_number(tmp_path):
+    group = "leaderworkerset.sigs.k8s.io/"
+    labels = [{group + "name": "l", group + "group-index": str(n)} for n in range(2)]
+    pods = [gang_pod(f"l-{n}-{k}", "Set", f"{n}", k, labels[n]) for n in (0, 1) for k in (1, 4)]
+    kept(tmp_path, dump=pods)
+    jobs = open_jobs(tmp_path).jobs
+    assert jobs.sizes.tolist() == [2, 2]
+    again = json.loads(json.dumps(pods).replace("2025-03-03", "2025-03-04"))
+    kept(tmp_path, dump=[pod_record("x", 3), pod_record("x", 4), *pods, *again])
+    assert {"team/x", "team/x#2"} < {*open_jobs(tmp_path).jobs.id.tolist()}
+
+
+def test_a_pod_of_which_only_its_node_and_request_are_exported_started_on_it(tmp_path):
+    of = {"namespace": "ml", "pod": "p", "uid": "u"}
+    asked = of | {"container": "c", "resource": "nvidia_com_gpu"}
+    (tmp_path / "info.json").write_text(
+        matrix(
+            ("kube_pod_info", of | {"node": ""}, [(t, 1) for t in (0, 60)]),
+            ("kube_pod_info", of | {"node": "n1"}, [(t, 1) for t in range(120, 3720, 60)]),
+            ("kube_pod_container_resource_requests", asked, [(0, 2)]),
+            ("kube_pod_info", {**of, "pod": "q", "uid": "v", "node": "n1"}, [(7200, 1)]),
+        )
+    )
+    columns = ["name", "created", "started", "deleted"]
+    assert KubernetesDump(tmp_path).scan().jobs.select(columns).rows()[0] == ("ml/p", 0, 120, 3660)
+
+
 def test_other_accelerators_are_devices_of_their_names(tmp_path):
     """Two pods of 4 slices each on a node of 7: the second waits for the first, though cores do."""
     node = {"kind": "Node", "metadata": {"name": "n1"}, "spec": {}}

@@ -89,6 +89,17 @@ def test_units_out_of_this_world_are_asked_about(tmp_path):
     assert longer.jobs.run.sum() == pytest.approx(60 * sum(run))
 
 
+def test_dates_with_blanks_do_not_separate_columns_and_what_waits_has_no_start(tmp_path):
+    file = tmp_path / "jobs.tsv"
+    head = "Unnamed: 0\tjob_id\tsubmit\tstart\tend\tgpus\n"
+    day = "2024-01-01 00"
+    rows = (f"{k}\ta{k}\t{day}:0{k}:00\t{day}:1{k}:00\t{day}:4{k}:00\t{k}\n" for k in range(1, 5))
+    file.write_text(head + "".join(rows))
+    assert open_jobs(file).played.hours == pytest.approx(10 / 2)
+    file.write_text("job_id,submit,start,end,gpus\na,0,10,70,1\nb,5,-1,-1,1\nc,9,70,90,1\n")
+    assert open_jobs(file).jobs.recorded_start.tolist() == [10, 70]
+
+
 def test_dates_give_the_log_a_clock(tmp_path):
     columns = {name: cells for name, cells in drawn().items() if name == "gpus"}
     midnight = np.datetime64("2026-03-01T00:00:00")

@@ -11,8 +11,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from gangwise import TraceError
+from gangwise.cli import app
 from gangwise.core.errors import UnknownName
 from gangwise.jobs import Node, Nodes, simulate_jobs
 from gangwise.logs.formats.slurm import OPEN_XDMOD, SlurmSacct
@@ -683,6 +685,20 @@ def test_no_node_grows_by_a_job_that_was_suspended(tmp_path):
     assert log.nodes.capacity.tolist() == [[8000]]
     assert log.jobs.run.tolist() == [7200, 7200]
     assert any("1 jobs were suspended" in note for note in log.played.notes)
+    (tmp_path / "nodes.txt").write_text("NodeName=n1 CPUTot=8 RealMemory=16000\n")
+    assert not open_jobs(tmp_path).played.overused
+
+
+def test_a_job_holds_nothing_while_it_waits_to_run_again(tmp_path):
+    header = "JobID|State|Submit|Start|End|AllocTRES|NodeList"
+    times = [
+        [f"{DAY}{h:02d}:00:00" for h in hours] for hours in ((8, 8, 9), (8, 9, 12), (9, 12, 13))
+    ]
+    rows = (f"{i}|COMPLETED|{'|'.join(t)}|cpu=8,node=1|n1" for i, t in zip("121", times))
+    (tmp_path / "nodes.txt").write_text("NodeName=n1 CPUTot=8 RealMemory=16000\n")
+    played = open_jobs(write(tmp_path, rows, header)).played
+    assert "misread" not in played.line
+    assert "of all 2 runs" in played.line
 
 
 def test_rows_without_a_header_say_how_to_name_their_columns(tmp_path):
@@ -690,6 +706,11 @@ def test_rows_without_a_header_say_how_to_name_their_columns(tmp_path):
     (tmp_path / "jobs.txt").write_text(row + "\n")
     with pytest.raises(TraceError, match="slurm-sacct --set columns="):
         SlurmSacct(tmp_path).scan()
+    columns = "JobID,x,User,a,State,Submit,ElapsedRaw,b,c,NodeList,d,AllocTRES,e,Start"
+    (tmp_path / "jobs.txt").write_text(f"{row}|2025-01-06T08:20:00\n")
+    command = ["jobs", str(tmp_path), "--trace", "slurm-sacct", "--json"]
+    shown = CliRunner().invoke(app, [*command, "--set", f"columns={columns}"])
+    assert json.loads(shown.stdout)["wait"]["mean"] == 600
 
 
 @pytest.mark.parametrize("new", [False, True])

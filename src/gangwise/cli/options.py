@@ -131,10 +131,15 @@ def add_command(app: typer.Typer, function: Callable[..., None], group: str = ""
 def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str, Any]:
     from gangwise.core.registry import parse
 
+    values: dict[str, Any] = {}
     for pair in pairs or ():
         if "=" not in pair:
             raise ScenarioError(f"--set {pair}: write KEY=VALUE")
-    values = parse("x:" + ",".join(pairs))[1] if pairs else {}
+        try:
+            values |= parse(f"x:{pair}")[1]
+        except ScenarioError:  # one value with commas, as columns=JobID,User
+            key, _, text = pair.partition("=")
+            values[key.strip()] = text
     if family is None:
         return values
     if values.setdefault("family", family) != family:

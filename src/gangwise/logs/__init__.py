@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,6 +122,10 @@ def reader_of(path: Path, trace: str = "") -> Any:
     hint = ""
     if people:
         hint = f"; {people[0].name} is {FOR_PEOPLE}"
+    elif re.search(r"\bJOBID\b.*\bNODELIST\b", (first_lines(path, 1) or [""])[0]):
+        hint = (
+            "; of squeue the JSON is read, which says what jobs ask for: squeue --json > jobs.json"
+        )
     elif texts:
         hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
     if doubt:

@@ -157,12 +157,17 @@ def guess(path: Path | str, doubts_of: Callable[[Tables], Sequence[str]] | None 
     return draft.guess(doubts_of)
 
 
-@cache
 def obvious(path: Path) -> tuple[dict[str, Any], str]:
     """The mapping of a file whose headings say all that a job needs, and how columns are read.
 
     TraceError, with what is missing or doubtful, for any other file.
     """
+    version = path.stat()
+    return _obvious(path.resolve(), version.st_mtime_ns, version.st_size)
+
+
+@cache
+def _obvious(path: Path, *version: int) -> tuple[dict[str, Any], str]:
     draft = _Draft(path, _sample(path))
     mapping, missing = draft.mapping()
     if "header" in draft.sample.layout:
@@ -295,11 +300,13 @@ def _key_of_jobs(path: Path) -> str:
 
 
 def _separator(rows: Sequence[str]) -> str:
-    best, most = ",", 1.0
+    best, most = ",", (False, 1.0)
     for separator in (",", ";", "\t", "|", WHITESPACE):
         counts = [len(_split(row, separator)) for row in rows[:200]]
         usual = max(set(counts), key=counts.count)
-        worth = usual * counts.count(usual) / len(counts) * (0.9 if separator == WHITESPACE else 1)
+        share = counts.count(usual) / len(counts)
+        # Names and cells are in equal numbers; dates have blanks, which separate nothing.
+        worth = counts[0] == usual, usual * share * (0.9 if separator == WHITESPACE else 1)
         if usual > 1 and worth > most:
             best, most = separator, worth
     return best
@@ -567,7 +574,9 @@ class _Draft:
                 unit, note = self._unit_of_time(column, texts)
                 seconds = _numbers(cells) * units.UNITS[unit or "s"]
                 # Times since 1970 are never 0; relative ones may be.
-                seconds[seconds <= 0] = np.nan if np.nanmedian(seconds) > YEAR else 0.0
+                seconds[[not _holds(cell) for cell in cells]] = np.nan
+                if np.nanmedian(seconds) > YEAR:
+                    seconds[seconds <= 0] = np.nan
                 entry = {"column": column, **({"unit": unit} if unit else {})}
                 readings.append(_Times(column, entry, seconds, note))
             elif form:

@@ -113,13 +113,17 @@ class Overused:
 def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
     """Device types of which the recorded jobs held more than all nodes have.
 
-    What ends at an instant is free at it. Jobs without a recorded start and end are left out.
+    What ends at an instant is free at it. Left out are jobs without a recorded start and end, and
+    those that were stopped in between: others may have had their devices meanwhile.
 
     >>> jobs = Jobs.of([0, 0], [10, 10], [3, 2], recorded_start=[0, 6], recorded_end=[10, 16])
     >>> overused(jobs, Nodes.pool(4))
     (Overused(device='cpu', most=1.25, at=6.0, seconds=4.0, share=0.25),)
     """
     on = np.isfinite(jobs.recorded_start) & np.isfinite(jobs.recorded_end)
+    span = jobs.recorded_end - jobs.recorded_start
+    fewer = longer_by(jobs, None, span)
+    on &= ~(jobs.run * fewer + SUSPENDED < span)
     begin, end = jobs.recorded_start[on], jobs.recorded_end[on]
     if not begin.size:
         return ()
@@ -129,8 +133,10 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
     times = times[order]
     lengths = np.diff(times, append=times[-1])
     # A job that started with fewer tasks held fewer devices for longer.
-    fewer = longer_by(jobs, None, jobs.recorded_end - jobs.recorded_start)[:, None]
-    held_by, capacity = (held_devices(jobs, nodes) / fewer)[on], nodes.capacity.sum(axis=0) / 1000
+    held_by, capacity = (
+        (held_devices(jobs, nodes) / fewer[:, None])[on],
+        nodes.capacity.sum(axis=0) / 1000,
+    )
     excesses = []
     for k, device in enumerate(nodes.devices):
         in_use = np.cumsum(np.concatenate([-held_by[:, k], held_by[:, k]])[order])
@@ -987,7 +993,9 @@ def _unique_ids(rows: pl.DataFrame) -> pl.Series:
     name = pl.col("name").cast(pl.String)
     if "job" in rows.columns:
         job = pl.col("job").cast(pl.String)
-        name = pl.when(job != name).then(pl.concat_str(job, pl.lit("/"), name)).otherwise(name)
+        # ``train#2`` is a job of its own, of a name that is used again.
+        alone = (job == name) | job.str.starts_with(pl.concat_str(name, pl.lit("#")))
+        name = pl.when(alone).then(job).otherwise(pl.concat_str(job, pl.lit("/"), name))
     ids = rows.select(id=name.fill_null(""))
     if ids["id"].n_unique() == len(ids):
         return ids["id"]

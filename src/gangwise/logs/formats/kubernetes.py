@@ -21,7 +21,15 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.logs.format import all_files, declared
 from gangwise.logs.formats.tabular import TableMapping
-from gangwise.logs.io.reading import EARLIER, FIXED, RecordError, RowAccount, Stage, reasons
+from gangwise.logs.io.reading import (
+    EARLIER,
+    FIXED,
+    OTHER_KIND,
+    RecordError,
+    RowAccount,
+    Stage,
+    reasons,
+)
 from gangwise.logs.io.text import beginning, read_records
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.notation import NotationError, kubernetes, units
@@ -97,6 +105,8 @@ def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[floa
         pod["owner"] = of.get("owner_kind", ""), of.get("owner_name", "")
     elif name == "kube_pod_info":
         pod["node"] = of.get("node") or pod.get("node", "")
+        if of.get("node") and on:  # on a node since then, where no series says it better
+            pod["placed"] = min(on[0], pod.get("placed", inf))
         pod.setdefault("owner", (of.get("created_by_kind", ""), of.get("created_by_name", "")))
 
 
@@ -111,7 +121,7 @@ def _record(space: str, name: str, pod: Mapping[str, Any], whole: float) -> dict
     phase = max(phases, key=lambda each: phases[each][1], default="Unknown")
     over = phase in ("Succeeded", "Failed")
     ended = pod.get("ended", phases[phase][0] if over else None)
-    started = pod.get("started", phases.get("Running", (None,))[0])
+    started = pod.get("started", phases.get("Running", (pod.get("placed"),))[0])
     kind, owner = pod.get("owner", ("", ""))
     owners = [{"kind": kind, "name": owner, "controller": True}] if owner else []
     status: dict[str, Any] = {"phase": phase, "startTime": _written(started)}
@@ -308,11 +318,14 @@ def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
     """The group of a pod, or the owner whose pods start together: as a label says, or above it."""
     for names in (meta.get("labels") or {}, meta.get("annotations") or {}):
         for label in GROUPS:
-            if names.get(label):
-                return str(names[label])
+            # Some groups are numbered: of one name and several numbers each is a gang.
+            parts = [str(names.get(part) or "") for part in label.split("+")]
+            if all(parts):
+                return "-".join(parts)
     (kind, name), space = _owner(meta), meta.get("namespace") or "default"
     above = owners.get((kind, f"{space}/{name}"), ("", ""))
-    return next((name for kind, name in ((kind, name), above) if kind in OWNERS), "")
+    indexed = owners.get((INDEXED, f"{space}/{name}"), ("", "")) if kind == "Job" else ("", "")
+    return next((name for kind, name in ((kind, name), above, indexed) if kind in OWNERS), "")
 
 
 def _models(spec: Mapping[str, Any]) -> str:
@@ -371,8 +384,9 @@ class KubernetesDump(Reader):
             else:
                 owners |= dict(_owned(source.records))
                 dumps.append(_Dump(source.records, account))
-                dumps[-1].read(self.gangs, owners)
             accounts.append((account, file.name, len(source.records)))
+        for dump in dumps:  # owners may stand in a later file than their pods
+            dump.read(self.gangs, owners)
         if series:
             dumps.append(_Dump(list(records_of(series)), RowAccount(path)))
             dumps[-1].read(self.gangs, owners)
@@ -404,6 +418,7 @@ class KubernetesDump(Reader):
             "closed": len({name for dump in dumps for name in dump.closed}),
             "no_nodes": not nodes,
             "claiming": sum(dump.claiming for dump in dumps),
+            "indexed": sum(dump.indexed for dump in dumps),
         }
         notes = TableMapping(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
         devices = Counter(name for pod in pods for name, _ in pod.devices)
@@ -438,6 +453,7 @@ class _Dump:
     closed: set[str] = field(default_factory=set)  # names of nodes that take no new pods
     others: dict[str, dict[str, float]] = field(default_factory=dict)  # devices of nodes, by name
     claiming: int = 0  # pods that claim devices, which are not read
+    indexed: int = 0  # pods of Indexed Jobs that no dump has
     claims: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)  # by namespace, name
     sliced: dict[str, Counter[str]] = field(default_factory=dict)  # of nodes, as drivers offer them
     latest: float = 0.0
@@ -480,13 +496,13 @@ class _Dump:
             self.pods.append(replace(pod, devices=tuple(sorted(held.items()))))
             ranked[pod.name] = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
             self.claiming += bool(record["spec"].get("resourceClaims")) and not claimed
+            self.indexed += not pod.gang and _is_of_lost_job(record["metadata"], owners)
         elif kind == "Workload":
             self.workloads += workload_of(row, record, owners)
             specs = (pod_set["template"]["spec"] for pod_set in record["spec"]["podSets"])
             self.claiming += sum(bool(spec.get("resourceClaims")) for spec in specs)
         elif kind not in NO_JOBS:
-            reason = f"a {kind or 'record'}, which is no pod, workload or node"
-            self.account.leave_out(row, reason)
+            self.account.leave_out(row, OTHER_KIND)
 
     def _read_claims(self) -> None:
         """What claims were given, or ask for, and what drivers offer on each node, by driver."""
@@ -636,10 +652,26 @@ def _owned(records: list[Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str
     for record in records:
         meta = record.get("metadata") if isinstance(record, dict) else None
         if isinstance(meta, dict) and record.get("kind") not in (None, "Pod", "Node"):
-            kind, name = _owner(meta)
+            (kind, name), own = _owner(meta), str(meta.get("name"))
+            place, spec = f"{meta.get('namespace') or 'default'}/{own}", record.get("spec")
             if name:
-                space = meta.get("namespace") or "default"
-                yield (str(record["kind"]), f"{space}/{meta.get('name')}"), (kind, name)
+                yield (str(record["kind"]), place), (kind, name)
+            if record["kind"] == "Job" and isinstance(spec, dict):
+                # Kubernetes schedules such a Job as one gang: each of its indices runs at once.
+                size, indexed = spec.get("parallelism", 1), spec.get("completionMode") == "Indexed"
+                is_gang = indexed and size == spec.get("completions") != 1
+                yield (INDEXED, place), (INDEXED if is_gang else "Job", own)
+
+
+INDEXED = "Indexed Job"
+"""Kind under which owners have Jobs, those whose pods all run at once as one of themselves."""
+
+
+def _is_of_lost_job(meta: Mapping[str, Any], owners: Owners) -> bool:
+    """Whether a pod has an index of a Job that no dump has: whether it is a gang is not known."""
+    labels = {*(meta.get("labels") or {}), *(meta.get("annotations") or {})}
+    place = f"{meta.get('namespace') or 'default'}/{_owner(meta)[1]}"
+    return "batch.kubernetes.io/job-completion-index" in labels and (INDEXED, place) not in owners
 
 
 def _fixed(record: Mapping[str, Any]) -> bool:

@@ -36,7 +36,8 @@ STEP = "a step, whose job has a row of its own"
 PART = "a part of a job, which has a row for the whole"
 EARLIER = "a record of a job, which has a later one"
 FIXED = "of a DaemonSet, or static: on its node whatever is decided"
-NO_JOBS = frozenset({STEP, PART, EARLIER, FIXED})
+OTHER_KIND = "an object that is no pod, workload or node"
+NO_JOBS = frozenset({STEP, PART, EARLIER, FIXED, OTHER_KIND})
 """Reasons for which rows are left out that are no jobs."""
 
 
