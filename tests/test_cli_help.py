@@ -42,6 +42,15 @@ def test_every_command_shows_an_example_that_it_takes(
     assert "Example:" in CliRunner().invoke(app, [*name.split()[1:], "--help"]).output
 
 
+def test_the_example_of_tune_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split((ALL["gangwise tune"].epilog or "").removeprefix("Example: gangwise "))
+    fewer = ["--trials", "2", "--slots", "10", "--seeds", "1,2", "--validation", "3,4"]
+    done = CliRunner().invoke(app, [*words, *fewer])
+    assert done.exit_code == 0, (done.output, done.exception)
+
+
 def completed(*words: str) -> list[str]:
     """What a shell offers for the last of the words."""
     line = " ".join(["gangwise", *words])

@@ -269,7 +269,7 @@ class Played:
         refusal = str(done.exception)
         assert isinstance(done.exception, GangwiseError), (typed, repr(done.exception))
         late = f"refused after something was played: {refusal}"
-        assert self.count == 0 or "no job waits then" in refusal, (typed, late)
+        assert self.count == 0 or "no job waits" in refusal, (typed, late)
         assert "\n" not in refusal, (typed, refusal)
         assert len(refusal) < 400, (typed, refusal)
         _, _, meant = refusal.partition("did you mean ")

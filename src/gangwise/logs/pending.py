@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import tomllib
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +131,3 @@ def _seconds(table: pl.DataFrame, column: str) -> Floats:
     if values.dtype.is_temporal():
         values = values.dt.epoch("ms") / 1000
     return values.cast(pl.Float64).fill_null(np.nan).to_numpy()
-
-
-def instant(text: str) -> float:
-    """Seconds of an instant as the tables count them: a number, or a date and time."""
-    try:
-        return float(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text)
-        return (moment.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()

@@ -195,7 +195,7 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
     return web.answer(
         f"Starts of waiting jobs of {source}",
         f"{verdict}.",
-        [f"at second {forecast.now:,.0f} of its clock"],
+        [count(len(rows), "waiting job")],
         [
             web.Tiles(tiles),
             *chart,
@@ -404,7 +404,7 @@ def usage_sheets(audit: UsageAudit) -> list[Sheet]:
     if findings := audit.findings[:SHOWN]:
         columns: Columns = [
             ("hours", [value_cell(round(f.hours)) for f in findings]),
-            ("of", [Cell(f.device, words=True) for f in findings]),
+            ("device", [Cell(f.device, words=True) for f in findings]),
         ]
         if audit.prices:
             columns.append(("cost", [value_cell(round(f.cost, 0)) for f in findings]))

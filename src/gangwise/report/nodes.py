@@ -314,7 +314,8 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> page.Page:
     parts += [*page.notes([found.line]), *tables * bool(order)]
     facts = [f"{len(found.names):,} nodes"]
     slow = [n for n in order if e.slow[n]]
-    headline = "no node is clearly slower than the others"
+    jobs = f"{e.compared:,} of {found.read:,} jobs could be compared"
+    headline = f"no node is shown to be slower than the others; {jobs}"
     if slow:
         longer = f"{100 * np.expm1(e.mean[slow[0]]):.0f} % longer on {found.names[slow[0]]}"
         verb = "node is" if len(slow) == 1 else "nodes are"

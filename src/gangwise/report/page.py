@@ -277,7 +277,9 @@ def notes(lines: Iterable[str]) -> list[Part]:
         if line.startswith("warning: "):
             parts.append(Text(f"{sentence_case(line.removeprefix('warning: '))}.", "warning"))
         else:
-            plain.append(f"{line.rstrip('.')}.")
+            # A name before a colon, such as that of a format, stays as it is written.
+            text = line if line.split(" ")[0].endswith(":") else sentence_case(line)
+            plain.append(f"{text.rstrip('.')}.")
     return [*parts, *[Text(" ".join(plain), "fidelity")] * bool(plain)]
 
 

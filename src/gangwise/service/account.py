@@ -68,8 +68,8 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     and errors are shares. Raises ScenarioError when too few jobs have ended.
     """
     folder = Path(folder)
+    store = ServiceStore(folder / FILE, read_only=True)  # says so where no service has run
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
-    store = ServiceStore(folder / FILE, read_only=True)
     settings = json.loads(store.about("settings") or "{}")
     began = store.rows("SELECT MIN(time) AS time FROM commits")[0]["time"] or 0.0
     since = max(monday(ledger.now) if since is None else since, began)

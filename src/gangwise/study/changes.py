@@ -69,6 +69,17 @@ def instant_of(text: str, clock: Clock | None, what: str = "--at") -> float:
     return clock.at(date)
 
 
+def instant_text(at: float, clock: Clock | None) -> str:
+    """A time on the log's clock, for people.
+
+    >>> instant_text(8715600.0, None), instant_text(194400.0, Clock(0.0))
+    ('8,715,600 s (day 100.9)', '1970-01-03 06:00')
+    """
+    return (
+        f"{clock.date(at):%Y-%m-%d %H:%M}" if clock else f"{at:,.0f} s (day {at / units.DAY:.1f})"
+    )
+
+
 class SettingChange(NamedTuple):
     """One change: where, how (``=``, ``+=``, ``-=``, ``*=``) and what, as written."""
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from gangwise.core import arrays, errors, registry, terminal
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.core.settings import finite
+from gangwise.core.settings import Clock, finite
 from gangwise.jobs import kernels, model, schedule
 from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
 from gangwise.jobs.choice import ByRate
@@ -332,24 +332,22 @@ def forecast_log(
     assert isinstance(scenario, replay_scenario.ReplayScenario)
     played = scenario.draw(0)
     submit, end = played.jobs.submit, end_of(played.jobs)
+    clock, typed = None if scenario.cluster else scenario.log.clock, at
     if at is None:
         at, recorded = end, True
-    clock, typed = None if scenario.cluster else scenario.log.clock, at
     if isinstance(at, str):
         at = changes.instant_of(at, clock)
     if not submit[0] <= at <= end:
-        ends = submit[0], end
-        first, last = (f"{clock.date(t):%Y-%m-%d %H:%M}" if clock else f"{t:,.0f} s" for t in ends)
-        raise ScenarioError(
-            f"--at {typed}: {source} is from {first} to {last} (its days {ends[0] / DAY:.1f} to "
-            f"{ends[1] / DAY:.1f})"
-        )
+        first, last = (changes.instant_text(float(time), clock) for time in (submit[0], end))
+        raise ScenarioError(f"--at {typed}: {source} is from {first} to {last}")
     past = Past(played, scheduler, scenario.options, recorded, draws)
     waits = waiting_at(played.jobs, at, past.begun, past.end) & ~past.forecaster.tables.aside
     if not waits.any():
         later = np.flatnonzero((past.begun > submit) & (submit > at))
-        hint = f"; the next one waits at {submit[later[0]]:.0f} s" if later.size else ""
-        raise ScenarioError(f"--at {at:g}: no job waits then{hint}")
+        next_one = [changes.instant_text(float(time), clock) for time in submit[later[:1]]]
+        hint = f"; the next one waits at {next_one[0]}" if next_one else "; choose a time by --at"
+        end_or_then = "at the end of the log, " if typed is None else "at "
+        raise ScenarioError(f"{end_or_then}{changes.instant_text(at, clock)}, no job waits{hint}")
     rng = np.random.default_rng(0)
     # Earlier forecasts correct this one: made at instants drawn from the days before.
     begin = max(float(submit[0]), at - DAYS * DAY)
@@ -367,7 +365,12 @@ def forecast_log(
     waiting = count(len(rows), "job waits", "jobs wait")
     drawn = {"draws": draws, "assumed": assumed, "days": DAYS, "tried": TRIED}
     line = phrase(
-        "forecasts", waiting=waiting, at=at, state=state, known=calibration.known, **drawn
+        "forecasts",
+        waiting=waiting,
+        at=changes.instant_text(at, clock),
+        state=state,
+        known=calibration.known,
+        **drawn,
     )
     return ForecastOfLog(at, line, rows)
 
@@ -460,16 +463,19 @@ def forecast_from_history(
     files = pending_tables.pending_files(source) if Path(source).exists() else []
     if files:
         pending = pending_tables.open_pending(files)
-        time = pending_tables.instant(at) if at else float(pending.now.max())
+        clock: Clock | None = Clock(0.0)
+        time = changes.instant_of(at, clock) if at else float(pending.now.max())
         kind = f"{count(len(files), 'table')} of pending jobs"
     else:
-        pending, time = _of_log(str(source), at, dict(settings or {}))
+        pending, time, clock = _of_log(str(source), at, dict(settings or {}))
         kind = "the log"
     pending = pending.at(pending.now <= time)
     if not (pending.now == time).any():
         earlier = np.unique(pending.now)
-        near = f"; the instant before is {earlier[-1]:.0f} s" if earlier.size else ""
-        raise errors.ScenarioError(f"no job waits at {time:.0f} s in {source}{near}")
+        before = [changes.instant_text(float(now), clock) for now in earlier[-1:]]
+        near = f"; the instant before is {before[0]}" if before else ""
+        then = changes.instant_text(time, clock)
+        raise errors.ScenarioError(f"no job waits at {then} in {source}{near}")
     instants = np.unique(pending.now)
     only = () if judge else (time,)
     final, levels, truths = None, [], []
@@ -481,12 +487,19 @@ def forecast_from_history(
     if final is None or final.now != time:
         known_starts = int((pending.start <= time).sum())
         raise errors.ScenarioError(
-            f"{known_starts} starts of jobs that waited are known by {time:.0f} s; it takes {LEAST}"
+            f"{known_starts} starts of jobs that waited are known by "
+            f"{changes.instant_text(time, clock)}; it takes {LEAST}"
         )
     judged = _judged(np.concatenate(levels), np.concatenate(truths), len(levels)) if judge else None
     used = int(((pending.now < time) & (pending.start <= time)).sum())
     waiting = count(final.rows.size, "job waits", "jobs wait")
-    line = phrase("from history", waiting=waiting, now=time, used=used, source=kind)
+    line = phrase(
+        "from history",
+        waiting=waiting,
+        now=changes.instant_text(time, clock),
+        used=used,
+        source=kind,
+    )
     return HistoryForecast(ForecastOfLog(time, line, _rows(pending, final)), judged)
 
 
@@ -519,11 +532,12 @@ def _judged(quantiles: arrays.Floats, left: arrays.Floats, instants: int) -> Jud
     )
 
 
-def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs, float]:
-    """Jobs that waited at instants of a log up to the one asked for, and that instant."""
+def _of_log(
+    source: str, at: str, settings: dict[str, Any]
+) -> tuple[PendingJobs, float, Clock | None]:
+    """Jobs that waited at instants of a log up to the one asked for, that instant, its clock."""
     from gangwise.jobs.metrics import held_devices
     from gangwise.logs.jobs import open_jobs
-    from gangwise.study.changes import instant_of
 
     log = open_jobs(source, **settings)
     jobs = log.jobs
@@ -531,10 +545,11 @@ def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs
         raise errors.ScenarioError(f"{source} does not say when its jobs started")
     device = log.nodes.devices.index(log.played.device)
     begin, end = float(jobs.submit[0]), float(jobs.submit[-1])
-    time = instant_of(at, log.clock) if at else end
+    time = changes.instant_of(at, log.clock) if at else end
     if not begin <= time <= end:
         raise errors.ScenarioError(
-            f"--at {time:g}: jobs of {source} are submitted from {begin:g} to {end:g} s"
+            f"--at {at}: jobs of {source} are submitted from "
+            f"{changes.instant_text(begin, log.clock)} to {changes.instant_text(end, log.clock)}"
         )
     instants = int(np.clip((time - begin) / APART, 1, INSTANTS))
     groups = {"user": jobs.user, "account": jobs.charged, "pool": jobs.pool}
@@ -550,4 +565,4 @@ def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs
         np.asarray(jobs.id).astype(str),
         np.linspace(begin, time, instants + 1)[1:],
     )
-    return pending, time if at else float(pending.now.max())
+    return pending, time if at else float(pending.now.max()), log.clock

@@ -484,18 +484,25 @@ class Calibrated:
 
 
 def entry_text(one: FoundRule) -> str:
-    """A finding in a line.
+    """A finding in a line; times of the log's clock are days since its time 0.
 
     >>> from gangwise.sites.calibration import FoundRule
     >>> entry_text(FoundRule("cap", {"scope": "user", "of": "jobs", "most": 4}, (4, 5), ""))
     'cap: scope user, of jobs, most 4'
+    >>> entry_text(FoundRule("closed", {"longer_than": 14400.0, "to": 22327169.0}, (0, 1), ""))
+    'closed: longer than 4 h, to day 258.4'
     """
 
-    def text(value: Any) -> str:
+    def text(key: str, value: Any) -> str:
+        if key in ("longer_than", "latency"):
+            return units.duration(value)
+        if key in ("from", "to"):
+            return f"day {value / units.DAY:.1f}"
         values = value if isinstance(value, list) else [value]
         return ", ".join(f"{v:,.10g}" if isinstance(v, float) else str(v) for v in values)
 
-    return f"{one.kind}: " + ", ".join(f"{key} {text(v)}" for key, v in one.entry.items())
+    entries = (f"{key.replace('_', ' ')} {text(key, v)}" for key, v in one.entry.items())
+    return f"{one.kind}: {', '.join(entries)}"
 
 
 def _value(value: Any) -> str:

@@ -472,7 +472,7 @@ def _of_use(uses: Sequence[Use], kind: str, total: Use) -> list[Finding]:
             findings.append(Finding("long", use.name, idle, phrase("audit asks", **about), kind))
         if use.cut > CUT_SHARE * use.used and use.cut > LEAST_SHARE * total.used:
             about = {"kind": kind, "name": use.name, "share": 100 * use.cut / use.used}
-            text = phrase("audit cuts", hours=use.cut, **about)
+            text = phrase("audit cuts", **about)
             findings.append(Finding("cut", use.name, use.cut, text, kind))
     return findings
 
