@@ -224,6 +224,27 @@ def require_folder(out: Path | None, jobs: bool | None = None) -> None:
         raise StoreError(f"{out} holds results of {other[0]}; give --out a folder of its own")
 
 
+def give(
+    name: str,
+    data: Any,
+    show: Callable[[], object],
+    page: Callable[[str], Page],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """An answer as text or JSON, and with ``out`` as a page beside the same JSON: ``NAME.html``.
+
+    ``page`` takes the command line, from which its reader makes it again.
+    """
+    plain = json_text(data) if as_json or out else ""
+    if as_json:
+        echo(plain)
+    else:
+        show()
+    if out is not None:
+        write_page(out, name, page(command_line()), plain)
+
+
 def write_page(out: Path, name: str, page: Page, plain: str) -> None:
     """Write the page of an answer and the same as JSON: ``NAME.html`` and ``NAME.json``."""
     from gangwise.core.files import Folder

@@ -5,29 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from gangwise.cli.options import (
-    after_stop,
-    command_line,
-    echo,
-    json_text,
-    progress,
-    require_folder,
-    say,
-    screen,
-    seed_list,
-    settings_of,
-    write_page,
-)
+from gangwise.cli import options
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.registry import names_of
 
 if TYPE_CHECKING:
-    from gangwise.study.explain import ForecastOfLog
+    from gangwise.report.page import Page
     from gangwise.study.what_if import Needed
 
 
@@ -70,7 +59,7 @@ def replay_command(
     from gangwise.study import job_classes, replay_scenario
     from gangwise.study.replay import STEPS, replay, replay_source
 
-    values = settings_of(settings)
+    values = options.settings_of(settings)
     tight = re.sub(r"\s*\+\s*", "+", policies or "")  # parts may stand apart
     names = names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", tight))  # blanks part names, too
     if source and Path(source).is_dir():
@@ -80,7 +69,7 @@ def replay_command(
             from gangwise.service.account import lines, replayed
 
             answer = replayed(source, names)
-            echo(json_text(answer) if as_json else "\n".join(lines(answer)))
+            options.echo(options.json_text(answer) if as_json else "\n".join(lines(answer)))
             return
     site = together(rules, site)
     named = {"world": world, "load": load, "site": site}
@@ -92,33 +81,33 @@ def replay_command(
             )
         _replay_routes([source, *(more or ())], route, names, values, out, as_json)
         return
-    chosen: Sequence[int] = seed_list(seeds) if seeds else ()
+    chosen: Sequence[int] = options.seed_list(seeds) if seeds else ()
     steps = STEPS if bound else None
     if not source and values:
         source, values = replay_scenario.TWIN, {**TWIN_SETTINGS, **values}
     elif not source:
         source, steps = job_classes.DEMO, steps or DEMO_STEPS
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
-    require_folder(out, jobs=True)
+    options.require_folder(out, jobs=True)
     scenario = replay_source(source, values)
-    with progress("start again with the same --out to go on") as advance:
+    with options.progress("start again with the same --out to go on") as advance:
         for text in getattr(scenario.scenario(), "units", ()):
-            say(f"check the units of the log: {text}")
+            options.say(f"check the units of the log: {text}")
         played = replay(scenario, names, chosen, out, jobs, advance, rules)
         bounds = [] if bound is False else played.bounds(steps, advance)
     certified = Certified.of(bounds)
     if as_json:
-        echo(json_text(played.as_dict(certified)))
+        options.echo(options.json_text(played.as_dict(certified)))
     else:
-        results = results_of(played, certified, command_line())
-        screen().print(results.terminal())
+        results = results_of(played, certified, options.command_line())
+        options.screen().print(results.terminal())
     if out is not None:
         from gangwise.report.pages import write_replay
 
-        with progress("start again with the same --out to go on") as advance:
+        with options.progress("start again with the same --out to go on") as advance:
             advance("page", 0, 1)
-            files = write_replay(played, out, bounds, command_line())
-        say(f"wrote report.html and {len(files) - 1} other files to {out}")
+            files = write_replay(played, out, bounds, options.command_line())
+        options.say(f"wrote report.html and {len(files) - 1} other files to {out}")
 
 
 def _replay_routes(
@@ -137,27 +126,27 @@ def _replay_routes(
         raise ScenarioError(f"give two logs or more and the routes between their clusters: {text}")
     if len(schedulers) > 1:
         raise ScenarioError("--route takes one scheduler, which all clusters have")
-    with progress("nothing is kept") as advance:
+    with options.progress("nothing is kept") as advance:
         values |= dict(zip(("scheduler",), schedulers))
         routed = play_routes(sources, names_of(route), progress=advance, **values)
     logs = [Path(path).name for path in sources]
-    page = answers.route_page(routed, logs, command_line())
-    plain = json_text(routed.as_dict()) if as_json or out else ""
-    if out is not None:
-        write_page(out, "routes", page, plain)
-    if as_json:
-        echo(plain)
-        return
-    console = screen()
-    console.print(f"{page.chapters[0].title}\n", style="bold", markup=False)
-    console.print("\n".join([*routed.lines, ""]), markup=False)
-    console.print(tables.rich_tables([answers.route_sheet(routed, logs)]))
+    page = answers.route_page(routed, logs, options.command_line())
+
+    def show() -> None:
+        console = options.screen()
+        console.print(f"{page.chapters[0].title}\n", style="bold", markup=False)
+        console.print("\n".join([*routed.lines, ""]), markup=False)
+        console.print(tables.rich_tables([answers.route_sheet(routed, logs)]))
+
+    options.give("routes", routed.as_dict(), show, lambda _: page, out, as_json)
 
 
 def demo_command(out: Path = Path("gangwise-demo")) -> None:
     """Play gangs of 1 to 16 nodes under six schedulers: seconds; the first time a minute or two."""
     replay_command(out=out)
-    say(f"open {out / 'report.html'} in a browser; next, a log of your own: gangwise replay FILE")
+    options.say(
+        f"open {out / 'report.html'} in a browser; next, a log of your own: gangwise replay FILE"
+    )
 
 
 def calibrate_command(
@@ -172,21 +161,22 @@ def calibrate_command(
     from gangwise.core.files import write_whole
     from gangwise.study.findings import FILE, calibrate_log
 
-    require_folder(out)
-    with progress("nothing is kept") as advance:
-        result = calibrate_log(path, trace, advance, events, **settings_of(settings))
-    plain = json_text(result.as_dict()) if as_json or out else ""
-    echo(plain if as_json else result)
-    if out is not None:
-        from gangwise.report import answers
+    options.require_folder(out)
+    file = (out or Path()) / FILE
+    if out is not None and os.path.lexists(file):
+        raise StoreError(f"{file} is there already, perhaps corrected by hand; give another --out")
+    with options.progress("nothing is kept") as advance:
+        result = calibrate_log(path, trace, advance, events, **options.settings_of(settings))
 
-        file = out / FILE
-        if os.path.lexists(file):
-            text = f"{file} is there already, perhaps corrected by hand; give another --out"
-            raise StoreError(text)
+    def page(command: str) -> Page:
+        from gangwise.report.answers import calibration_page
+
+        return calibration_page(result, command)
+
+    options.give("calibration", result.as_dict(), lambda: options.echo(result), page, out, as_json)
+    if out is not None:
         write_whole(file, result.toml())
-        write_page(out, "calibration", answers.calibration_page(result, command_line()), plain)
-        say(f"wrote {file}; read it, correct it; then: gangwise replay {path} --site {out}")
+        options.say(f"wrote {file}; read it, correct it; then: gangwise replay {path} --site {out}")
 
 
 def forecast_command(
@@ -207,62 +197,40 @@ def forecast_command(
     time by which it starts with an even chance (p50) and in nine cases of ten (p90), and when it
     would start if all jobs took as long as requested and no other came.
     """
+    from gangwise.report import answers
+    from gangwise.report.tables import rich_tables
     from gangwise.service.store import is_recording
-    from gangwise.study.explain import forecast_log
+    from gangwise.study.explain import forecast_from_history, forecast_log
 
-    require_folder(out)
-    if from_history:
-        _forecast_from_history(source, at, judge, out, settings, as_json)
-        return
-    if judge:
+    options.require_folder(out)
+    if judge and not from_history:
         raise ScenarioError("--judge goes with --from-history")
     if not 10 <= draws <= 10_000:
         raise ScenarioError(f"--draws {draws}: give 10 to 10000")
-    if is_recording(source):
+    judged, known = "", options.settings_of(settings)
+    if from_history:
+        with options.progress("nothing is kept") as advance:
+            history = forecast_from_history(source, at, judge, known, advance)
+        forecast, data, judged = history.found, history.as_dict(), str(history.judged or "")
+    elif is_recording(source):
         from gangwise.service.account import forecast_live
 
         if at:
             raise ScenarioError(f"{source} is of a live service: leave out --at")
         forecast = forecast_live(source)
+        data = forecast.as_dict()
     else:
-        with progress("nothing is kept") as advance:
-            forecast = forecast_log(
-                source, at or None, scheduler, recorded, draws, settings_of(settings), advance
-            )
-    _give_forecast(out, source, forecast, "", forecast.as_dict(), as_json)
+        with options.progress("nothing is kept") as advance:
+            forecast = forecast_log(source, at or None, scheduler, recorded, draws, known, advance)
+        data = forecast.as_dict()
+    page = partial(answers.forecast_page, Path(source).name, forecast, judged)
 
+    def show() -> None:
+        console = options.screen()
+        console.print("\n".join(filter(None, [forecast.basis, judged, " "])), markup=False)
+        console.print(rich_tables([answers.starts_sheet(forecast)]))
 
-def _forecast_from_history(
-    source: str, at: str, judge: bool, out: Path | None, settings: list[str] | None, as_json: bool
-) -> None:
-    from gangwise.study.explain import forecast_from_history
-
-    with progress("nothing is kept") as advance:
-        forecast = forecast_from_history(source, at, judge, settings_of(settings), advance)
-    judged = str(forecast.judged or "")
-    _give_forecast(out, source, forecast.found, judged, forecast.as_dict(), as_json)
-
-
-def _give_forecast(
-    out: Path | None,
-    source: str,
-    forecast: ForecastOfLog,
-    judged: str,
-    answer: dict[str, Any],
-    as_json: bool,
-) -> None:
-    """Print a forecast, and write its page into ``out``."""
-    from gangwise.report import answers, tables
-
-    if out is not None:
-        page = answers.forecast_page(Path(source).name, forecast, judged, command_line())
-        write_page(out, "forecast", page, json_text(answer))
-    if as_json:
-        echo(json_text(answer))
-        return
-    console = screen()
-    console.print("\n".join(filter(None, [forecast.basis, judged, " "])), markup=False)
-    console.print(tables.rich_tables([answers.starts_sheet(forecast)]))
+    options.give("forecast", data, show, page, out, as_json)
 
 
 def what_if_command(
@@ -295,9 +263,11 @@ def what_if_command(
     from gangwise.study.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
 
     named = {"site": site, "load": load, "world": world}
-    values = settings_of(settings) | {k: value for k, value in named.items() if value is not None}
+    values = options.settings_of(settings) | {
+        k: value for k, value in named.items() if value is not None
+    }
     gates = [Gate.of(text) for text in fail_if or ()]
-    require_folder(out, jobs=True)
+    options.require_folder(out, jobs=True)
     if bool(target) != bool(kinds) or (target and change):
         raise ScenarioError("--target and --kinds belong together, and stand without --change")
     if not change and not target:
@@ -305,36 +275,36 @@ def what_if_command(
             "name at least one --change, such as --change pool.gpu.most_time=1d, "
             "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
         )
-    workers, listed = Workers(jobs, backend, address), seed_list(seeds) if seeds else ()
+    workers, listed = Workers(jobs, backend, address), options.seed_list(seeds) if seeds else ()
     current = CurrentRules(source, values, rules or BASE, listed, out, workers, _prices(price))
     needed: list[Needed] = []
-    with progress(after_stop(out)) as advance:
+    with options.progress(options.after_stop(out)) as advance:
         if target:
             names = kinds.replace(",", " ").split()
             played, needed = capacity(current, Gate.of(target), names, advance)
         else:
             played = what_if(current, change or [], advance, gates)
-    results = results_of(played, command=command_line())
+    results = results_of(played, command=options.command_line())
     reasons = broken(played.compared(), gates)
     if as_json:
         answer = as_dict(played) | {"fails": reasons}
         answer |= {"capacity": [need.as_dict(Gate.of(target)) for need in needed]} if target else {}
-        echo(json_text(played.as_dict() | answer))
+        options.echo(options.json_text(played.as_dict() | answer))
     else:
-        screen().print(results.terminal())
+        options.screen().print(results.terminal())
         for need in needed:
-            echo(f"\n{sentence_case(need.sentence(Gate.of(target)))}")
+            options.echo(f"\n{sentence_case(need.sentence(Gate.of(target)))}")
         for name, lines in results.edits.items() if not target else ():
             head = "in the site's files:" if lines else "no line of a site's files"
-            echo("\n".join([f"\n{name} changes {head}", *lines]))
+            options.echo("\n".join([f"\n{name} changes {head}", *lines]))
     if out is not None:
         from gangwise.report.pages import write_replay
 
         about = [need.as_dict(Gate.of(target)) for need in needed]
-        write_replay(played, out, None, command_line(), about)
-        say(f"wrote report.html and summary.json to {out}")
+        write_replay(played, out, None, options.command_line(), about)
+        options.say(f"wrote report.html and summary.json to {out}")
     for line in reasons:
-        say(f"fails: {line}")
+        options.say(f"fails: {line}")
     if reasons:
         raise typer.Exit(1)
 
@@ -355,20 +325,18 @@ def audit_command(
     from gangwise.study.replay import BASE
     from gangwise.study.usage import audit_log
 
-    values = settings_of(settings) | ({"site": site} if site else {})
-    with progress("nothing is kept") as advance:
+    values = options.settings_of(settings) | ({"site": site} if site else {})
+    with options.progress("nothing is kept") as advance:
         audit = audit_log(source, rules or BASE, values, _prices(price), advance, queues)
-    plain = json_text(audit.as_dict()) if as_json or out else ""
-    if as_json:
-        echo(plain)
-    else:
-        echo(f"{audit.verdict}.\n")
-        echo("\n".join(audit.lines))
-        screen().print(tables.rich_tables(usage_sheets(audit)))
+
+    def show() -> None:
+        options.echo(f"{audit.verdict}.\n")
+        options.echo("\n".join(audit.lines))
+        options.screen().print(tables.rich_tables(usage_sheets(audit)))
         if audit.shorter is not None:
-            echo(shorter_text(audit.shorter))
-    if out is not None:
-        write_page(out, "audit", usage_page(audit, command_line()), plain)
+            options.echo(shorter_text(audit.shorter))
+
+    options.give("audit", audit.as_dict(), show, partial(usage_page, audit), out, as_json)
 
 
 def _prices(given: list[str] | None) -> dict[str, float]:

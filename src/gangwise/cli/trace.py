@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gangwise.cli import options
 from gangwise.core.errors import ScenarioError, StoreError
+
+if TYPE_CHECKING:
+    from gangwise.report.page import Page
 
 NOTHING_KEPT = "nothing is kept"
 
@@ -206,14 +210,14 @@ def jobs_command(
         tables = open_tables(path, trace=trace, strict=strict, **options.settings_of(settings))
     log = jobs.jobs_of(tables, job_type=job_type)
     facts = summary(log, tables)
-    plain = options.json_text({"played": log.played.to_dict(), **facts}) if as_json or out else ""
-    options.echo(plain if as_json else report(log, facts))
-    if out is not None:
+
+    def page(command: str) -> Page:
         from gangwise.report.answers import jobs_page
 
-        options.write_page(
-            out, "jobs", jobs_page(path.name, facts, log.played, options.command_line()), plain
-        )
+        return jobs_page(path.name, facts, log.played, command)
+
+    data = {"played": log.played.to_dict(), **facts}
+    options.give("jobs", data, lambda: options.echo(report(log, facts)), page, out, as_json)
 
 
 def nodes_command(
@@ -238,10 +242,6 @@ def nodes_command(
         result = find_slow_nodes(
             path, trace=trace, by=by, topology=topology, progress=advance, strict=strict, **knobs
         )
-    text = options.json_text(result.as_dict())
-    if as_json:
-        options.echo(text)
-    else:
-        options.screen().print(node_text(result))
-    if out is not None:
-        options.write_page(out, "nodes", node_page(result, path.name, options.command_line()), text)
+    page = partial(node_page, result, path.name)
+    show = partial(options.screen().print, node_text(result))
+    options.give("nodes", result.as_dict(), show, page, out, as_json)
