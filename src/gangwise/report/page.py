@@ -290,7 +290,8 @@ def jobs_terms(*names: str) -> dict[str, str]:
 
 
 def terms(meanings: Mapping[str, str]) -> Fold:
-    summary = f"What {enumerated(list(meanings))} {'means' if len(meanings) == 1 else 'mean'} here"
+    names = [f"“{name}”" if " " in name else name for name in meanings]
+    summary = f"What {enumerated(names)} {'means' if len(names) == 1 else 'mean'} here"
     return Fold(summary, [Terms(meanings)], kind="words")
 
 

@@ -136,6 +136,8 @@ def _experiments(folder: Path, names: Sequence[str]) -> page.Page:
         # What gangwise tune concluded; its trials alone would say more than they know.
         title, lead = _verdict_of(tuned), f"{page.sentence_case(tuned.sentence)}."
     chapters = [_experiment(shown, f"e{i}", tuned) for i, shown in enumerate(every)]
+    if tuned is not None and len(chapters) == 1:  # of one chapter a page shows only its title
+        chapters = [chapters[0]._replace(title=f"{title}.")]
     byline = f"{len(names)} experiments, gangwise {gangwise.__version__}"
     return page.Page(f"{title}: results", chapters, title, byline, lead)
 
