@@ -106,10 +106,10 @@ def test_the_page_by_hand(folder: Path) -> None:
     assert loaded(page, path.read_text(encoding="utf-8")) == []
     assert faults(page) == []
     assert "Tuned on seeds 0, 1: fraction = 0.9, steps = 12" in page.text
+    assert "<h1>Tuned made beats its default by 12.0" in path.read_text(encoding="utf-8")
     assert "tuned beats default by 12.0\u00a0%\u00a0±\u00a01.0 (5 seeds)" in page.text
     found = {row[0]: row[1:] for row in page.body("argument|range")}
     assert found["fraction"] == ["0.01 to 1, logarithmic", "0.1", "0.9", "at the upper end"]
-    assert "Which fraction, steps and rule suit made" in page.text
     assert found["steps"] == ["1 to 21", "11", "12", "inside its range"]
     assert found["rule"][1:] == ["decay", HOSTILE, "–"]
 
