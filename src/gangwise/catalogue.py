@@ -3,8 +3,6 @@
 Nothing that a name stands for is imported until it is used.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -25,8 +25,6 @@ registers the ids; ``gymnasium.make("gangwise.gym:gangwise/Jobs-v1")`` does both
 (True, False, False)
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from abc import abstractmethod

@@ -4,8 +4,6 @@ The simulation is that of :mod:`gangwise.jobs.event_kernels`; each environment's
 memory, see :mod:`gangwise.jobs.compiled`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

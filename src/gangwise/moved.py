@@ -1,7 +1,5 @@
 """Old import paths, for one release: each warns and gives the module from its new place."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

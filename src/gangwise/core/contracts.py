@@ -9,8 +9,6 @@ A policy's constructor arguments are its whole configuration: policies are datac
 ``init`` fields are the configuration. Whatever else they hold is state, which ``start`` sets anew.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -15,8 +15,6 @@
 A message says what was wrong, where, and what to do about it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -13,8 +13,6 @@ numbers, so a finished one is never played again.
   its code, and of the code and constants that the code refers to.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import hashlib

@@ -5,8 +5,6 @@ packages add theirs through the entry point groups of :data:`GROUPS`. Code witho
 by its place: ``file.py:Class`` or ``package.module:Class``.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import importlib
@@ -373,7 +371,8 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         raise ScenarioError(f"{kind} {name!r} with {values}: {error}") from error
 
 
-NUMBERS = (int, float, "int", "float", "int | None", "float | None")
+NUMBERS = (int, float, int | None, float | None, "int", "float", "int | None", "float | None")
+"""Annotations of numbers: themselves, or as text where a module defers its annotations."""
 
 
 def _check_given(
@@ -406,7 +405,7 @@ def check_arguments(policy: object) -> None:
         return
     for f in dataclasses.fields(policy):
         value = getattr(policy, f.name, None)
-        if not f.init or f.type not in (int, "int", "int | None") or value is None:
+        if not f.init or f.type not in (int, int | None, "int", "int | None") or value is None:
             continue
         place = f"{f.name} of {type(policy).__name__}"
         if not hasattr(value, "__index__") or isinstance(value, bool):

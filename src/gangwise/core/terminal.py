@@ -14,8 +14,6 @@ Standard library only.
 Words and sentences of a package stand in its file ``words.toml``, read by :func:`words_of`.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 import threading

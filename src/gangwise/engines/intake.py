@@ -6,8 +6,6 @@ An engine reads each row on its own: one that cannot be read is *quarantined*, w
 alone and named, and the others count. Files that users write are opened by :func:`read_file`.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -11,8 +11,6 @@ so that there is no moment at which a job is lost. Half-made successors are comp
 that sees them.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import queue

@@ -6,8 +6,6 @@ picture up to date may come from the server's cache. Replies and their heads are
 in time: a server that sends a byte now and then is one that does not answer.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -5,8 +5,6 @@ files, each written as a whole: ``launched`` (a lock: an attempt is launched onc
 ``result.json``. Standard library only.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

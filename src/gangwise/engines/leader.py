@@ -3,8 +3,6 @@
 That of Kubernetes is in :mod:`gangwise.engines.kubernetes`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -19,8 +19,6 @@ Every file is written as a whole and never changed; so what a job is at can be r
 moment, whichever process was killed at which line.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import fcntl

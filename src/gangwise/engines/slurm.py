@@ -18,8 +18,6 @@ Run against Slurm 22.05. The JSON of 23.02 and later is read as its documentatio
 answers; it was not run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -13,8 +13,6 @@ Shared devices are counted, not followed. Where a job that asks for parts of one
 or nodes do not say all (``skipped``), an instant is left out.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from datetime import timedelta

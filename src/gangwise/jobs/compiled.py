@@ -3,8 +3,6 @@
 States of several simulations may be rows of one memory, which kernels open one by one.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

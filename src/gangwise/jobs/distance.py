@@ -18,8 +18,6 @@ d[type, h] = d[h] + a deviation of the type, both normal: a type that was seen l
 be as all types are at that level.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

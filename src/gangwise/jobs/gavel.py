@@ -31,8 +31,6 @@ restart costs. Devices that the shares leave over go to the job that waits longe
 to jobs whose work is cheapest there, since an idle device costs nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args

@@ -7,8 +7,6 @@ opens another round there. Compiled code keeps time, books and events, see
 any other scheduler decides in Python, on the same state.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from bisect import insort

@@ -32,8 +32,6 @@ Not looked at are which part of a shared device is free, Kueue's quotas, and of 
 nodes and features in brackets: jobs that ask for these and fit by amounts are *unsplit*.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast

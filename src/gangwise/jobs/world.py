@@ -11,8 +11,6 @@ The drawn world: node n of generation g runs job j of type l at
 with A, E, U normal. Labels give ``speed_g``; all else is hidden.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

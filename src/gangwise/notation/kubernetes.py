@@ -1,7 +1,5 @@
 """What Kubernetes writes: times, and what a pod asks for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime

@@ -6,8 +6,6 @@ node, or ``c``, per core: https://manpages.ubuntu.com/manpages/focal/man1/sacct.
 From 23.02 on, JSON has numbers as ``{"set": …, "infinite": …, "number": …}``, and lists of words.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -3,8 +3,6 @@
 Text is read one by one, or as columns of a table (:func:`clock`, :func:`quantity`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from fractions import Fraction

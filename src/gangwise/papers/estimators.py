@@ -10,8 +10,6 @@ an upper confidence bound, a Thompson sample, a decayed last value.
 on the order of feedback, not even in the last bit. :class:`Discounted` adds up in floating point.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from abc import ABC, abstractmethod

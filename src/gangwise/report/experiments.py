@@ -5,8 +5,6 @@ section is a function here and its name in that list. In tables the best policy 
 first.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@
 page is the list :data:`SECTIONS`: each is a function of :class:`JobResults`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ A rectangle for each job on each node, or, where there are too many, the share o
 held over time. Numbers are packed as little-endian binary in base 64.
 """
 
-from __future__ import annotations
-
 import base64
 import heapq
 from collections.abc import Mapping

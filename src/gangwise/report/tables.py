@@ -4,8 +4,6 @@ A :class:`Sheet` holds finished texts. :func:`rich_tables` lays sheets out for t
 template ``parts.html`` does it for pages.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

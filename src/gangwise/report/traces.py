@@ -5,8 +5,6 @@ times are needed, and requests that are not known where these are. The same trac
 SVG, byte for byte.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

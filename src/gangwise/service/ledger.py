@@ -5,8 +5,6 @@ values, in one order, and is written to the journal. So the ledger of a service 
 its last checkpoint and the records since; and a recorded run, applied again, decides the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence

@@ -12,8 +12,6 @@ not ended, whatever was written before. While the file is locked or the disk is 
 acted upon, and what happened is kept in memory. The service's own clock never steps back.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -7,8 +7,6 @@ damaged an earlier one and the journal since serve. What is lost of both, the cl
 in when the service starts: which jobs wait and run, though not which have ended.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from contextlib import closing, suppress

@@ -7,8 +7,6 @@ the starts in all futures are the distribution. What such distributions have bee
 corrects them (:class:`Calibration`), as in Kuleshov, Fenner and Ermon (2018).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -13,8 +13,6 @@ holding its cores and devices: jobs of its own tier and below do not get them. A
 cores of a node that are free to it. https://slurm.schedmd.com/gang_scheduling.html
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ for some. Where they are not, nodes get a device more: a job that shares its nod
 part of it, one that does not takes all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple

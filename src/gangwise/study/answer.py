@@ -16,8 +16,6 @@ excludes zero.
 Where the waiting went, by scheduler and by group of jobs, ends this module.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -13,8 +13,6 @@ text as it stands. Whatever the document holds can be changed: its model checks 
 ==============================  ====================================================
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import re

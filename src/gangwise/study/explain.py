@@ -9,8 +9,6 @@ log of jobs, at instants spread over it, or a table of jobs that were pending
 (:mod:`gangwise.logs.pending`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Jobs of several logs come to the clusters of all. A route chooses one for each j
 play on side by side. See ``docs/how-to/route.md``.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

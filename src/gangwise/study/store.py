@@ -9,8 +9,6 @@ carries a digest of its content: a copy of the folder without its ``.gangwise`` 
 file that a disk has damaged counts as not played.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -6,8 +6,6 @@ that is compared as well. Of accounts or queues with shares, use is compared wit
 hour. A finding is what passes the thresholds below; a log without any is called clean.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

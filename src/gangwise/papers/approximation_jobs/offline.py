@@ -26,8 +26,6 @@ has no reward in a slot: its total is spread evenly over the slots, which gives 
 their meaning and curves none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

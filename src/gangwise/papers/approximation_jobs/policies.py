@@ -35,8 +35,6 @@ The plan takes the jobs that are there as all that there will be. What that miss
 plans again.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints

@@ -12,8 +12,6 @@ Active jobs keep their row of the table while they last. Its memory grows with t
 were ever active at once, not with how many came and went.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from dataclasses import dataclass, field

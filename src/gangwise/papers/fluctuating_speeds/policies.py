@@ -24,8 +24,6 @@ highest utility so far (HAUF, HSWF in the preprint), the lowest supply cost (LCF
 waiting time (LWTF), or chance.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping

@@ -21,8 +21,6 @@ number grows. A channel that is worth no more and takes no less than another is 
 it: early in a run, when many channels look alike, the tree would be endless otherwise.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -16,8 +16,6 @@ entries still free, see which of them would leave [0, a] and on which side the v
 fix that side, repeat; each pass fixes at least one entry for good.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

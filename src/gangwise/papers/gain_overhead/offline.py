@@ -15,8 +15,6 @@ max_k ≥ Σ_k w_lk makes the objective at most a smooth concave function, which
 at y; maximising the tangent is a fractional knapsack per server and device type.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

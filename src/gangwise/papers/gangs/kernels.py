@@ -17,8 +17,6 @@ gain, or the m_l best ones. Prices that make D small also tell which tasks deser
 What is placed under them is improved by local search, which never makes anything worse.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -23,8 +23,6 @@ learn what channels are worth; first fit, best fit and the allocate action of Vo
 fast a server is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar

@@ -24,8 +24,6 @@ problems of it: gain minus overhead (:class:`GangProblem`), or a utility per tas
 has to be learned (:class:`GangSpeedsProblem`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar

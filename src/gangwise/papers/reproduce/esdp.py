@@ -1,7 +1,5 @@
 """Measures that only ESDP's figures and theorems need, see ``papers/esdp.toml``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

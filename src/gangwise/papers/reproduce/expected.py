@@ -1,7 +1,5 @@
 """Artefacts are run into one folder, and their claims compared with the committed results."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -23,8 +23,6 @@ with scores in whole percents, over CPU and GPU (memory must fit, and is not sco
 The order of the nodes, by which ties are broken, is random too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random

@@ -12,8 +12,6 @@ and ``parts`` are slots T/part; ``also`` is all results that are measured togeth
 ``results`` are the last.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Measures that only OGASched's figures and theorem need, see ``papers/ogasched.toml``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

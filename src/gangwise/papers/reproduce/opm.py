@@ -3,8 +3,6 @@
 Constants that the paper leaves open in O(·) of its theorems are taken as 1.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

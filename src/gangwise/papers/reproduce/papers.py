@@ -36,8 +36,6 @@
     The artefacts that are played again on rows of the traces, see :func:`traced`.
 """
 
-from __future__ import annotations
-
 import inspect
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence

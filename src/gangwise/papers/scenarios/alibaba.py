@@ -11,8 +11,6 @@ gpu-v2020 no rows of jobs, unless the folder has them: then those of its synthet
 (:mod:`gangwise.logs.twins`), and those of the twins for all without a folder.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple

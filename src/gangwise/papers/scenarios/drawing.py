@@ -4,8 +4,6 @@
 :func:`draw_gangs` draws servers, channels under contention, and tasks that fit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 

@@ -37,8 +37,6 @@ make device types comparable: the largest server has ``scale`` of cores and of m
 server with the most GPUs has ``scale`` of GPUs. All GPU models share one unit, so a GPU is a GPU.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -19,8 +19,6 @@ throughput on a GPU model over that on its best model, and a worker's iterations
 of the fastest iteration of its job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

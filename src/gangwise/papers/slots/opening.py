@@ -5,8 +5,6 @@ units, contention, utilities and overhead; a job type is connected to every serv
 of its jobs whole.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Mapping
