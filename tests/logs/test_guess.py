@@ -363,6 +363,50 @@ def test_public_tables(tmp_path, name):
         assert (jobs["gpu"] * tasks).to_list() == [row["gpus"] for row in rows]
 
 
+def test_times_that_have_no_role_are_named(tmp_path):
+    """A start that no word names is found by its place, if it is the only one that fits."""
+
+    def lines(*offsets):
+        return "".join(
+            ",".join([f"j{n}", *(str(EPOCH + 900 * n + o) for o in offsets), "4"]) + "\n"
+            for n in range(9)
+        )
+
+    head = "id,submit,began,end,cores\n"
+    found, tables = drafted(tmp_path, head + lines(0, 300, 800))
+    assert (tables.jobs["started"] - tables.jobs["created"]).to_list() == [300] * 9
+    assert "began is read as the start: it lies between submission and end" in found.notes
+    head = "id,submit,prolog,start,epilog,end,updated,cores\n"
+    found, _ = drafted(tmp_path, head + lines(0, 200, 300, 700, 800, 9000))
+    told = "times that are not used: prolog, epilog; is one the start or the end?"
+    assert told in found.notes
+    head = "id,submit,start,last_state,cores\n"
+    found = guess_of(tmp_path, head + lines(0, 300, 800))
+    assert "times that are not used: last_state; is one the end?" in found.notes
+    found = guess_of(tmp_path, "id,t_a,t_b,t_c,cores\n" + lines(0, 300, 800))
+    assert "times that are not used: t_a, t_b, t_c; is one the submission?" in found.notes
+
+
+def test_fractions_of_days_and_relative_microseconds_are_read_every_way(tmp_path):
+    def table(unit):
+        rows = (f"j{n},{3600 * n / unit},{(3600 * n + 1800) / unit},4\n" for n in range(1, 99))
+        return "id,start,end,cores\n" + "".join(rows)
+
+    said = {reading.what: reading for reading in drafted(tmp_path, table(86400))[0].readings}
+    assert said["times in days"].hours["cpu"] == pytest.approx(98 * 4 / 2)
+    said = {reading.what: reading for reading in drafted(tmp_path, table(1e-6))[0].readings}
+    assert said["times in us"].hours["cpu"] == pytest.approx(98 * 4 / 2)
+    (drafted_so, *_) = guess_of(tmp_path, table(1e-6)).readings
+    assert "microseconds" in str(drafted_so.doubts)
+
+
+def test_an_amount_is_known_by_the_end_of_its_name(tmp_path):
+    rows = "".join(f"u{n},{n},{n + 90},8,0.{n}3\n" for n in range(1, 20))
+    found, tables = drafted(tmp_path, "workunit,submit,end,vm_num_cpus,price_per_gpu\n" + rows)
+    assert tables.jobs.select("name", "cpu", "gpu").rows()[0] == ("u1", 8, 0)
+    assert "vm_num_cpus may be cores, by the end of its name" in found.notes
+
+
 def test_a_length_of_time_that_may_be_a_limit_is_said(tmp_path):
     found, _ = drafted(tmp_path, "id,submit,walltime,cores\na,0,100,2\nb,50,70,1\n")
     assert any("walltime" in note and "limit" in note for note in found.notes)

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +57,7 @@ BASES, ASKED, RAN = (frozenset(WORDS["ambiguous"][of].split()) for of in ("bases
 """Words of lengths of time, and those beside them that say which of the two is meant."""
 LENGTHS = frozenset(WORDS["ambiguous"]["created"].split())
 """Names of a time in some systems and of the length of a wait in others."""
+RATES = frozenset(WORDS["rates"]["words"].split())
 BETWEEN = WORDS["between"]["words"].split()
 UNITS_OF_TIME: tuple[str, ...] = ("ns", "us", "ms", "s", "sec", "secs", "seconds", "min", "mins")
 UNITS_OF_TIME += ("minutes", "h", "hour", "hours", "days")
@@ -66,6 +67,10 @@ LIST_OF_DEVICES = re.compile(
     r"(?:[\w/:.-]+=[\d.]+[KMGTPE]?(?:,|$))+$|gpu:(?:[^,:]+:)?\d+(?:,|$|\()"
 )
 """How Slurm lists what a job has: TRES, or GRES."""
+LEAST_RUN, MOST_GAP = 5.0, 172_800.0
+"""Seconds: where half of the jobs run less, or they come less often, times are in another unit."""
+ENOUGH = 5
+"""Rows that must have times, for their order to mean anything."""
 COUNTS = 20, 0.5, 1024.0
 """Of so many rows, whose amounts differ in more than this share, and reach more than the last, the
 amounts were measured: what jobs ask for comes again."""
@@ -185,7 +190,8 @@ def _obvious(path: Path, *version: int) -> tuple[dict[str, Any], str]:
                 if role == "duration" and not _named_unit(entry["column"], UNITS_OF_TIME):
                     how += f"; if minutes, name it {entry['column']}_minutes"
             read.append(f"{entry['column']} as {CALLED.get(role, role)}{f' ({how})' * bool(how)}")
-    unused = [note for note in draft.notes if note.startswith(("not used:", "numbers have"))]
+    told = ("not used:", "numbers have", "times that are not used")
+    unused = [note for note in draft.notes if note.startswith(told)]
     text = f"columns are read by their names: {', '.join(read)}{'; ' * bool(unused)}"
     return mapping, text + "; ".join(unused)
 
@@ -349,6 +355,17 @@ def _parts(name: str) -> list[str]:
     return [part.lower() for part in parts]
 
 
+def _ends_with(name: str, words: Sequence[str]) -> bool:
+    """Whether the last words of a name are one of these, and none makes it a rate or a time.
+
+    >>> _ends_with("vm_num_cpus", ["numcpus"]), _ends_with("price_per_gpu", ["gpu"])
+    (True, False)
+    """
+    parts = _parts(name)
+    ends = {"".join(parts[n:]) for n in range(1, len(parts))}
+    return bool(ends & {*words}) and not {*parts} & RATES
+
+
 def _told_length(name: str) -> str:
     """Whether the words of a name say how long a job ran, or how long it was allowed to.
 
@@ -392,6 +409,7 @@ class _Draft:
         self._devices()
         if "deleted" in self.entry and "duration" in self.entry:
             self._end_and_length()
+        self._times_between()
         self._other_roles()
         self._say_second()
         if "tasks" in self.entry and any("column" in self.entry.get(d, {}) for d in DEVICES):
@@ -467,6 +485,11 @@ class _Draft:
             name for key in keys for word in ROLES[role] for name in filled if key(name) == word
         ]
         named += [name for name in filled if _told_length(name) == role]
+        if role in (*DEVICES, "tasks"):  # as in experiment_slots, if nothing is named better
+            ending = [name for name in filled if not named and _ends_with(name, ROLES[role])]
+            meant = CALLED.get(role, role)
+            self.notes += [f"{name} may be {meant}, by the end of its name" for name in ending]
+            named += ending
         return list(dict.fromkeys(named))
 
     def _roles(self) -> None:
@@ -478,10 +501,38 @@ class _Draft:
                 free += [c for c in self.sample.columns if c.lower().endswith("id")]
                 free = [c for c in dict.fromkeys(free) if c not in {*self.role.values(), *others}]
                 free.sort(key=lambda c: -len(set(self.sample.columns[c])))
+                free = free or [c for c in self.sample.columns if self._tells_apart(c)]
             if role in (*DEVICES, "tasks"):
                 free = self._asked_for(free)
             if free and role not in (*TIME_ROLES, "duration", "limit", "wait"):
                 self.role[role] = free[0]
+        self._cores_of_tasks()
+
+    def _cores_of_tasks(self) -> None:
+        """Of two columns of tasks, and none of devices, the one that is never less is of cores."""
+        counted = [c for c in self.candidates["tasks"] if c not in self.role.values()]
+        if "tasks" not in self.role or {"cpu", "gpu"} & {*self.role}:
+            return
+        for column in self._asked_for(counted):
+            nodes, cores = (_numbers(self.sample.columns[c]) for c in (self.role["tasks"], column))
+            if (nodes < cores).all() or (cores < nodes).all():
+                more, fewer = (column, self.role["tasks"])[:: 1 if (nodes < cores).all() else -1]
+                self.role |= {"cpu": more, "tasks": fewer}
+                self.notes.append(f"{more} is always more than {fewer}: read as cores")
+                return
+
+    def _tells_apart(self, column: str) -> bool:
+        """Whether a column of no role has texts that all differ, or numbers that only grow."""
+        cells = [cell for cell in self.sample.columns[column] if _holds(cell)]
+        if len({*cells}) < len(self.sample.columns[column]) or any(
+            column in listed for listed in self.candidates.values()
+        ):
+            return False
+        if _mostly(cells, _is_number):
+            numbers = _numbers(cells)
+            since_1970 = np.median(numbers) > 30 * YEAR
+            return bool((np.diff(numbers) > 0).all() and not since_1970)
+        return self._read_times(column) is None
 
     def _asked_for(self, columns: Sequence[str]) -> list[str]:
         """Columns of amounts that jobs ask for, not measured ones such as seconds of cores."""
@@ -526,6 +577,8 @@ class _Draft:
             ),
             key=len,
         )
+        if not readings["created"] and len(named) == 2 and len(readings["started"]) > 1:
+            self._earlier_start(readings, named)
         # Each way to give the three roles to columns, the likeliest columns first.
         choices = [list(choice) for choice in product(*named)] if named else []
         choices = [c for c in choices if len({reading.column for reading in c}) == len(c)]
@@ -545,6 +598,58 @@ class _Draft:
                 f"{100 * (1 - share):.0f} % of the rows: check what they mean"
             )
             self.notes.append(self.disorder)
+
+    def _earlier_start(self, readings: dict[str, list[_Times]], named: list[list[_Times]]) -> None:
+        """Of two columns that may be the start, without one of submission: the earlier is that."""
+        for earlier, later in permutations(readings["started"], 2):
+            waits = later.seconds - earlier.seconds
+            if np.nanmin(waits, initial=0.0) >= 0 and (waits > 0).any():
+                readings["created"] = [earlier]
+                readings["started"].remove(earlier)
+                named[:] = [[earlier], *([r for r in of if r is not earlier] for of in named)]
+                self.notes.append(
+                    f"{earlier.column} may be the start, or the submission, as it is read: "
+                    f"{later.column} is never before it"
+                )
+                return
+
+    def _times_between(self) -> None:
+        """Columns of times that no role has, and that fit between submission and end.
+
+        One alone, where no column is named like a start, is the start. Without an end, those that
+        are never before the start may be the end; without any, all are named.
+        """
+        used = {*self.role.values()}
+        first = self.times.get("created", self.times.get("started"))
+        last, end = self.times.get("started", first), self.times.get("deleted")
+        if end is None and last is not None and (length := self.entry.get("duration")):
+            run = self._lengths(length["column"], length.get("unit", ""))
+            end = last._replace(seconds=last.seconds + run)
+        between = []
+        for column in self.sample.columns:
+            reading = None if column in used else self._read_times(column)
+            if reading is None or np.isfinite(reading.seconds).sum() < ENOUGH:
+                continue
+            written = "time" in reading.entry
+            around = [t for t in (first, end) if t is not None]
+            ordered = [t for t in (first if end else last, reading, end) if t is not None]
+            same = any(_same_times(reading, other) for other in self.times.values())
+            comparable = all(("time" in t.entry) == written for t in around)
+            numbered = not around and not written and np.nanmedian(reading.seconds) < YEAR
+            if comparable and not same and not numbered and _in_order(ordered) >= 0.99:
+                between.append(reading)
+        if not 0 < len(between) <= 8:
+            return
+        names = ", ".join(reading.column for reading in between)
+        starts = {"started", "wait", "duration"} & {*self.entry}
+        if {"created", "deleted"} <= {*self.times} and not starts and len(between) == 1:
+            self._use("started", between[0])
+            self.notes.append(f"{names} is read as the start: it lies between submission and end")
+            return
+        roles = (
+            "the start or the end" if first and end else "the end" if first else "the submission"
+        )
+        self.notes.append(f"times that are not used: {names}; is one {roles}?")
 
     def _use(self, role: str, reading: _Times) -> None:
         self.role[role], self.entry[role], self.times[role] = reading.column, reading.entry, reading
@@ -567,33 +672,39 @@ class _Draft:
             numbers = _mostly(texts, _is_number)
             if numbers and _bare_name(column) in LENGTHS and np.nanmedian(_numbers(texts)) < YEAR:
                 continue  # how long jobs waited
-            form = next((f for f in TIMES if _matches_format(texts, f)), "")
-            if form.startswith(("%d/%m", "%m/%d")):
-                form = self._day_or_month(column, texts, form)
-            if numbers:
-                unit, note = self._unit_of_time(column, texts)
-                seconds = _numbers(cells) * units.UNITS[unit or "s"]
-                # Times since 1970 are never 0; relative ones may be.
-                seconds[[not _holds(cell) for cell in cells]] = np.nan
-                if np.nanmedian(seconds) > YEAR:
-                    seconds[seconds <= 0] = np.nan
-                entry = {"column": column, **({"unit": unit} if unit else {})}
-                readings.append(_Times(column, entry, seconds, note))
-            elif form:
-                note = ""
-                if not form.endswith(("%z", "Z")) and role == "created":
-                    note = (
-                        f'times such as {texts[0]!r:.40} have no zone: add zone = "…" where the '
-                        "clocks change"
-                    )
-                times = pl.Series(cells, dtype=pl.String).str.to_datetime(
-                    form, strict=False, time_unit="us"
-                )
-                seconds = times.dt.epoch("ms").cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e3
-                readings.append(_Times(column, {"column": column, "time": form}, seconds, note))
-            else:
+            if (reading := self._read_times(column)) is None:
                 self.notes.append(f"{column} is no time that is known, as {texts[0]!r:.40}")
+                continue
+            form = reading.entry.get("time", "%z")
+            if not form.endswith(("%z", "Z")) and role == "created":
+                zone = f'times such as {texts[0]!r:.40} have no zone: add zone = "…" where the '
+                reading = reading._replace(note=f"{zone}clocks change")
+            readings.append(reading)
         return readings
+
+    def _read_times(self, column: str) -> _Times | None:
+        """A column read as points in time; None where it is none."""
+        cells = self.sample.columns[column]
+        texts = [text for text in cells if _holds(text)]
+        if _mostly(texts, _is_number):
+            unit, note = self._unit_of_time(column, texts)
+            seconds = _numbers(cells) * units.UNITS[unit or "s"]
+            seconds[[not _holds(cell) for cell in cells]] = np.nan
+            # Times since 1970 are never 0; relative ones may be.
+            if np.nanmedian(seconds) > YEAR:
+                seconds[seconds <= 0] = np.nan
+            entry = {"column": column, **({"unit": unit} if unit else {})}
+            return _Times(column, entry, seconds, note)
+        form = next((f for f in TIMES if _matches_format(texts, f)), "")
+        if form.startswith(("%d/%m", "%m/%d")):
+            form = self._day_or_month(column, texts, form)
+        if not texts or not form:
+            return None
+        times = pl.Series(cells, dtype=pl.String).str.to_datetime(
+            form, strict=False, time_unit="us"
+        )
+        seconds = times.dt.epoch("ms").cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e3
+        return _Times(column, {"column": column, "time": form}, seconds)
 
     def _day_or_month(self, column: str, texts: Sequence[str], form: str) -> str:
         """Of two readings of dates such as 3/4/2024 the one whose dates lie closer together."""
@@ -607,9 +718,11 @@ class _Draft:
     def _unit_of_time(self, column: str, texts: Sequence[str]) -> tuple[str, str]:
         if unit := _named_unit(column, UNITS_OF_TIME):
             return "" if unit == "s" else unit, ""
-        middle = float(np.median([abs(float(t)) for t in texts if _is_number(t)]))
+        numbers = np.array([abs(float(t)) for t in texts if _is_number(t)])
+        middle = float(np.median(numbers))
         for unit, least in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)):
-            if middle > least:
+            # Times since 1970 are near one another, beside how long ago that is.
+            if middle > least and np.ptp(numbers[numbers > 0]) < middle:
                 return unit, f"{column} is read as {unit} since 1970, by its size"
         return "", ""
 
@@ -855,6 +968,17 @@ class _Draft:
             )
         return problems
 
+    def _other_units(self) -> tuple[str, ...]:
+        """Units of plain numbers in which jobs do not run too briefly or come too seldom."""
+        run, first = self._run_times(), self.times.get("created", self.times.get("started"))
+        if run is not None and np.nanmedian(run) < LEAST_RUN:
+            return "minutes", "hours", "days"
+        if first is None or np.ptp(first.seconds[np.isfinite(first.seconds)]) < MOST_GAP * len(
+            first.seconds
+        ):
+            return ()
+        return "ms", "us"
+
     def _alternatives(self, mapping: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
         if "per" in mapping["jobs"]:
             devices = " and ".join(d for d in DEVICES if d in self.entry)
@@ -865,6 +989,13 @@ class _Draft:
                 label = "jobs without an end last until the last time in the file"
                 yield _changed(mapping, open_end="last"), label, 'open_end = "last"'
         units_of = [("mem", "memory", unit) for unit in ("MiB", "GiB")]
+        plain = [role for role in TIME_ROLES if role in self.entry]
+        if all(self.entry[role].keys() == {"column"} for role in plain):
+            for unit in self._other_units():
+                read = {role: {**self.entry[role], "unit": unit} for role in plain}
+                columns = {**mapping["jobs"]["columns"], **read}
+                change = ", ".join(f"{role} = {toml_value(entry)}" for role, entry in read.items())
+                yield _changed(mapping, columns=columns), f"times in {unit}", change
         # A unit that its name gives, or the end less the start, is no guess.
         sure = "started" in self.entry or _named_unit(self.role.get("duration", ""), UNITS_OF_TIME)
         units_of += [("duration", "duration", unit) for unit in ("s", "ms", "minutes") if not sure]
@@ -903,6 +1034,12 @@ def _numbers(cells: Sequence[str]) -> Floats:
 
 def _of_kind(readings: Sequence[_Times], written: bool) -> list[_Times]:
     return [reading for reading in readings if ("time" in reading.entry) == written]
+
+
+def _same_times(reading: _Times, other: _Times) -> bool:
+    """Whether two columns tell the same instants, up to rounding."""
+    near = np.abs(reading.seconds - other.seconds) <= 1.0
+    return bool(near[np.isfinite(reading.seconds) & np.isfinite(other.seconds)].mean() > 0.99)
 
 
 def _in_order(times: Sequence[_Times]) -> float:
