@@ -562,6 +562,7 @@ class LeastAttained:
     def _account(self, books: Books, now: float) -> None:
         """Charge running jobs the devices × seconds since the last call."""
         for name, running in books.running.items():
+            # From the last call on, or from the start where the job began after it.
             since = max(running.begun, self._last)
             if now > since:
                 devices = books.size(running.job)
@@ -589,6 +590,7 @@ def with_room(
 ) -> tuple[Books, Sequence[Running], Tasks] | None:
     """Books after as many of ``below`` left, in order, as a job needs; None if all are too few."""
     trial = books.copy()
+    # One more is taken off only where those before it were not enough: no job stops in vain.
     for count, running in enumerate(below, 1):
         trial.take(running.job.shape, running.pieces, sign=1)
         del trial.running[running.job.id]

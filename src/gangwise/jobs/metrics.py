@@ -264,6 +264,8 @@ class Outcome(Tabular):
         """Devices of each type that a task of each piece holds, [P, K]."""
         pieces = self.pieces
         assert pieces is not None
+        # Right for jobs of like tasks; groups ask for different amounts and are put right one by
+        # one.
         amounts = self.per_task[pieces.job]
         if self.jobs.grouped.any():
             mine = np.flatnonzero(self.jobs.grouped[pieces.job])
@@ -526,6 +528,8 @@ def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:
     """
     if not any("fewest=" in text for text in jobs.terms):
         return np.ones(1)
+    # Only jobs that allow fewer tasks can have had fewer; groups of unlike tasks have no one
+    # number.
     may = np.array(["fewest=" in text for text in jobs.terms])[jobs.term] & ~jobs.grouped
     run, recorded = ran, jobs.run
     if pieces is not None:
@@ -614,6 +618,7 @@ def _pieces(schedule: Schedule) -> Pieces:
     What still runs has held its devices until the last end that is known.
     """
     begun, end = schedule.last_start, schedule.end
+    # Where no end is known at all, such a job has held its devices for no time.
     if (running := schedule.phase == RUNNING).any():
         last_end = np.fmax.reduce(np.append(end, schedule.cuts["end"]), initial=-np.inf)
         end = np.where(running, np.fmax(begun, last_end), end)

@@ -68,6 +68,7 @@ class Cap:
 
     def name(self, job: Job) -> str | None:
         """Whose use the job counts in; None where the cap is not about it, or about it alone."""
+        # Such a cap looks at one job alone, so that nobody's use is summed.
         if self.scope == "job":
             return None
         if self.scope == "array":
@@ -134,15 +135,18 @@ def having(asked: str, features: str) -> bool:
     >>> [having(asked, "rack1,fast") for asked in ("rack1&fast", "(a|rack1)&b", "[a*2&fast*1]")]
     [True, False, True]
     """
+    # Counts of nodes by feature become alternatives: which node has which is not decided here.
     if "*" in asked:
         asked = re.sub(r"\*\d+", "", asked).replace("&", "|")
     asked = asked.translate(str.maketrans("[]", "()"))
+    # Innermost brackets first; what they say becomes the feature "1", which every node has.
     while "(" in asked:
         once = re.sub(r"\(([^()]*)\)", lambda m: "1" if having(m[1], features) else "0", asked)
         if once == asked:
             break
         asked = once
     holds, names = True, {"1", *features.split(",")}
+    # From left to right without precedence, as Slurm reads it.
     for how, name in re.findall(r"(^|[&|])([^&|]+)", asked):
         holds = holds and name in names if how != "|" else holds or name in names
     return holds
@@ -173,6 +177,7 @@ def fewest_nodes(nodes: Nodes, shape: Shape, tasks: int) -> int:
     wanted = demand > 0
     room = (nodes.capacity[:, wanted] // demand[wanted]).min(axis=1, initial=tasks)
     room = np.where(allowed_on(nodes, shape), np.minimum(room, shape.per_node or tasks), 0)
+    # Largest nodes first: no other set of as few nodes holds more.
     cumulative = np.cumsum(np.sort(room)[::-1])
     return int(np.searchsorted(cumulative, tasks)) + 1
 
@@ -203,6 +208,7 @@ class Tally:
             kind = job.shape, job.tasks
             if kind not in self._fewest:
                 self._fewest[kind] = fewest_nodes(self.nodes, *kind)
+            # Thousandths, as all amounts: sums of them are exact.
             return 1000 * self._fewest[kind]
         if cap.of.startswith("license/"):
             return licences(job.terms, cap.of)
@@ -328,12 +334,14 @@ def weekly(text: str) -> list[tuple[int, int, int]]:
             )
         low, high = DAYS.index(begin), DAYS.index(end or begin)
         days += [(low + i) % 7 for i in range((high - low) % 7 + 1)]
+    # Hours, minutes and seconds of both ends; what is not written is zero.
     h, m, s, *rest_of_match = (int(x or 0) for x in match.groups()[1:])
     since, to = (3600 * h + 60 * m + s for h, m, s in ((h, m, s), rest_of_match))
     if max(since, to) > DAY or since in (to, DAY) or max(m, s, *rest_of_match[1:]) > 59:
         raise ValueError(f"{text!r} are not hours of a day, from 00:00 to 24:00")
     if since < to:
         return [(day, since, to) for day in days]
+    # Hours that end before they begin go on until the next morning, and are two spans.
     nights = [((day, since, DAY), ((day + 1) % 7, 0, to)) for day in days]
     return [span for night in nights for span in night if span[1] < span[2]]
 
@@ -580,6 +588,7 @@ def check_tree(accounts: tuple[AccountRule, ...]) -> None:
     parents = {account.name: account.parent for account in accounts}
     for account in accounts:
         path, at = [account.name], account.parent
+        # Up to the root; an account that is met twice on the way is its own ancestor.
         while at:
             if at not in parents:
                 raise ValueError(f"account {path[-1]!r} has a parent {at!r}, which is not there")

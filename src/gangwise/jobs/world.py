@@ -125,6 +125,7 @@ class DrawnWorld:
 
     def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> HiddenWorld:
         """Nodes n0, n1, … with ``devices`` each; limits and hidden rates for ``jobs``."""
+        # Its own stream: a world does not change when something else draws more numbers.
         rng = np.random.default_rng([seed, 17])
         generation = rng.permutation(_generations(self.shares, nodes))
         made = Nodes.of(
@@ -162,6 +163,7 @@ class DrawnWorld:
         return HiddenWorld(jobs, nodes, conditions, generation, slow)
 
     def _in_racks(self, nodes: Nodes) -> Nodes:
+        # Nodes in their order fill one rack after the other, and racks one block after the other.
         racks = np.arange(len(nodes)) // self.rack
         places = zip(nodes.labels, racks.tolist())
         return replace(
@@ -182,6 +184,7 @@ class DrawnWorld:
         self, slow: Bools, horizon: float, rng: np.random.Generator
     ) -> list[tuple[float, int, float]]:
         """Who straggles from when: exponential spells, stationary from the start."""
+        # Stationary: a share of ``stragglers`` of the time is spent slow if spells last ``spell``.
         between = self.spell * (1 - self.stragglers) / self.stragglers
         changes = []
         for n, now_slow in enumerate(slow.tolist()):
@@ -270,6 +273,8 @@ class MeasuredWorld:
         rng = np.random.default_rng([seed, 17])
         model = rng.permutation(_generations(self.shares, nodes))
         counts = np.array(sorted(self.measured))
+        # As many GPUs as most jobs of the type ask for: it is measured with that many or the next
+        # fewer.
         asked = np.array([shape.demand[0] / 1000 for shape in jobs.shapes])[jobs.shape] * jobs.tasks
         chosen = []
         for l in range(len(jobs.types)):
@@ -298,6 +303,7 @@ class MeasuredWorld:
             both = [m for m in self.table.models if (m, job) in self.table.apart]
             ratios = [self.table.throughput[m, job] / self.table.apart[m, job] for m in both]
             if job.gpus > 1 and ratios:
+                # Faster when spread is noise of the measurement, and would make distance a gain.
                 overhead[l, 1] = max(float(np.exp(np.log(ratios).mean())) - 1.0, 0.0)
         return Distance((), overhead, np.zeros_like(overhead))
 
@@ -338,6 +344,7 @@ def world_of(name: str) -> World:
     make, preset = WORLDS[word]
     settings: dict[str, Any] = dict(preset)
     if make is MeasuredWorld:
+        # The file comes first, without a key; all behind it are options with one.
         settings["file"], _, options = options.partition(",")
         if not settings["file"] or "=" in settings["file"]:
             raise ScenarioError(f"world {word}: name its file, as in {word}:PATH")

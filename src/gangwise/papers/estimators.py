@@ -125,6 +125,7 @@ class Memory:
         ScenarioError
             For an arm that is not there, or a value outside [0, 1] or NaN; nothing has changed.
         """
+        # Contiguous and of one type, so that kernels are compiled once.
         arms = np.ascontiguousarray(arms, dtype=np.int64)
         values = np.ascontiguousarray(values, dtype=np.float64)
         N = self._counts.size
@@ -134,6 +135,7 @@ class Memory:
                 f"feedback of slot {slot}: arm {arms[wrong]} of {N} has value {values[wrong]}; "
                 "arms are counted from 0 and values lie in [0, 1]"
             )
+        # Time goes on first: what fades, fades before the new values count.
         self.advance(slot + 1)
         self._absorb(slot, arms, values)
 

@@ -276,6 +276,7 @@ class ApproximationEnvironment:
             raise ScenarioError(
                 "policies of this family see the jobs before they decide; set timing to react"
             )
+        # A policy may look twice in a slot; arrivals and departures are booked once.
         if self._observation is None or self._observation.slot != slot:
             arrived, departed = self._turnover(slot, self._inputs.at(slot)[1])
             available = self.instance.available(slot)
@@ -456,6 +457,7 @@ class ApproximationFamily:
         """A small instance: odd prices and utilities, machines that go, delays."""
         M = int(rng.integers(1, 9))
         prices = rng.uniform(0.05, 1.5, M)
+        # Equal prices: nothing but names tells machines apart, which is where ties are broken.
         if rng.random() < 0.3:
             prices[:] = prices[0]
         problem = problems.ApproximationProblem(
@@ -466,6 +468,7 @@ class ApproximationFamily:
         while at < 40:
             for _ in range(int(rng.integers(0, 4))):
                 life = int(rng.integers(1, 10))
+                # From a fiftieth of what all machines cost for a job's life to twice as much.
                 budget = float(rng.uniform(0.02, 2.0) * prices.sum() * life)
                 jobs.append(problems.Job(len(jobs), at, at + life, budget, self._utility(rng)))
             at += int(rng.integers(1, 4))

@@ -168,6 +168,7 @@ class Programme:
     def _set_aside(self, reach: Floats) -> Floats:
         """Leave out the jobs that can do no work; what the others can do at most."""
         works = reach > 0
+        # Members are renumbered: rows of jobs without work go, and the offers that point at them.
         if not works.all():
             place = np.cumsum(works) - 1
             stays = works[self.member]
@@ -311,10 +312,13 @@ def optimise(programme: Programme, tolerance: float = 1e-6) -> Optimum:
         none = np.zeros(0)
         return Optimum(0.0, 0.0, none, none, none, none)
     best: Optimum | None = None
+    # Cutting planes are exact and slow; beyond this size the dual descent is within its certified
+    # gap.
     if programme.exact and programme.member.size * programme.offers.money.shape[1] <= SMALL:
         best = _cutting_planes(programme, min(tolerance, EXACT))
     if best is None:
         best = _dual_descent(programme, tolerance)
+    # A bound that is not finite certifies nothing, so the answer may not be used.
     if not (math.isfinite(best.value) and math.isfinite(best.bound)):
         raise ScenarioError(
             f"the offline programme of {len(programme.jobs)} jobs has no finite bound: utilities, "
@@ -517,6 +521,8 @@ def _known_rates(
     if known == "rates":
         yield from instance.rates_of(slots, seed)
         return
+    # Rates without a mean of their own, as those of a record: what they were on average in this
+    # run.
     means = getattr(instance.rates, "means", None)
     if means is None:
         means = sum(rates.sum(axis=0) for rates in instance.rates_of(slots, seed)) / slots

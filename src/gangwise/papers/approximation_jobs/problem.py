@@ -148,6 +148,7 @@ class Job:
         for name, slot in (("arrival", self.arrival), ("deadline", self.deadline)):
             if not hasattr(slot, "__index__"):
                 raise ScenarioError(f"job {self.id!r}: {name} is {slot!r}; slots are whole numbers")
+        # A job runs in the slots from its arrival to before its deadline.
         if self.deadline <= self.arrival:
             raise ScenarioError(
                 f"job {self.id!r}: its deadline, slot {self.deadline}, is not after its arrival, "
@@ -211,6 +212,8 @@ class ApproximationProblem:
             raise ScenarioError(f"horizon is {self.horizon}; it must be a slot or more")
         check_amount(prices, lambda i: f"machine {names[i]!r}: price")
         prices.setflags(write=False)
+        # One free machine is fine; of free ones alone everybody has all, and nothing is to be
+        # decided.
         if not prices.any():
             raise ScenarioError("every machine is free; budgets then mean nothing: set prices")
         keep(self, prices=prices, machines=tuple(names))

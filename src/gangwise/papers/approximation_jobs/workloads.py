@@ -300,6 +300,8 @@ class ReplayedJobs:
                     "are counted from 0"
                 )
             before = deadlines.setdefault(job.id, n)
+            # The same id may come again once the first is over, as in logs whose numbers start
+            # anew.
             if before != n and self.jobs[before].deadline > job.arrival:
                 raise ScenarioError(
                     f"entries {before} and {n} of the list are both called {job.id!r}, and the "
@@ -364,6 +366,7 @@ class _PoissonStream:
         for _ in range(slots):
             jobs = []
             for _ in range(self.rng.poisson(w.rate)):
+                # Geometric: how long a job has been there says nothing of how long it stays.
                 life = int(self.rng.geometric(1.0 / w.lifetime))
                 budget = self.rng.uniform(*w.pace) * life
                 utility = Power(self.rng.uniform(*w.value), w.beta)
@@ -408,10 +411,12 @@ def price_machines(
     if slots < 1:
         raise ScenarioError("realised prices need the number of slots of the run")
     stream, total, remaining = rates.stream(rng), np.zeros(rates.size), slots
+    # In parts, so that the memory does not grow with the run.
     while remaining > 0:
         drawn = stream.draw(min(remaining, 4096))
         total += drawn.sum(axis=0)
         remaining -= len(drawn)
+    # A machine whose rates were all zero would be free, and its price could not be divided by.
     return np.maximum(2.0 * total / slots, 1e-6)
 
 
@@ -431,6 +436,7 @@ def paper_jobs(
     leaving the last jobs out changes none of the others.
     """
     a, d = np.asarray(arrivals, dtype=np.int64), np.asarray(deadlines, dtype=np.int64)
+    # Two columns, a row for each job: the n-th job has the same numbers however many follow.
     u = rng.random((a.size, 2))
     pace = (q[0] + u[:, 0] * (q[1] - q[0])) * machines / PAPER_MACHINES
     v = value[0] + u[:, 1] * (value[1] - value[0])

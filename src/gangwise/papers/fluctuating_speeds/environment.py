@@ -123,6 +123,7 @@ class PendingFeedback:
             )
         if not 0 <= feedback.slot <= self.slot:
             raise ScenarioError(f"{place}: the last slot decided is {self.slot}")
+        # All or nothing: the kernel strikes off every channel, or leaves all as they were.
         wrong = match_feedback(channels, utilities, self._pending)
         if wrong >= 0:
             raise ScenarioError(f"{place}: {self._fault(channels, utilities, wrong)}")
@@ -133,6 +134,7 @@ class PendingFeedback:
         if not 0 <= e < self._problem.E:
             return f"there is no channel {e}; there are {self._problem.E}"
         name = self._problem.name(e)
+        # Before what is pending: a channel that was reported twice is struck off by then.
         if e in channels[:place]:
             return f"{name} is reported twice"
         if self._pending[e] <= 0:
@@ -215,6 +217,7 @@ class SpeedsEnvironment(ABC):
 
     def _row(self, slot: int) -> int:
         """Where the slot is in what was drawn; slots are asked for in order."""
+        # Blocks are drawn whole and in order, so that numbers do not depend on how often one asks.
         while slot >= self._first + len(self._arrivals):
             self._first += len(self._arrivals)
             self._arrivals = np.array(self._stream.draw(workloads.BLOCK), dtype=np.int64)
@@ -392,6 +395,7 @@ class FluctuatingSpeedsFamily:
         relabelled = replace(
             problem, channels=channels, requests=problem.requests[rows], cost=problem.cost[rows]
         )
+        # Rows of the noise move with their channels, or the same policy would meet another world.
         return replace(
             instance, problem=relabelled, speeds=speed_kinds.PermutedSpeeds(instance.speeds, rows)
         )
@@ -460,10 +464,12 @@ def play_the_means(
 def _best_choices(instance: FluctuatingSpeedsInstance) -> Callable[[Floats, Ints], Best]:
     """The best choice for known utilities [E] and arrivals [L], by branch and bound."""
     problem = instance.problem
+    # No widths: with known utilities P3(t) has no root, and the search solves a knapsack.
     solver, nothing = P3Solver(problem.requests, problem.cluster.capacity), np.zeros(problem.E)
 
     def best(v: Floats, arrivals: Ints) -> Best:
         answer = solver.solve(v, nothing, available=problem.available(arrivals))
+        # Summed anew, for the solver's own sum has another order and other last bits.
         value = float(v[answer.x].sum())
         return Best(answer.x.copy(), value, max(0.0, float(answer.bound) - value))
 
@@ -498,6 +504,7 @@ def in_run(omniscient: Callable[[I, int, int, int | None], Both]) -> Callable[..
     def found(
         instance: I, slots: int, seed: int, sample: int | None = None, realised: bool = False
     ) -> Comparator:
+        # The comparators of a run are asked for by name, one after the other; they share the work.
         key, evaluated = (slots, seed, sample), instance.evaluated
         if key not in evaluated:
             evaluated[key] = omniscient(instance, *key)

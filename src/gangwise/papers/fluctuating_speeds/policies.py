@@ -100,6 +100,7 @@ def list_schedule(
     K = capacity.size
     left[:] = capacity
     x[:] = False
+    # All device types are looked at, since a channel needs room in each of them at once.
     for i in range(order.size):
         e = order[i]
         fits = True
@@ -503,6 +504,7 @@ def delta(sequence: str | Delta | float) -> Delta:
     """
     if callable(sequence):
         return sequence
+    # A constant is a sequence as well; what is rounded to multiples of δ needs it above zero.
     if isinstance(sequence, (int, float)):
         value = float(sequence)
         check_numbers("(0, inf)", delta=value)

@@ -89,6 +89,7 @@ class Pool:
             raise ScenarioError("a cluster needs at least one server")
         servers = check_names(self.servers, len(self.servers), "server")
         devices = check_names(self.devices, capacity.size, "device type")
+        # Zero is allowed: then no channel that asks for the device type ever fits.
         check_amount(capacity, lambda k: f"capacity of device type {devices[k]!r}")
         keep(self, capacity=capacity, devices=devices, servers=servers)
 
@@ -156,11 +157,14 @@ class FluctuatingSpeedsProblem:
         check_amount(
             requests, lambda at: f"{self.name(at[0])}: request of device type {devices[at[1]]!r}"
         )
+        # With no request at all it would be on for ever, and be chosen without regard to the
+        # others.
         if (e := first(~(requests > 0).any(axis=1))) is not None:
             raise ScenarioError(
                 f"{self.name(e)} requests none of the device types "
                 f"{', '.join(self.cluster.devices)}; a channel takes something while it is on"
             )
+        # A cost may be negative: a channel whose use is paid for.
         if (e := first(~np.isfinite(cost))) is not None:
             raise ScenarioError(f"{self.name(e)}: supply cost is {cost[e]}; it must be finite")
         keep(self, requests=requests, cost=cost)
@@ -270,11 +274,13 @@ class Scale:
             return cls()
         if kind not in ("clip", "affine"):
             raise ScenarioError(f"normalise is clip, affine or none, not {kind!r}")
+        # Clipping would make every net utility zero, and all decisions alike.
         if kind == "clip" and largest <= 0:
             raise ScenarioError(
                 f"every channel costs more than it can bring (the best nets {largest:g}), so doing "
                 "nothing is optimal; lower the costs or choose affine"
             )
+        # Clipped utilities start at zero; affine ones at the worst that any channel nets.
         return cls(0.0 if kind == "clip" else smallest, largest)
 
     def apply(self, utilities: Floats, cost: Floats) -> Floats:

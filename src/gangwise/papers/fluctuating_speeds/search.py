@@ -512,14 +512,18 @@ def reset_tree(t: Tree, gap: float, absolute: float) -> None:
     K, level, best = t.c.shape[0], t.level[0], t.best
     for e in range(t.counts[0]):
         t.whole[1, e] = e
+    # The root's point of the relaxation is the one that its own bound came from.
     for k in range(K + 1):
         level[k] = t.small[7, k]
     level[K + 1], level[K + 2], level[K + 3] = 0.0, 0.0, best[1]
+    # All of the capacity is left at the root.
     for k in range(K):
         level[K + 5 + k] = t.c[k]
     t.stage[0, 0], t.stage[0, 1], t.stage[0, 2] = 0, t.counts[0], -1
+    # No branch is pruned yet, so that what is proved is the bound of the root alone.
     best[2], best[3] = 0.0, max(best[1], best[0])
     t.counts[1] = 0
+    # The first answer is within the gap of the root's bound already.
     if best[1] <= close_enough(t, gap, absolute):
         best[2] = best[1]
         t.counts[1] = -1
@@ -635,14 +639,17 @@ def _branch(t: Tree, d: int, value: int) -> None:
     a, v, s, free = t.a, t.number[0], t.number[1], t.whole[1]
     K, m, below = a.shape[1], t.stage[d, 1] - 1, t.level[d + 1]
     e = free[m]
+    # A child begins as its parent; only what follows from its branch is added.
     for k in range(2 * K + 5):
         below[k] = t.level[d, k]
+    # From the back: channels that follow are swapped behind the open ones, into the places passed.
     j = m
     while j >= 0:
         i = free[j]
         follows = i == e or (_dominates(e, i, v, s, a) if value == 0 else _dominates(i, e, v, s, a))
         if follows:
             t.whole[2, i] = value
+            # A channel that is on adds its worth, its width and its request to all nodes below.
             if value == 1:
                 below[K + 1] += v[i]
                 below[K + 2] += s[i]

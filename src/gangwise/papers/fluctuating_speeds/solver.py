@@ -435,6 +435,7 @@ class P3Solver:
             proved, searched = bound - value <= (gap + 1e-12) * abs(value), 0
         else:
             close = max(gap, WIDE_GAP if mask.sum() > EXACT_UP_TO else LEAST_GAP)
+            # Tree search begins at the point where the last one ended: slots are much alike.
             start = (None, None) if warm is None or warm.point is None else (warm.point, warm.x)
             self._tree.start(v, s, mask, room, close, 0.0, *start)
             searched = self._tree.search(close, 0.0, nodes, x)

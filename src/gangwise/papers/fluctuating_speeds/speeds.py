@@ -53,6 +53,7 @@ def per_channel(
 ) -> Floats:
     """One number in [low, high] for each channel, read-only; ScenarioError names the bad one."""
     array = np.array(value, dtype=np.float64, ndmin=1)
+    # Negated, so that NaN is a bad number, too.
     bad = np.flatnonzero(~((array >= low) & (array <= high)).reshape(-1))
     if array.ndim != 1 or not array.size or bad.size:
         fault = f"{each} {bad[0]} has {array.flat[bad[0]]}" if bad.size else f"shape {array.shape}"

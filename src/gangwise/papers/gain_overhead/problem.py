@@ -122,6 +122,7 @@ class Utilities:
                 f"utility kinds have shape {kind.shape} and alphas {alpha.shape}; both must be "
                 "servers by device types"
             )
+        # Kinds are numbers into the built-in utilities and then the own ones.
         unknown = kind[(kind < 0) | (kind >= len(BUILT_IN) + len(self.own))]
         if unknown.size:
             raise ScenarioError(f"utility kind {unknown[0]} is not one of those given")
@@ -185,6 +186,8 @@ def _kind(entry: str | Utility, own: list[Utility]) -> int:
     if isinstance(entry, Utility):
         if entry in BUILT_IN:
             return BUILT_IN.index(entry)
+        # Utilities of users are numbered behind the built-in ones, each once, however often it is
+        # used.
         if entry not in own:
             own.append(entry)
         return len(BUILT_IN) + own.index(entry)
@@ -272,6 +275,7 @@ class GainOverheadProblem:
             requests,
             lambda at: f"job type {names[at[0]]!r}: request of device type {devices[at[1]]!r}",
         )
+        # Such a job would gain nothing anywhere, and its share of a server be undefined.
         if (l := arrays.first(~(requests > 0).any(axis=1))) is not None:
             raise ScenarioError(f"job type {names[l]!r} requests no devices at all")
         overhead = require_rewards(self.cluster, self.utilities, self.overhead)
@@ -315,6 +319,7 @@ class GainOverheadProblem:
         # Where a factor is zero its term vanishes, so that all kinds are one formula.
         kind = self.utilities.kind[self.channels.server].ravel()
         alpha = self.utilities.alpha[self.channels.server].ravel()
+        # Each kind of OGASched (27) sets one of c0 … c3; only the reciprocal shifts by its own α.
         return np.stack(
             [
                 np.where(kind == 0, alpha, 0.0),
@@ -388,6 +393,7 @@ class GainOverheadProblem:
 
     def _refuse(self, place: int, y: Floats, slot: int | None) -> None:
         K = self.shape[1]
+        # The kernel names a place by one number: its sign says which of the two rules is broken.
         position, k = divmod(abs(place) - 1, K)
         device = self.cluster.devices[k]
         if place < 0:
@@ -661,6 +667,7 @@ class GainOverheadFamily:
     def relabel_servers(self, instance: GainOverheadInstance, order: Ints) -> GainOverheadInstance:
         """The same instance with server ``order[i]`` now called ``i``."""
         base, u = instance.base, instance.base.utilities
+        # What belongs to servers is permuted; requests and overhead belong to job and device types.
         problem = replace(
             base,
             cluster=replace(base.cluster, capacity=base.cluster.capacity[order]),

@@ -238,9 +238,11 @@ class GangSpeedsFamily(_Placements):
         speeds = kinds[int(rng.integers(len(kinds)))]
         cost = rng.uniform(0.0, 0.5, E)
         late = workloads.Delivery.fuzz(rng)
+        # In half of the instances tasks cost nothing, which leaves ties for the solver.
         task_cost = rng.uniform(0.0, 0.4, p.Q) * (rng.random() < 0.5)
         tasks = p.task_job_type, p.task_requests, p.minimum
         problem = GangSpeedsProblem(p.cluster, *tasks, p.channels, cost, task_cost=task_cost)
+        # Affine, since gangs may be forced to use channels that cost more than they bring.
         scale = Scale.of("affine", speeds, cost)
         return GangSpeedsInstance(problem, base.workload, speeds, scale, late)
 

@@ -242,6 +242,7 @@ def planned_channel(g: GangArrays, h: Allocation, plan: Floats, q: int, least: f
         if cover(g, plan, q, e) < least or not fits(g, h, q, e):
             continue
         worth = added_gain(g, h, q, e)
+        # Of equal gains the larger server, so that the choice does not depend on names.
         if (
             best < 0
             or worth > top

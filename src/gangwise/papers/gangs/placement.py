@@ -88,9 +88,12 @@ def best_server(
         r = g.server[e]
         if not fits(g, h, q, e):
             continue
+        # Without a sign all scores are alike, and the preference decides alone: first fit in its
+        # order.
         score = 0.0
         if sign != 0.0:
             score = sign * (filled_share(g, h, q, r) if filled else used_share(g, h, r))
+        # A strict comparison: of full equals the first channel stays, which is the first server.
         if best < 0 or score > top or (score == top and preference[r] > preference[g.server[best]]):
             best, top = e, score
     return best
@@ -399,6 +402,7 @@ class Constraints:
         array([0, 2, 3])
         """
         listed = [(np.asarray(c, dtype=np.int64), np.asarray(f), most) for c, f, most in rows]
+        # In front, so that no rows at all give arrays of the right types.
         none = np.empty(0)
         return cls(
             np.cumsum([0, *[c.size for c, _, _ in listed]]),
@@ -692,11 +696,14 @@ class GainMinusOverhead:
         g, p = self._programme, self.problem
         columns = np.flatnonzero(g.channel == e)
         for k in range(p.cluster.capacity.shape[1]):
+            # Tasks that ask for none of it add nothing to the sum, and would only widen the rows.
             requesting = columns[g.request[columns, k] > 0]
             if not requesting.size:
                 continue
             self._gain[e, k] = (first + len(self._gain), requesting)
             room = float(p.cluster.capacity[p.channels.server[e], k])
+            # Tangents where sums can really be: at those points the programme is exact from the
+            # start.
             for point in attainable(np.repeat(g.request[requesting, k], g.count[requesting]), room):
                 self._tangent(e, k, point)
 
@@ -707,6 +714,8 @@ class GainMinusOverhead:
         self._cuts.add((e, k, point))
         column, columns = self._gain[e, k]
         value, slope = self._utility("value", e, k, point), self._utility("slope", e, k, point)
+        # w ≤ f(p) + f'(p) (Σ a z - p), with all that varies on the left; f is concave, so none is
+        # cut off.
         factor = np.append(-slope * self._programme.request[columns, k], 1.0)
         self._rows.append((np.append(columns, column), factor, value - slope * point))
         return True
@@ -815,6 +824,8 @@ class OptimisticSum:
         np.maximum.at(widest, g.job_type, self.width[g.channel])
         called = np.asarray(self._arrivals) != 0
         tasks = np.diff(p.first) * called
+        # A task that costs more than it brings counts as nothing: without its minimum it would stay
+        # out, and with it the bound is only wider.
         gain = np.maximum(best[p.task_job_type] - p.task_cost, 0.0)
         return float(gain @ called[p.task_job_type] + np.sqrt(tasks @ widest))
 
@@ -940,8 +951,10 @@ class ExactGangs:
         for name, array in (("values", value), ("widths", width)):
             if np.shape(array) != (p.E,) or not np.isfinite(array).all():
                 raise ScenarioError(f"{name} must be {p.E} finite numbers, one for each channel")
+        # Below a root of a negative sum nothing is defined; costs may be negative, widths not.
         if (width < 0).any():
             raise ScenarioError(f"{p.name(int(np.argmin(width)))}: its width is negative")
+        # No task placed is always feasible, and worth zero.
         best = np.full(p.Q, -1, dtype=np.int64) if start is None else start
         objective = OptimisticSum(self._programme, p, value, width, best, arrivals)
         return self._programme.maximise(

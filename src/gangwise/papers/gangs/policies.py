@@ -431,6 +431,7 @@ class GangVolcano(GangFirstFit):
                 raise UnknownName("job type", name, list(problem.job_types))
         level = [self.priority.get(name, 0) for name in problem.job_types]
         self._priority = np.array(level, dtype=np.int64)
+        # In an order that names do not change, so that sums have the same last bit.
         self._total = problem.cluster.capacity[problem.server_order].sum(axis=0)
         self._sign = 1.0 if self.score == "binpack" else -1.0
 

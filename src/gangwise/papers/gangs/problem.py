@@ -78,6 +78,7 @@ class GangPlacementProblem:
             if not np.array_equal(getattr(self, name), numbers):
                 raise ScenarioError(f"{name} must hold whole numbers; got {numbers}")
         keep(self, task_requests=frozen(self.task_requests))
+        # In this order: each check relies on what those before it have made sure of.
         self._require_shapes()
         self._require_tasks()
         self._require_room()
@@ -108,6 +109,7 @@ class GangPlacementProblem:
             raise ScenarioError(
                 f"task_job_type[{q}] is {job_type[q]}; there are {L} job types, counted from 0"
             )
+        # Kernels go through the tasks of a job type as one slice.
         if (q := first(np.diff(job_type) < 0)) is not None:
             raise ScenarioError(
                 f"task_job_type[{q + 1}] is {job_type[q + 1]} after {job_type[q]}; list the tasks "
@@ -124,6 +126,7 @@ class GangPlacementProblem:
         )
         if (q := first(~(requests > 0).any(axis=1))) is not None:
             raise ScenarioError(f"{self.task_name(q)} requests no devices at all; leave it out")
+        # A minimum of zero would launch gangs without a task, and above the count none ever.
         if (l := first((self.minimum < 1) | (self.minimum > count))) is not None:
             raise ScenarioError(
                 f"job type {names[l]!r} needs at least {self.minimum[l]} of its {count[l]} tasks; "
@@ -136,6 +139,7 @@ class GangPlacementProblem:
             return
         servers = np.flatnonzero(self.channel_of[self.task_job_type[q]] >= 0)
         largest, request = self.cluster.capacity[servers].max(axis=0), self.task_requests[q]
+        # Named type by type; where each alone would fit, it is their combination that fits nowhere.
         short = [
             f"{request[k]:g} of device type {device!r} (the best has {largest[k]:g})"
             for k, device in enumerate(self.cluster.devices)
@@ -233,6 +237,8 @@ class GangPlacementProblem:
                 raise InfeasibleDecision(
                     f"{at}{self.task_name(q)} is placed on server {server!r}, {reason}"
                 )
+        # Launched with fewer than its minimum a gang is no gang: all or nothing, but for what is
+        # optional.
         count = np.bincount(job_type[placed], minlength=L)
         if (l := first((count > 0) & (count < self.minimum))) is not None:
             raise InfeasibleDecision(
@@ -247,6 +253,7 @@ class GangPlacementProblem:
         over = first(used > capacity + elastic.TOLERANCE * (1.0 + capacity))
         if over is not None:
             r, k = over
+            # Those who hold it are named, four of them, since the fault is in their sum.
             holders = np.flatnonzero((where == r) & (self.task_requests[:, k] > 0))
             names = ", ".join(self.task_name(int(q)) for q in holders[:4])
             rest = f" and {holders.size - 4} more" if holders.size > 4 else ""
@@ -444,6 +451,7 @@ class GangSpeedsProblem(GangPlacementProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # None given means that tasks cost nothing beside their channels.
         task_cost = frozen(self.task_cost if np.size(self.task_cost) else np.zeros(self.Q))
         cost = frozen(self.cost)
         for name, array, count, things in (
