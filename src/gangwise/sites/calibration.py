@@ -123,6 +123,7 @@ def calibrate(
     advance = progress or (lambda what, turn, of: None)
     uses = _uses(record)
     patience = _patience(record, sweep(record))
+    # Without a rule: what is left unexplained here is what rules may explain, and no more.
     plain = sweep(record, SiteConstraints(), patience)
     start = _trials(record, SiteConstraints(), plain, patience)
     allowed, rules_found = _pools(record, start, patience)
@@ -132,10 +133,13 @@ def calibrate(
         swept = sweep(record, site, patience)
         trials = _trials(record, site, swept, patience)
         rules = [*_caps(record, uses, trials, patience), *_closings(record, site, swept, trials)]
+        # Only where caps and hours explain nothing: a reservation or missing nodes explain nearly
+        # any wait.
         rules = rules or [*_reserved(record, trials)]
         rules = rules or ([] if away is not None else [*_window(record, trials, swept)])
         if not rules:
             break
+        # One rule a round, the one that explains most: the others are judged anew beside it.
         rules_found.append(max(rules, key=lambda one: one.explains[0]))
         rule = rules_found[-1].rule
         kind = {GroupLimit: "limits", WeeklyClosing: "closed", Missing: "missing"}[type(rule)]
@@ -517,9 +521,11 @@ def _bounds_in_turn(bounds: Floats, asks: Floats, worth: Mapping[float, int]) ->
     common = values[counts >= np.sort(counts)[-min(GRID, counts.size)]]
     even = np.quantile(asks, np.linspace(0, 1, GRID), method="nearest")
     grid = bounds[np.isin(bounds, np.concatenate([common, even])) | (bounds < values[0])]
+    # As a search by sections: what a bound is worth rises to one peak and falls, but for noise.
     while grid.size:
         yield from grid.tolist()
         best = max(worth, key=lambda over: worth[over])
+        # Not even the best of the grid explains more than it contradicts.
         if worth[best] < 0:
             return
         tried = np.sort(np.fromiter(worth, np.float64))
@@ -608,6 +614,7 @@ def spans_of(hours: Bools) -> list[str]:
         for begin, end in np.flatnonzero(np.diff(on, prepend=False, append=False)).reshape(-1, 2):
             days[f"{begin:02d}:00-{end:02d}:00"].append(day)
     for text, named in days.items():
+        # Days that follow one another and have the same hours are one span.
         for run in np.split(np.array(named), np.flatnonzero(np.diff(named) > 1) + 1):
             name = DAYS[run[0]] + (f"-{DAYS[run[-1]]}" if len(run) > 1 else "")
             spans.append((int(run[0]), f"{name} {text}"))

@@ -79,6 +79,7 @@ def moment_of(
     Where no schedule says on which nodes jobs run, each takes the first that have room; those for
     which there is none are left out.
     """
+    # NaN where a job never began or has not ended, which compares as false.
     with np.errstate(invalid="ignore"):
         runs = playable & (begun <= now) & (end > now)
         waits = playable & waiting_at(jobs, now, begun, end)
@@ -87,6 +88,7 @@ def moment_of(
     placed_rows: list[int] = []
     pieces: list[tuple[Piece, ...]] = []
     shapes = placed_shapes(jobs, nodes)
+    # In the order of their starts: who began first had the first choice of nodes.
     for j in rows[np.argsort(begun[rows], kind="stable")].tolist():
         shape, tasks_of_job = shapes[jobs.shape[j]], int(jobs.tasks[j])
         tasks = schedule.placed(j) if schedule is not None else books.somewhere(shape, tasks_of_job)
@@ -114,6 +116,7 @@ class History:
         times = np.concatenate([end[over], jobs.submit])
         submits = np.arange(times.size) >= over.size
         job = np.concatenate([over, np.arange(len(jobs))])
+        # Of one instant, ends before submissions: who ends now is known to who comes now.
         order = np.lexsort((job, submits, times))
         self.when, self.submits, self.job = times[order], submits[order], job[order]
         self.at = times.size + 1
@@ -207,6 +210,7 @@ class Forecaster:
     def __init__(
         self, jobs: Jobs, nodes: Nodes, scheduler: Any = NO_RULES, options: Options | None = None
     ):
+        # Who will be withdrawn is not known, so everybody stays.
         staying = replace(jobs, withdrawn=np.full(len(jobs), np.inf))
         self.tables = Tables.of(staying, nodes, Conditions(), options or Options())
         decider = create_scheduler(scheduler)
@@ -220,6 +224,7 @@ class Forecaster:
             rules = built_in(decider, nodes, self.tables.options)
             self.assumed = f"{NO_RULES} (in place of {name}, {reason})"
         assert rules is not None
+        # What was learned of rates is not in the log; without it all nodes are taken as alike.
         if rules.choice == kernels.BY_RATE:
             plain: dict[str, Any] = {"rates": kernels.LABELS, "waits": False, "look": np.inf}
             rules = rules._replace(choice=kernels.BEST_FIT, **plain)

@@ -340,11 +340,13 @@ def _restore_others(
     all have their quota again.
     """
     must, fits = list[QueuedWorkload](), w.fits(borrowing)
+    # The last one that was taken away was the least wanted as a victim, and is given back first.
     for peer in reversed(gone):
         peer.queue.take(peer.needs)
         if fits and not w.fits(borrowing):
             peer.queue.take(peer.needs, -1)
             must.append(peer)
+    # Quotas are as before; the caller takes them away from those who must go.
     for peer in must:
         peer.queue.take(peer.needs)
     return must
@@ -434,6 +436,7 @@ class Kueue:
             for w in self._held.values():
                 w.queue = self._queue_of(w.job)
                 w.queue.take(w.needs)
+        # Quota is held from admission to the end of the job, not from its start.
         for event in books.events:
             if event.over and event.job is not None and event.job.id in self._held:
                 workload = self._held.pop(event.job.id)
@@ -445,6 +448,7 @@ class Kueue:
                 kinds = books.nodes.devices
                 asks = [(n, {**dict(zip(kinds, pod.demand)), "pods": 1000}) for n, pod in sets]
                 waiting.append(QueuedWorkload(job, self._queue_of(job), asks, job.tasks))
+        # Admission decides on a copy: what it takes is the cluster's only once pods are placed.
         trial, before = books.copy(), self._why
         actions: list[Place | Preempt | Ask] = []
         self._why = {}
@@ -597,6 +601,7 @@ def shortage(w: QueuedWorkload) -> str:
 
 def next_head(heads: Sequence[QueuedWorkload], fair: bool) -> int:
     """Place of the head that is next in a cycle: no borrowing, then priority and age; or shares."""
+    # Kueue's own order without fair sharing: who stays within his quota, then priority, then age.
     queue = min(
         range(len(heads)),
         key=lambda i: (
@@ -621,6 +626,7 @@ def next_head(heads: Sequence[QueuedWorkload], fair: bool) -> int:
                 best = head if best is None else min(best, head)
         return None if best is None else best[2]
 
+    # From the root of that head's tree, since fair sharing compares cohorts level by level.
     head = winner(heads[queue].queue.root)
     return queue if head is None else head
 

@@ -368,11 +368,13 @@ def _tested(
     nodes = effect.size
     psi, null, variance, alike = _residuals(u, cells, effect, sigma, by)
     spread = cells.here * (1 - cells.here / cells.size) * variance[cells.unit]
+    # Runs of a node within a block that are alike count as fewer: variance grows with their number.
     spread *= (1 + (cells.here - 1) * alike) / sigma[cells.unit] ** 2
     with_it, without = np.bincount(cells.of, null), np.bincount(cells.of, psi[u.unit])
     score = with_it - cells.here * (with_it - without) / cells.size
     total = np.asarray(np.bincount(cells.node, score / sigma[cells.unit], nodes), np.float64)
     sd = np.sqrt(np.bincount(cells.node, spread, nodes))
+    # Nothing to compare with: the node has run all of its blocks alone.
     sd[sd < 1e-9] = np.nan
     return total, sd, score / sigma[cells.unit], spread
 
@@ -578,6 +580,7 @@ def distance_effects(runs: Runs, level: Ints, kind: Ints, levels: int) -> Distan
     mean, low, high, p = (np.full(shape, np.nan) for _ in range(4))
     count = np.zeros((C + 1, levels + 1), dtype=np.int64)
     at = np.arange(levels + 1)
+    # Kind 0 is all runs together, behind it each kind of programs by itself.
     for c in range(C + 1):
         mine = np.flatnonzero((kind == c - 1) | (c == 0))
         columns = runs.log_run[mine], runs.start[mine], runs.program[mine], level[runs.place[mine]]
@@ -588,6 +591,7 @@ def distance_effects(runs: Runs, level: Ints, kind: Ints, levels: int) -> Distan
         mean[c], sd, free = _crossing(u, (u.node[:, None] > at[:levels]).astype(np.float64))
         half = stdtrit(np.maximum(free, 1), 0.975) * sd
         low[c], high[c], p[c] = mean[c] - half, mean[c] + half, stdtr(free, -mean[c] / sd)
+    # All kinds together is one question more, and is controlled apart from the single ones.
     named = false_discoveries(p[1:].ravel(), 0.05).reshape(C, levels)
     alone = false_discoveries(p[0], 0.05)
     return DistanceEffects(mean, low, high, p, np.concatenate([alone[None], named]), count)
@@ -670,6 +674,7 @@ def read_topology(file: Path) -> dict[str, dict[str, str]]:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ScenarioError(f"{file} cannot be read: {error}") from error
+    # The two formats are told apart by a word that no header of a table has.
     if re.search(r"^\s*SwitchName\s*=", text, re.MULTILINE | re.IGNORECASE):
         return {node: {"switch": path} for node, path in _switches(file, text).items()}
     rows = list(csv.reader(text.splitlines()))

@@ -287,6 +287,7 @@ def _by_hour(
     for run in (simulated, recorded):
         use.append(over_bins(edges, run.last_start[both], run.end[both], run.demand[both, k]))
         queue.append(over_bins(edges, submit, run.start[both], one_each))
+    # By what was recorded: use says little of a rule in hours in which nobody waited for it.
     waited = queue[1] > 0
     busy = share_explained(use[0][waited], use[1][waited])
     return share_explained(*use), share_explained(*queue), busy

@@ -279,6 +279,7 @@ class Site:
         self, jobs: Jobs, nodes: Nodes, host_from: Ints, host: Ints, clock: Clock | None = None
     ) -> Site:
         """Learn from a log where the jobs of each pool ran: of job j, ``host[host_from[j]:…]``."""
+        # A log of hosts shows where pools are when the site's files do not say it.
         pool = np.repeat(jobs.pool, np.diff(host_from))
         ran_on = {
             name: [nodes.names[n] for n in np.unique(host[pool == i])]
@@ -332,6 +333,8 @@ class Site:
             if window.why.startswith("DRAIN") and ran and isinstance(window.since, datetime):
                 since = self._known_clock("nodes were drained").at(window.since)
                 ends, starts = jobs.recorded_end[ran], jobs.recorded_start[ran]
+                # Slurm's time is that of the last end, to the second or two that it needs to
+                # notice.
                 if (abs(ends - since) <= 2.0).any():
                     begin = float(starts[starts < since].max()) + 1.0
                     window, earlier = window.model_copy(update={"since": begin}), earlier + 1
@@ -532,10 +535,12 @@ class Site:
                 capacity[n, 0] += 1000 * changed
                 added -= changed
             if not whole:
+                # The last go first, so that what is left are nodes of the log, by their own names.
                 removed = set(on[added:] if added < 0 else ())
                 origin = [n for n in origin if n not in removed] + [on[-1]] * max(added, 0)
         if not whole and origin == list(range(len(nodes))):
             return nodes, conditions
+        # The first copy of a node keeps its events; reversed, since the last one written stays.
         place = {n: i for i, n in reversed(list(enumerate(origin)))}
         nodes = Nodes(
             tuple(nodes.names[n] + f"+{i}" * (place[n] != i) for i, n in enumerate(origin)),
@@ -647,6 +652,8 @@ class Site:
         pools = self._of_pools(names, nodes)
         windows = self._windows(names, pools)
         place = np.arange(len(names))
+        # Processors that all pools and windows treat alike need not be told apart: each such cell
+        # is a node.
         if whole:
             member = np.zeros((len(pools) + len(windows), processors), dtype=bool)
             for i, on in enumerate((*pools.values(), *(on for _, on in windows))):
@@ -674,6 +681,7 @@ class Site:
                 members[pool.name] = self._named(listed, names, f"pool {pool.name}")
                 continue
             of_kind = [pool.kind in ("", *labels.values()) for labels in nodes.labels]
+            # A copy beyond the log's nodes has the labels of its last node.
             able = [
                 n
                 for n in range(len(names))
@@ -703,6 +711,7 @@ class Site:
             if window.nodes:
                 windows.append(((since, to), self._named(window.nodes, names, f"window {i}")))
                 continue
+            # Only windows that overlap in time take nodes from each other.
             away = {n for (low, high), on in windows if low < to and since < high for n in on}
             able = [n for n in pools.get(window.pool, range(len(names))) if n not in away]
             if len(able) < window.count:
@@ -751,6 +760,7 @@ def _both(ours: Any, theirs: Any, our_path: str, their_path: str, where: str) ->
             at = f"{where} {name}"
             by_name[name] = _both(by_name.get(name, {}), row, our_path, their_path, at)
         return [*by_name.values()]
+    # Two ways to write the same nodes are no contradiction.
     alike = ours == theirs
     if where.endswith(" nodes") and isinstance(ours, str) and isinstance(theirs, str):
         alike = set(expand_nodes(ours)) == set(expand_nodes(theirs))
@@ -775,6 +785,7 @@ def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
         own = [value for name, value in labels.items() if name not in NO_KINDS]
         for value in dict.fromkeys([*own, *filter(None, features)]):
             groups[value].append(n)
+    # Where all nodes are one kind, "all" is the word for it; else it would hide what differs.
     alike = bool((nodes.capacity == nodes.capacity[0]).all()) and len(groups) < 2
     every = {"all": list(range(len(nodes)))} if alike or whole else {}
     return every | {name: list(on) for name, on in nodes.pools.items()} | groups

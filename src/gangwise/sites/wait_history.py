@@ -124,6 +124,8 @@ def add_leaves(
             left = classes[tree[node, 0], i] <= tree[node, 1]
             node = tree[node, 2] if left else tree[node, 3]
         total = 0.0
+        # Weights within a leaf sum to 1, so that each tree counts the same however large its leaf
+        # is.
         for m in range(tree[node, 4], tree[node, 5]):
             total += weight[rows[m]]
         for m in range(tree[node, 4], tree[node, 5]):
@@ -222,13 +224,16 @@ def _beran(came: Floats, censored: Floats) -> Floats:
     waiting, the hazard is that of the upper half: in logarithms a constant one, a Pareto tail.
     """
     both = came + censored
+    # From the right: at risk in a cell is who came in it or later, or was censored there.
     at_risk = np.cumsum(both[:, ::-1], axis=1)[:, ::-1] - censored / 2
     hazard = np.divide(came, at_risk, out=np.zeros_like(came), where=at_risk > 1e-12)
+    # A rate per cell, as the sum of which survival is a product; 1 would be certain death.
     rate = -np.log(np.maximum(1.0 - hazard, 1e-12))
     last = came.shape[1] - 1 - np.argmax(came[:, ::-1] > 0, axis=1)
     total = np.cumsum(came, axis=1)
     middle = (total < total[:, -1:] / 2).sum(axis=1)
     cell = np.arange(came.shape[1])
+    # Between the median and the last start that is known: there the tail has begun and is seen.
     upper = (cell >= middle[:, None]) & (cell <= last[:, None])
     tail = (rate * upper).sum(axis=1) / np.maximum(upper.sum(axis=1), 1)
     rate = np.where(cell > last[:, None], tail[:, None], rate)
@@ -394,6 +399,7 @@ def _with_recent(pending: PendingJobs) -> PendingJobs:
     for name, code in codes.items():
         mean, counts = np.full(len(pending), np.nan), np.zeros(len(pending))
         for instant in np.unique(pending.now).tolist():
+            # Only starts that had come by then: others are what is to be forecast.
             past = np.flatnonzero((pending.now < instant) & (pending.start <= instant))
             present = np.flatnonzero(pending.now == instant)
             if not past.size:
@@ -401,6 +407,7 @@ def _with_recent(pending: PendingJobs) -> PendingJobs:
             weight = 0.5 ** ((instant - pending.now[past]) / RECENT)
             total = np.bincount(code[past], weight, code.max() + 1)
             sums = np.bincount(code[past], weight * log_wait[past], code.max() + 1)
+            # Shrunk towards all jobs, since of many groups few have waited of late.
             everybody = sums.sum() / total.sum()
             mean[present] = ((sums + SHRUNK * everybody) / (total + SHRUNK))[code[present]]
             counts[present] = total[code[present]]
@@ -434,6 +441,7 @@ def pending_of(
         Jobs of an instant, at most; which ones is drawn.
     """
     rng = np.random.default_rng(0)
+    # Who never started is censored when he is gone, or is still there.
     never = ~np.isfinite(start)
     begun, over = np.where(never, np.inf, start), np.where(np.isfinite(end), end, np.inf)
     parts, rows, times = [], [], []
@@ -444,6 +452,7 @@ def pending_of(
         runs = np.flatnonzero((begun <= instant) & (over > instant))
         lately = np.flatnonzero((begun <= instant) & (begun > instant - DAY))
         table = _features(instant, waits, runs, lately, (submit, begun, size, limit), groups)
+        # Drawn, not the first ones: those have waited longest and are like one another.
         sampled = np.sort(rng.permutation(waits.size)[:most])
         parts.append({name: column[sampled] for name, column in table.items()})
         rows.append(waits[sampled])

@@ -143,6 +143,8 @@ def on_unlike_nodes(jobs: Jobs, nodes: Nodes) -> Jobs:
         if count == 1 or count > len(large) or alike:
             continue
         if np.count_nonzero(empty.fits(shapes[s])) < count:
+            # What the smallest of the largest ``count`` nodes has: so many nodes have at least
+            # that.
             least = dict(zip(nodes.devices, np.sort(large, axis=0)[-count].tolist()))
             amounts = zip(jobs.devices, jobs.shapes[s].demand)
             smaller[k] = tuple(min(amount, least.get(kind, amount)) for kind, amount in amounts)

@@ -94,7 +94,9 @@ def paired_times(
     """
     times, counts = [], []
     for i in range(max(len(ours), len(theirs))):
+        # Modulo the length: a record has one outcome, which stands beside each seed.
         a, b = ours[i % len(ours)], theirs[i % len(theirs)]
+        # On all jobs, a scheduler under which long ones are killed would look quicker than it is.
         done_in_both = a.timed & b.timed
         counts.append(int(done_in_both.sum()))
         times.append((a.times(done_in_both), b.times(done_in_both)))
@@ -272,6 +274,7 @@ class Compared:
         """By how many per cent a number exceeds that of the base, see :meth:`pair`."""
         if name == self.base:
             return UNKNOWN
+        # Intervals over stretches need sums by job; other metrics are of the run as a whole.
         if self.blocks is not None and key in BY_BLOCKS:
             ours, counts = self.outcomes[name][0], BY_BLOCKS[key][1]
             return self._by_blocks(key, ours, self.first, counts(ours) & counts(self.first))
@@ -328,6 +331,7 @@ class Compared:
         block, blocks = np.zeros(jobs.size, dtype=np.int64), 1
         if self.blocks is not None:
             block, blocks = self.blocks, self.stretches.many
+        # Sums, not means: a stretch counts as many times as it has jobs.
         of_job = BY_BLOCKS[key][0]
         our_sums, their_sums = (
             np.bincount(block[jobs], of_job(outcome)[jobs], blocks) for outcome in (ours, theirs)
@@ -346,6 +350,7 @@ class Compared:
             return "cannot be told apart"
         if change.mean > 0:
             return "worse"
+        # A mean over fewer jobs is no better mean: what is refused is in none.
         if self.refused(name)[0]:
             return "refuses"
         kills = kills_more(self.outcomes[name], self.outcomes[self.base])
@@ -617,6 +622,7 @@ def against_the_base(n: Compared) -> str:
     for name in n.others:
         by.setdefault(n.verdict(name), []).append(name)
     unsure = by.get("no interval", [])
+    # Without any interval no verdict is possible, and the sentence gives the reason instead.
     if unsure and n.no_interval:
         return _without_interval(n, unsure)
     better, worse, alike = (by.get(k, []) for k in ("better", "worse", "cannot be told apart"))
@@ -716,6 +722,7 @@ def killed_jobs(n: Compared) -> str:
         return ""
     seconds = [np.mean([work for _, work in ended[name]], axis=0) for name in (n.base, *differ)]
     hours = np.array(seconds) / 3600
+    # The device type of which most is lost, as a share of what the cluster has.
     k = int(np.argmax(hours.max(axis=0) / np.maximum(n.first.capacity, 1e-9)))
     device = n.first.nodes.devices[k]
     away = [number(lost, int(hours[:, k].max() < 10)) for lost in hours[:, k]]
@@ -729,6 +736,8 @@ def killed_jobs(n: Compared) -> str:
 def jobs_shut_out(n: Compared) -> str:
     """Jobs that a change shuts out, which no mean counts."""
     parts, besides = [], ""
+    # Where the rules as configured shut some out as well, a change is charged with the further
+    # ones.
     shut_out = [0 if o.phase is None else (o.phase == SET_ASIDE).sum() for o in n.outcomes[n.base]]
     if n.base == CONFIGURED and any(shut_out):
         parts.append(f"{number(float(np.mean(shut_out)))} jobs as configured")

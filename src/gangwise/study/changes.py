@@ -50,6 +50,7 @@ def instant_of(text: str, clock: Clock | None, what: str = "--at") -> float:
     194400.0
     """
     try:
+        # A date is tried last: what reads as a number is seconds.
         return seconds_of(text, what)
     except ScenarioError:
         try:
@@ -197,6 +198,7 @@ def _key(at: Any, part: str, change: SettingChange, path: list[str]) -> Any:
     elif isinstance(at, list | tuple):
         names = [x.get("name") if isinstance(x, Mapping) else None for x in at]
         keys = {str(name or i + 1): i for i, name in enumerate(names)}
+        # Names before places: an entry that is called 2 is not the second one.
         if part not in keys and part.isdecimal() and 1 <= int(part) <= len(at):
             return int(part) - 1
     else:

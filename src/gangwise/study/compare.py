@@ -155,6 +155,7 @@ class Comparison(PrintedTable):
             slots = {
                 n.removesuffix(".slot"): v for n, (_, v) in rows.items() if n.endswith(".slot")
             }
+            # Of a run all columns by slot are kept; these two are not metrics of its world.
             rewards, nanoseconds = slots.pop("reward"), slots.pop("nanoseconds").astype(np.int64)
             arguments = store.about(run["key"]).get("configuration") or {}
             draw = partial(self.scenario.instance, seed)
@@ -337,6 +338,8 @@ class Comparison(PrintedTable):
         if store.folder != mine.folder:
             with store.lock():
                 store.write_plan(str(self.results.experiment["name"]), self.results.plan())
+                # Runs that several cells share are written once; those that are there already are
+                # the same.
                 for key in {str(run["key"]): None for run in self.results.runs}:
                     if not store.finished(key):
                         store.write(key, mine.about(key), mine.rows(key))
@@ -435,6 +438,7 @@ def compare(
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
     judges = _judges(comparators, RunSpec(source, {}, listed[0], slots))
     everyone = [(label, policy) for label, (_, policy) in named.items()]
+    # Seed by seed, so that a comparison that is stopped has whole pairs.
     specs = [
         RunSpec(source, {}, seed, slots, optimum_slots, 150, label, policy, every_slot=True)
         for seed in listed
@@ -445,6 +449,7 @@ def compare(
     experiment |= {"slots": slots, "comparators": judges}
     experiment |= {"optimum_slots": optimum_slots, "points": 150, "every_slot": True}
     jobs = options["jobs"]
+    # Starting workers takes longer than so few slots.
     jobs = jobs if jobs != AUTO else 1 if slots * len(specs) <= FEW_SLOTS else -1
     workers, store = Workers(jobs), store_of(out)
     results = perform(experiment, specs, store, workers, options["progress"], slotwise=True)
@@ -463,6 +468,7 @@ def _source(scenario: Any) -> ScenarioSource:
         if not hasattr(scenario, "instance"):
             raise ScenarioError(f"{scenario!r} is no scenario; give the name of one, or an object")
         source = GivenSource(scenario)
+    # A replay has jobs and schedulers; policies of slots could only fail in it.
     if isinstance(source.scenario(), Replay):
         raise ScenarioError(
             f"{scenario if isinstance(scenario, str | Path) else source.name} is a replay of jobs, "

@@ -170,6 +170,7 @@ class _Following(JobSimulation):
         self.job_rows.append({"at": now, "what": what, "why": why, **more})
 
     def _waits(self, reason: Explanation, now: float, placed: set[str]) -> None:
+        # A line where the reason changes, not one a round.
         if reason.constraint == self._last:
             return
         self._last = text = reason.constraint
@@ -198,6 +199,7 @@ class _Following(JobSimulation):
         nothing = {"until": None, "expected": None, "started_instead": ""}
         self._note(now, "starts", f"{fewer}on {places}", **nothing)
         choice = getattr(self.scheduler, "choice", None)
+        # Nodes that had room and were not chosen say what the choice went by.
         if free and isinstance(choice, ByRate):
             rate_on = {n: choice.rate(job, [(n, 1)], now) for n in [*chosen, *free]}
             slowest = min(rate_on[n] for n in chosen)
@@ -467,6 +469,7 @@ def forecast_from_history(
     else:
         pending, time, clock = _of_log(str(source), at, dict(settings or {}))
         kind = "the log"
+    # What is known after the instant is no ground for a forecast at it.
     pending = pending.at(pending.now <= time)
     if not (pending.now == time).any():
         earlier = np.unique(pending.now)
@@ -489,6 +492,7 @@ def forecast_from_history(
             f"{changes.instant_text(time, clock)}; it takes {LEAST}"
         )
     judged = _judged(np.concatenate(levels), np.concatenate(truths), len(levels)) if judge else None
+    # Known by then: jobs that waited earlier and have started since.
     used = int(((pending.now < time) & (pending.start <= time)).sum())
     waiting = count(final.rows.size, "job waits", "jobs wait")
     line = phrase(

@@ -200,6 +200,7 @@ def slow_nodes_of(
     rows, left_out = _comparable(tables)
     rows, unnamed = _programs(rows, kinds)
     alone = len(rows)
+    # A program that ran once has nothing to be compared with.
     rows = rows.filter(pl.len().over("program") > 1)
     left_out["ran once"] = alone - len(rows)
     if rows.is_empty():
@@ -271,12 +272,15 @@ def _comparable(tables: Tables) -> tuple[pl.DataFrame, dict[str, int]]:
     rows = rows.with_row_index("place")
     rules = {"name no nodes": pl.col("hosts").fill_null("") != ""}
     large = pl.col("hosts").str.count_matches("|", literal=True) >= MOST_NODES
+    # Of a gang of nearly all nodes hardly any node is left to compare with.
     rules[f"ran on more than {MOST_NODES} nodes"] = ~large.fill_null(False)
     if "status" in jobs.columns:
         status = pl.col("status").fill_null("").str.to_lowercase()
+        # Only where the log says of some job that it completed: else nobody would be left.
         if jobs.select(status.is_in(DONE).any()).item():
             rules["did not complete"] = status.is_in(DONE)
     if "limit" in jobs.columns:
+        # Killed at its limit a job took what was asked for, however slow its nodes were.
         reached = pl.col("run") >= REACHED * pl.col("limit")
         rules["reached their limits"] = ~reached.fill_null(False)
     rules["took no time, or none that is known"] = (pl.col("run") > 0).fill_null(False)
@@ -335,6 +339,7 @@ class EstimatedWorld:
 
         file, nodes, jobs = Path(topology), log.nodes, log.jobs
         places: Places = dict(zip(nodes.names, nodes.labels)) if levels_of(nodes) else {}
+        # A file that is named comes before the labels of the log.
         places = read_topology(file) if topology else places
         digests = {file.name: files.digest_of(file.read_bytes())} if topology else {}
         kinds = dict(zip(jobs.row.tolist(), np.array(jobs.types)[jobs.type].tolist()))
@@ -428,6 +433,7 @@ class Calibrated:
         elif not fit.contradicted:
             waits = f"No contradiction found in the {fit.hours:,.0f} h in which jobs waited."
         lines = [self.log.played.line + clock, waits]
+        # What events say was away is a fact; the other rules are found.
         of_events = [rule for rule in fit.findings if rule.entry.get("why") == NODE_EVENTS]
         if away := [rule.explains[0] for rule in of_events]:
             lost = {"hours": sum(away), "device": device, "unknown": self.unknown}
@@ -570,6 +576,7 @@ def node_events(file: Path, clock: Clock | None) -> pl.DataFrame:
     for i, row in enumerate(rows, 2):
         try:
             time, up = row["time"], EVENTS[row["event"].strip().lower()]
+            # A colon tells a date from seconds.
             dated = clock is not None and ":" in time
             at = clock.at(datetime.fromisoformat(time)) if clock and dated else float(time)
             rows_read.append((at, row["node"], up))

@@ -198,6 +198,7 @@ class ClusterOfJobs(settings.StrictSettings):
                     raise UnknownName(f"class of jobs in the rate of {group.name}", name, classes)
         self.fitting()
         expected = self.days * 24 * sum(job.arrivals.per_hour for job in self.jobs)
+        # Before anything is drawn: a typing error in a rate would fill the memory.
         settings.require_count(
             "the expected number of jobs", math.ceil(expected), settings.LARGEST_COUNT
         )
@@ -212,6 +213,7 @@ class ClusterOfJobs(settings.StrictSettings):
                 if any(group.labels.get(k) != v for k, v in job.constraint.items()):
                     continue
                 pairs = [(group.devices.get(k, 0.0), d) for k, d in job.devices.items() if d > 0]
+                # A hair more, so that a quotient that is whole but for rounding counts as whole.
                 on = min((int(capacity / d + 1e-9) for capacity, d in pairs), default=0)
                 room += group.count * (min(on, job.per_node) if job.per_node else on)
             largest = max(size for size, share in job.tasks.items() if share > 0)
@@ -225,6 +227,7 @@ class ClusterOfJobs(settings.StrictSettings):
     def world(self) -> DrawnWorld:
         """The hidden rates as a drawn world, in which each group of nodes is a generation."""
         h, groups = self.hidden, self.nodes
+        # A generation for each group, of equal rates: what differs is what the file declares.
         counts = np.array([group.count for group in groups])
         return DrawnWorld(
             speeds=[1.0] * len(groups),

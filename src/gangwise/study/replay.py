@@ -77,6 +77,7 @@ class Replayed(PrintedTable):
             raise StoreError(f"{folder}: {source} holds other jobs than were replayed")
         seeds = list(results.seeds)
         finished = {(run["label"], run["seed"]) for run in results.runs}
+        # With every seed, since a comparison is paired by seed.
         complete = [p for p in results.policies if all((p, seed) in finished for seed in seeds)]
         if not complete:
             raise StoreError(f"{folder}: no scheduler has been replayed with every seed yet")
@@ -109,6 +110,7 @@ class Replayed(PrintedTable):
             for name, mean in means.items()
         ]
         base = self.outcomes[compared.base]
+        # Sorted first by who kills more: a shorter mean of fewer finished jobs is no better one.
         behind = [answer.kills_more(self.outcomes[name], base) for name in means]
         return pl.DataFrame(rows).sort(pl.Series(behind), "completion")
 
@@ -193,6 +195,7 @@ class Replayed(PrintedTable):
         true, rates, shape = None, {}, (len(jobs.types), len(nodes))
         if hidden.rates is not None:
             factor = np.ones(len(nodes))
+            # In the order of time, so that the last change before the last submission stays.
             for time, n, value in sorted(hidden.factors):
                 if time <= float(jobs.submit.max()):
                     factor[n] = value
@@ -223,6 +226,7 @@ class Replayed(PrintedTable):
             return [self.scenario.bound(seed, steps, lambda n: advance("lower bound", n, every))]
         advance("lower bound", 0, count)
         bounds: list[LowerBound] = []
+        # Threads, since compiled code holds no lock of the interpreter.
         with ThreadPool(min(cores(), count)) as pool:
             for bound in pool.imap(lambda seed: self.scenario.bound(seed, steps), self.seeds):
                 bounds.append(bound)
@@ -257,6 +261,7 @@ class Replayed(PrintedTable):
         """
         compared = self.compared(bounds)
         happened, schedulers = compared.happened, []
+        # An audit goes through all instants; of a million jobs it takes longer than the replay.
         large = len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED
         for name in self.schedulers:
             reports = [] if large else self.audits(name, -(-INSTANTS // len(self.seeds)))
@@ -566,6 +571,7 @@ def leaderboard(
         for name, entries in numbers.items()
         for e in rules["tuned"]
     }
+    # Leave one log out: what is tuned for a log is chosen on all others, and never sees it.
     chosen = {}
     for name, entries in numbers.items():
         other_logs = numbers.keys() - {name}
@@ -583,6 +589,7 @@ def _numbers(replayed: Replayed) -> dict[str, dict[str, arrays.Floats]]:
             raise ScenarioError(f"{name} leaves jobs undone in {replayed.results.store.folder}")
         summaries = [outcome.summary() for outcome in outcomes]
         by_scheduler[name] = {m: np.array([summary[m] for summary in summaries]) for m in METRICS}
+        # The bound that holds for it: one that interrupts jobs may beat the other.
         holds = np.array(bounds.preemptive if name in interrupt else bounds.values)
         by_scheduler[name]["gap"] = by_scheduler[name]["completion.mean"] / holds - 1
     return by_scheduler

@@ -224,6 +224,7 @@ class ReplayScenario:
             site, changes = self._given_site
         if site.nodes is not None and (s.nodes or s.world):
             raise ScenarioError(f"{site.path} says which nodes there are: drop nodes and world")
+        # Before changes are made: they may name pools that only the log knows.
         site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host, log.clock)
         if not changes:
             return site
@@ -348,6 +349,7 @@ class ReplayScenario:
             played = ReplayInstance(*self.site.placed(*played))
         if not over:
             return played
+        # A stream of its own, so that limits do not change with the world's draws.
         factor = np.random.default_rng([seed, 23]).uniform(1.0, max(over, 1.0), len(played.jobs))
         every = np.broadcast_to(True, factor.shape)
         jobs = replace(played.jobs, limit=played.jobs.run * factor, requested=every)
@@ -361,6 +363,7 @@ class ReplayScenario:
         if s.parts:
             jobs = self._part(jobs, seed)
         if self.world is not None:
+            # Stretched before rates are drawn: the world's spells are in the log's own time.
             if s.load:
                 jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
             drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
@@ -493,6 +496,7 @@ class ReplayScenario:
         jobs = self.jobs
         if self.site is None and not jobs.grouped.any():
             return reasons
+        # Rules of a site, too, shut jobs out; the play itself says which.
         tables = schedule.Tables.of(*self.draw(0), self.options)
         hours = dict(zip(jobs.row.tolist(), self._hours(jobs).tolist()))
         for reason, rows in tables.account.set_aside.items():
@@ -613,6 +617,7 @@ def time_of_every(outcome: Outcome) -> float:
 
 
 def _learned(rows: Rows, learner: Any, played: ReplayInstance) -> None:
+    # At the last submission: what a scheduler could have used at all.
     at = float(played.jobs.submit.max())
     every = [learner.estimate(name, at) for name in played.jobs.types]
     size = np.arange(len(played.jobs.types) * len(played.nodes))
@@ -668,6 +673,7 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         shapes = tuple(shape.each(of_it) for shape in shapes)
         devices = (device,)
     after_from, after = reordered(jobs.after_from, jobs.after, chosen)
+    # A dependency on a job that is left out is met.
     inside = after >= 0
     columns = {
         field.name: getattr(jobs, field.name)[chosen]

@@ -221,6 +221,7 @@ class Results(PrintedTable):
         Cells with equal lines share them; of many kinds, those of which least is played are listed.
         """
         by_line: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        # Least played first: where few cells are listed, those are the ones to know of.
         for row in sorted(self.fidelity, key=_share_played):
             head = (row["line"], *(f"warning: {text}" for text in row["warnings"]))
             by_line.setdefault(head, []).append(row["cell"])
@@ -308,6 +309,7 @@ class Results(PrintedTable):
             raise UnknownName("policy in these results", over, self.policies)
         values = self.per_seed(metric)
         base = values.filter(pl.col("policy") == over).drop("policy").rename({"value": "base"})
+        # Paired by seed: both met the same arrivals, whose chance then cancels.
         pairs = values.filter(pl.col("policy") != over).join(
             base, on=[*self.cells, "seed"], nulls_equal=True, maintain_order="left"
         )
@@ -462,6 +464,7 @@ class Results(PrintedTable):
         wanted = pl.col("metric").is_in(["reward.slot", "reward.cumulative"])
         rows = self.rows().filter(wanted).collect()
         series_at: dict[At, dict[int, Series]] = {}
+        # Both metrics of a run are columns of one series, by the slots that they are at.
         by = [*self.cells, "policy", "seed", "slots", "metric"]
         for (*cell, label, seed, slots, metric), _, part in _grouped(rows, by):
             by_seed = series_at.setdefault((tuple(cell), str(label)), {})
@@ -600,6 +603,7 @@ def _column(values: list[Any]) -> Any:
     """A column of settings: as it is where all are of one kind, as JSON text otherwise."""
     # Cells may differ in the type of a setting: such a column is text.
     kinds = {type(value) for value in values if value is not None}
+    # Whole numbers stay whole, unless one of them is missing.
     if kinds <= {int, float}:
         return (
             pl.Series(np.array([np.nan if v is None else v for v in values])).fill_nan(None)

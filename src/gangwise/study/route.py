@@ -141,6 +141,7 @@ def merged(logs: Sequence[tuple[model.Jobs, model.Nodes]]) -> tuple[model.Jobs, 
             k = jobs.devices.index(device) if device in jobs.devices else -1
             demand[device].append(asked_for[:, k] if k >= 0 else np.zeros(len(jobs)))
         for name, values in {
+            # From one beginning on, since clocks of different clusters have no common one.
             "submit": jobs.submit - jobs.submit[0],
             "run": jobs.run,
             "tasks": jobs.tasks,
