@@ -157,6 +157,7 @@ class BackgroundLoop:
             return ""
         if not self._thread.is_alive():
             self.failures += 1
+            # Its work is needed; that a thread ended by itself is told, and counted as a failure.
             self.start()
             return "its thread had ended, and was started again"
         if (silent := clock() - self._beat) > self.patience:

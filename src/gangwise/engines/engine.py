@@ -124,6 +124,7 @@ class EngineJob:
         groups = tuple(groups)
         if len(groups) == 1:
             return cls(**groups[0]._asdict(), **about)
+        # What all groups hold together, for whoever counts devices and not tasks.
         total = Counter[str]()
         for group in groups:
             for device, amount in group.demand.items():
@@ -419,6 +420,7 @@ class Changes:
         for name, is_up in up.items():
             if self._up.get(name, True) != is_up:
                 events.append(EngineEvent("node_up" if is_up else "node_down", at, node=name))
+        # A node that is listed no more is down, whatever it was.
         events += [EngineEvent("node_down", at, node=name) for name in self._up if name not in up]
         for name, row in table.items():
             events += events_between(self.table.get(name), row, self._ranks)
@@ -428,6 +430,7 @@ class Changes:
                 events.append(EngineEvent("failed", at, name, earlier.attempt, detail=detail))
         self.table, self._up = table, up
         running = [r for r in table.values() if r.phase == "running" and not r.foreign]
+        # Only of jobs that run now: what others reported is dropped here.
         reports, self._reports = self._reports, {}
         for row in running:
             earlier_ranks = reports.get(row.job.id, ())
@@ -478,5 +481,6 @@ def read_report(path: Path | str, owner: int | None) -> RankReport | None:
         )
     except (OSError, Malformed, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    # NaN, zero and infinity say nothing of a speed, and would spoil what is learned.
     rate = report.work / report.seconds if report.seconds > 0 else math.nan
     return report if 0 < rate < math.inf else None

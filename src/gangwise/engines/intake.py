@@ -180,6 +180,7 @@ class Quarantine:
             reasons = self._why.setdefault(kind, {})
             name = clean_text(name)[:NAME]
             self.total[kind] += name not in reasons
+            # Bounded, since whoever writes rows could fill the memory with names.
             if len(reasons) < KEPT or name in reasons:
                 reasons[name] = clean_text(str(why))
 
@@ -197,6 +198,7 @@ class Quarantine:
         try:
             result = do()
         except Exception as error:
+            # A cluster that does not answer says nothing about the row.
             if isinstance(error, passes) and not isinstance(error, Malformed | Rejected):
                 raise
             self.put(kind, name, error)
@@ -253,6 +255,7 @@ def distinct(rows: Iterable[T], key: Callable[[T], str], left: Quarantine, kind:
     by_name: dict[str, T] = {}
     twice = set()
     for row in rows:
+        # The same row twice is one row: only a contradiction makes both of them doubtful.
         if by_name.setdefault(key(row), row) != row:
             twice.add(key(row))
     for name in twice:

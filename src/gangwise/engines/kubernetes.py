@@ -201,6 +201,7 @@ class KubernetesEngine:
             gang = self._table.gangs.get(job)
             if gang is None or gang.phase not in watched.ON_NODES:
                 return
+            # Pods that nobody owns are gone for good when they are deleted.
             bare = [pod.name for pod in gang.live if objects.controller(pod.manifest) is None]
             if bare and not self.recreate:
                 raise Rejected(
@@ -387,11 +388,14 @@ class KubernetesEngine:
         for pod in gang.pods.values():
             if node := gang.where(pod):
                 seat = node, gang.group(pod)
+                # Pods that sit on a node already fill seats there, so that a second call finds what
+                # is left.
                 unfilled[seat] = unfilled.get(seat, 0) - 1
         seats = defaultdict[int, list[str]](list)
         for (node, group), count in unfilled.items():
             seats[group] += [node] * count
         free = [p for p in gang.pods.values() if not gang.where(p) and not p.leaving]
+        # By natural order, so that rank 10 comes behind rank 9 and neighbours stay together.
         free = sorted((p for p in free if not p.ended), key=lambda pod: objects.natural(pod.name))
         chosen = []
         for pod in free:
@@ -453,6 +457,7 @@ class KubernetesLeader(Leader):
                 "leaseDurationSeconds": self.duration,
                 "renewTime": date,
                 "acquireTime": spec.get("acquireTime", date) if mine else date,
+                # Counted only where the holder changes, as Kubernetes' own leaders do.
                 "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (not mine),
             },
         )

@@ -103,6 +103,7 @@ class Connection:
         self.closing.set()
         if self.lease is not None:
             self.lease.release()
+        # A thread that reads would wait for the next line, which may come in minutes.
         for stream in list(self._streams):
             with suppress(OSError, RuntimeError, ValueError):
                 stream.shutdown()
@@ -421,6 +422,7 @@ class Follower:
         except ApiException as error:
             api.note_pause(error)
             raise
+        # From here on the connection can be ended from another thread.
         with api.open_while(stream):
             self._opened = clock()
             for line in _lines(stream):
@@ -444,6 +446,7 @@ def _lines(stream: Any) -> Iterator[bytes]:
             if line.strip():
                 yield line
             began = clock()
+        # An event that drips in would hold the watch for ever, and one without an end the memory.
         if tail and (len(tail) > LINE_BYTES or clock() > began + LINE):
             raise EngineError(f"an event has {len(tail)} bytes after {clock() - began:.0f} s")
 
@@ -502,6 +505,7 @@ def _bounded(request: Callable[..., Any]) -> Callable[..., Any]:
 
     def bounded(method: str, url: str, **more: Any) -> Any:
         response = request(method, url, **more)
+        # A watch has no end, and is read line by line within bounds of its own.
         if "watch=true" in url.lower() and 200 <= response.status < 300:
             return response
         body = BytesIO()

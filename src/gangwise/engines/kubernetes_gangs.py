@@ -206,6 +206,7 @@ class ClusterCache:
         names = set(map(_name, found))
         with self.lock:
             removed = [node for name, node in self.nodes.items() if name not in names]
+        # A list that was cut short would take nodes away on which jobs run.
         self._require_whole("node", found, removed)
         with self.lock:
             for node in found:
@@ -398,6 +399,7 @@ class ClusterCache:
                 needs, kind = objects.demand(pod.manifest), objects.job_type(pod.manifest)
             except Exception as error:
                 self.quarantine.put("pod", f"{pod.namespace}/{pod.name}", error)
+                # Of what cannot be read only that it is there is known.
                 needs, kind = {"pods": 1000}, "other"
             name = f"{pod.namespace}/{pod.name}~{pod.uid[:8]}"
             job = EngineJob(name, kind, pod.namespace, created, 1, needs)
@@ -461,6 +463,7 @@ class ClusterCache:
             gang.cause = "released"
         if status.phase == "pending":
             gang.reports.clear()
+        # Reports are read before the pods, and the files beside them, may be removed.
         if status.phase in ENDED:
             self.read_reports([gang])
             gang.ended_at = time.monotonic()
@@ -695,6 +698,7 @@ def _ended(row: Status, bound: list[WatchedPod], size: int) -> Status:
     ended = max((t for p in bound for t in p.times("finishedAt")), default=time.time())
     phase: Phase = "finished"
     detail = ""
+    # Pods that were deleted left no exit code: the gang cannot be said to have finished.
     if len(bound) < size:
         phase, detail = "failed", f"{size - len(bound)} of its pods were deleted while it ran"
     elif failed := [p for p in bound if p.phase == "Failed"]:
@@ -711,12 +715,14 @@ def successor(pod: WatchedPod, gang: Gang) -> dict[str, Any]:
     """A pod that waits in the place of one that is to be deleted."""
     meta = pod.manifest["metadata"]
     spec = copy.deepcopy(pod.manifest["spec"])
+    # It must be free to go anywhere; a pod that names a node is never scheduled.
     spec.pop("nodeName", None)
     notes = dict(meta.get("annotations") or {})
     notes.pop(f"{OURS}placement", None)
     base = notes.get(f"{OURS}name", pod.name)
     turn = _number(notes.get(f"{OURS}turn", "0")) + 1
     assert gang.status is not None
+    # Who it follows and as which attempt, so that a service that starts anew knows the gang again.
     notes |= {
         f"{OURS}name": base,
         f"{OURS}turn": str(turn),

@@ -96,6 +96,7 @@ class Taint(NamedTuple):
 
     def tolerated(self, pod: Mapping[str, Any]) -> bool:
         for toleration in pod["spec"].get("tolerations") or ():
+            # An empty effect, or an empty key, stands for all of them.
             if toleration.get("effect") and toleration["effect"] != self.effect:
                 continue
             if toleration.get("key") and toleration["key"] != self.key:
@@ -187,6 +188,7 @@ def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = ""
     spaces = term.get("namespaces") or [namespace or pod["metadata"]["namespace"]]
     if pod["metadata"]["namespace"] not in spaces and term.get("namespaceSelector") is None:
         return False
+    # No selector selects nothing, an empty one everything.
     if selector is None:
         return False
     plain = all(labels.get(k) == v for k, v in (selector.get("matchLabels") or {}).items())
@@ -217,6 +219,7 @@ def ports(pod: Mapping[str, Any]) -> dict[str, int]:
     needs = {}
     for container in spec["containers"]:
         for port in container.get("ports") or ():
+            # On the host's network a container's port is the node's own.
             number = port.get("hostPort") or (spec.get("hostNetwork") and port.get("containerPort"))
             if number:
                 needs[f"{PORT}{port.get('protocol') or 'TCP'}:{int(number)}"] = 1000

@@ -189,6 +189,7 @@ def latencies(
     prompt: list[float] = []
     for row in rows[-MEASURED:]:
         at = row["submitted"]
+        # Only jobs that nobody was in front of: others waited for a reason.
         if np.any((submits < at) & (holds > at)):
             continue
         books = ledger.empty.copy()
@@ -196,6 +197,7 @@ def latencies(
             pieces = ledger.pieces([Placed(*p) for p in rows[i]["body"]["placed"]])
             books.take(_shape(ledger, rows[i])[1], pieces, -1)
         tasks, shape = _shape(ledger, row)
+        # And only where there was room: what is left of the wait is what deciding takes.
         if sum(c for _, c in books.somewhere(shape, tasks)) == row["tasks"]:
             prompt.append(max(row["body"]["held"] - at, 0.0))
     late = np.array(prompt) if prompt else np.zeros(1)
@@ -228,6 +230,7 @@ def account_sentence(result: dict[str, Any], act: bool) -> str:
     began = f"since {_day(result['since'])} ({result['jobs']} jobs"
     began += f", {result['left_out']} still wait or run)" if result["left_out"] else ")"
     rival = "the baseline" if act else "the baseline, taken for the cluster's own scheduler"
+    # Within the model's own error no saving is claimed.
     if abs(saving) <= half:
         verdict = f"the model's error, {100 * half:.0f} %, is as large as any saving"
         verdict = f"whether deciding here saves time is not known: {verdict}"
@@ -297,6 +300,7 @@ def changed(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[SpeedChange]
         (row, on, mean[names.index(name)][on])
         for row, name in zip(rows, types, strict=True)
         if row.get("rate")
+        # On nodes that are all still there, since a node's speed is asked of those of today.
         and len(on := _nodes(ledger, row)) == len(row["body"]["placed"])
         and sd[names.index(name)].any()
     ]
@@ -501,6 +505,7 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
     names = list(dict.fromkeys([settings["scheduler"], *schedulers]))
     result: dict[str, Any] = {"jobs": jobs, "schedulers": {}}
     for name in names:
+        # All other options are as recorded, so that only the scheduler differs.
         options = {option: settings[option] for option in ("baseline", "every", "rates", "act")}
         ledger = Ledger(create_scheduler(name), **options)
         for _, record in store.records():

@@ -441,6 +441,7 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
             if (not user or row.get("user") == user)
             and (phase in ("", row["phase"]) or (phase == "ended" and "outcome" in row))
         )
+        # Cut while reading: a queue of thousands is not made into rows that nobody sees.
         return [JobShown.model_validate(finite(row)) for row, _ in zip(wanted, range(limit))]
 
     @app.get("/api/job", **_READ_ONE)

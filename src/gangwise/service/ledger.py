@@ -220,6 +220,7 @@ class Ledger:
         active = self.jobs.get(name)
         if active is None or active.phase == "waiting" or attempt != active.attempt:
             return
+        # First what was held is given back: some of it may be held again.
         self._hold(active, active.placed, 1)
         active.placed = _placed(placed)
         _, pieces = self._hold(active, active.placed)
@@ -243,6 +244,7 @@ class Ledger:
         self._give_back(active, "preempted", counts=False)
         active.phase, active.placed = "waiting", ()
         active.why = f"the cluster refused it: {why}"
+        # Doubled each time, to four minutes: what is refused now is likely refused again soon.
         active.until = self.now + BACKOFF * 2.0 ** min(active.rejected, 7)
         active.rejected += 1
         self.wake_times[name] = active.until
@@ -262,6 +264,7 @@ class Ledger:
         """Open new books after a record that failed half-way, from the jobs' own states."""
         if self.books is not None:
             running = self.books.running
+            # The states of jobs are what a record changes first, so the books follow them.
             for name in running.keys() - {n for n, k in self.jobs.items() if k.phase != "waiting"}:
                 del running[name]
             for name, active in self.jobs.items():
@@ -562,6 +565,7 @@ class Ledger:
         about = limit, a.deadline, math.inf, a.priority
         active.job = Job(*identity, tasks, shape, *about, terms="apart=1" * a.apart)
         if self.empty is not None:
+            # Asked once: with all devices free, or never.
             active.possible = self.empty.has_room(active.job)
         return active.job
 

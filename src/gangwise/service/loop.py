@@ -87,6 +87,7 @@ class MonotonicClock:
         """Why the machine's clock is not believed; empty where it is."""
         if not self._in_doubt:
             return ""
+        # A clock that was corrected meanwhile is believed without a word.
         if self._wall() <= self.now() + FAR:
             self.believe()
             return ""
@@ -490,6 +491,7 @@ class Service:
                 self.ledger.jobs.pop(name, None)
                 self._refused.add(name)
             self.quarantine.put(kind, name, error)
+            # A record that failed half-way may have taken devices that nobody holds.
             self.ledger.mend()
             return False
         self.seq += 1
@@ -518,6 +520,7 @@ class Service:
         ours = self.ledger.act and not row.foreign
         if self.ledger.act and row.foreign and row.phase == "pending":
             return
+        # What came and went unseen matters only to an account, which a watching service keeps.
         if row.phase in ENDED and (self.ledger.act or math.isnan(row.started)):
             return
         if (outcome := self.ledger.outcomes.get(name)) is not None:
@@ -571,6 +574,8 @@ class Service:
         self._state("undone", name, attempt, why)
         self._late.discard((name, attempt))
         for kind in ("place", "preempt"):
+            # What was to be done for this attempt is void; the next attempt has a number of its
+            # own.
             self._todo.pop((kind, name, attempt), None)
 
     def _compare(self, table: Mapping[str, Status], now: float) -> None:
@@ -682,6 +687,7 @@ class Service:
             return False
         self._recovered("database")
         self._unsaved, self._intents, self._states, self._history = [], [], [], []
+        # A checkpoint only after its records, or a restart would know less than the checkpoint.
         if now >= self._saved + self.checkpoint:
             self._keep()
         return True
@@ -730,6 +736,7 @@ class Service:
             return None
         except errors.EngineError as error:
             return error
+        # Whatever an engine raises is that job's trouble and not the end of the service.
         except Exception as error:
             return errors.Rejected(_named(error))
 
@@ -861,6 +868,7 @@ class Service:
             except Exception as error:
                 self._trouble(f"view of {name}", error)
         views["health"] = self.health()
+        # Only views that changed are written: most of them stay as they are for minutes.
         changed = [(n, instant, _plain(v)) for n, v in views.items() if self.views.get(n) != v]
         try:
             self.store.commit(views=changed)
@@ -909,6 +917,8 @@ class Service:
         if hasattr(rates, "node_factors") and rates.state is not None:
             means, sds = (column.tolist() for column in rates.node_factors())
             for name, m, s in zip(rates.nodes, means, sds, strict=True):
+                # Factors are learned as logarithms; intervals there are symmetric, and shown as
+                # ratios.
                 bounds = {"factor": m, "low": m - 1.96 * s, "high": m + 1.96 * s}
                 factors[name] = {k: math.exp(v) for k, v in bounds.items()}
         rows = []
