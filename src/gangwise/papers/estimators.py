@@ -64,7 +64,7 @@ def weigh(arms: Ints, values: Floats, weight: float, weights: Floats, sums: Floa
 
 @dataclass(eq=False)
 class Memory:
-    """Everything since the beginning. Others forget.
+    """Memory without forgetting: number and sum of the plays of each arm since the first slot.
 
     Examples
     --------
@@ -89,12 +89,12 @@ class Memory:
 
     @property
     def totals(self) -> Floats:
-        """What these plays brought, shape [N]; to be read only."""
+        """Sum of the values of these plays, shape [N]; to be read only."""
         return self._totals / RESOLUTION
 
     @property
     def counts(self) -> Floats:
-        """``weights``, and 0 for arms of which nothing is left to be known, shape [N]."""
+        """Number of plays that are still remembered, 0 for arms all but forgotten, shape [N]."""
         return self._counts.astype(np.float64)
 
     @property
@@ -104,21 +104,22 @@ class Memory:
 
     @property
     def posterior(self) -> tuple[Floats, Floats]:
-        """What a uniform belief has become: a and b of a Beta distribution, shape [N] each."""
+        """Beta posterior of a uniform prior: a = 1 + Σ and b = 1 + n − Σ, shape [N] each."""
         counts = self.counts
         total = counts * self.means
+        # Σ ≤ n but for rounding, and Beta needs positive parameters.
         return 1.0 + total, 1.0 + np.maximum(counts - total, 0.0)
 
     def horizon(self, t: float) -> float:
-        """How many of t slots ``counts`` stands for; radii that grow with t take it."""
+        """Effective number of slots that ``counts`` covers, of t; for radii that grow with t."""
         return t
 
     def advance(self, slot: int) -> None:
-        """Come to the beginning of a slot, if that is not past."""
+        """Advance to the beginning of a slot; without effect where that is past."""
         self.slot = max(self.slot, slot)
 
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Take in what was played in a slot, each arm once.
+        """Record the values of the arms that were played in a slot, each arm once.
 
         Raises
         ------
@@ -145,7 +146,7 @@ class Memory:
 
 @dataclass(eq=False)
 class Discounted(Memory):
-    """What is s slots old counts ``discount`` to the power of s.
+    """Discounted memory: a play s slots ago has the weight ``discount``^s.
 
     Feedback that comes late weighs what it would weigh had it come at once; sums are floating
     point, so its order matters in the last bits.
@@ -175,7 +176,7 @@ class Discounted(Memory):
 
     @property
     def counts(self) -> Floats:
-        """Discounted plays; what has all but faded counts as never played."""
+        """Discounted number of plays, 0 where less than ``FADED`` is left of it."""
         return np.where(self._weight < FADED, 0.0, self._weight)
 
     @property
@@ -184,7 +185,8 @@ class Discounted(Memory):
 
     @property
     def posterior(self) -> tuple[Floats, Floats]:
-        """From discounted plays; what has faded leaves the uniform belief."""
+        """Beta posterior from discounted plays; it returns to uniform as they fade."""
+        # Fading rounds sum and weight apart, so that the difference is kept positive for Beta.
         return 1.0 + self._sum, np.maximum(1.0 + self._weight - self._sum, 1e-9)
 
     def horizon(self, t: float) -> float:
@@ -209,7 +211,7 @@ class Discounted(Memory):
 
 @dataclass(eq=False)
 class SlidingWindow(Memory):
-    """The last ``window`` slots; what is older is forgotten, and stays so."""
+    """Sliding-window memory: plays of the last ``window`` slots."""
 
     window: int = 20
 
@@ -227,7 +229,9 @@ class SlidingWindow(Memory):
         return min(t, float(self.window))
 
     def advance(self, slot: int) -> None:
-        """Slots that leave the window are taken off the sums, exactly."""
+        """Subtract the slots that leave the window from the sums, exactly."""
+        # After a gap longer than the window every row is emptied once; further turns change
+        # nothing.
         for expired in range(max(self.slot, slot - self.window), slot):
             row = expired % self.window
             self._counts -= self._played[row]
@@ -244,7 +248,7 @@ class SlidingWindow(Memory):
 
 
 class Estimator(Protocol):
-    """Says what each of N arms is worth, from the values of those that were played.
+    """Estimator of the value of each of N arms, from the values of those that were played.
 
     Estimators are dataclasses: constructor arguments are the whole configuration, and everything
     else is state, which ``start`` sets up. A policy starts a copy of its own.
@@ -258,14 +262,14 @@ class Estimator(Protocol):
         """Forget everything; ``rng`` is kept for estimates that are drawn."""
 
     def estimate(self, slot: int) -> Floats:
-        """What to go by in this slot, shape [N]. It may be reused by the next call."""
+        """Estimates for this slot, shape [N]. The next call may reuse the array."""
 
     @property
     def untried(self) -> Bools:
         """Arms of which nothing is known, shape [N]; policies may play these first."""
 
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Take in the values, shape [n], of the n arms played in a slot.
+        """Record the values, shape [n], of the n arms played in a slot.
 
         Slots may come late, in any order, or never.
         """
@@ -273,7 +277,7 @@ class Estimator(Protocol):
 
 @dataclass(eq=False)
 class OfMemory(ABC):
-    """An estimator that is a function of a memory, and forgets as that does.
+    """Estimator computed from a memory, which decides what is forgotten.
 
     Its contract is that of :class:`Estimator`.
     """
@@ -371,6 +375,7 @@ class UCB(OfMemory):
         check_numbers("[0, inf)", gamma=self.gamma)
 
     def _estimate(self, slot: int) -> Floats:
+        # Weights, not counts: n + 1 below the line serves arms that have all but faded, too.
         return upper_bound(self.memory.totals, self.memory.weights, self.gamma)
 
 
@@ -405,6 +410,7 @@ class UCB1(OfMemory):
         counts = self.memory.counts
         # With discounted counts n, t is discounted alike, or the bound would never narrow.
         width = self.coefficient * math.log(self.memory.horizon(slot + 1.0) + 1.0)
+        # Less than one discounted play counts as one, which limits the width.
         bound: Floats = self.memory.means + np.sqrt(width / np.maximum(counts, 1.0))
         return np.where(counts > 0, np.minimum(bound, 1.0), 1.0) if self.clip else bound
 
@@ -428,6 +434,7 @@ class DiscountedUCB(OfMemory):
         self.memory = Discounted(1.0 - 8.0 * math.log(self.T) / self.T)
 
     def _estimate(self, slot: int) -> Floats:
+        # 1e-300 keeps the width of arms never played finite; it is then cut off at 1.
         width = np.sqrt(math.log(self.T) / np.maximum(self.memory.weights, 1e-300))
         # Values lie in [0, 1], so no width above 1 says anything.
         bound: Floats = self.memory.means + np.minimum(self.coefficient * width, 1.0)
@@ -470,6 +477,7 @@ class GaussianSampling(OfMemory):
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
         noise = self._rng.standard_normal(counts.size)  # of all arms: one stream for every policy
+        # The mean of n values with standard deviation s has the deviation s / √n.
         drawn = self.memory.means + self.spread * noise / np.sqrt(np.maximum(counts, 1.0))
         return np.where(counts > 0, np.clip(drawn, 0.0, 1.0), 1.0) if self.clip else drawn
 
@@ -497,6 +505,7 @@ class Decay(OfMemory):
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
         """Late feedback counts towards the mean; the last value stays the latest one."""
         super().learn(slot, arms, values)
+        # Feedback may overtake: a late report must not replace a newer last value.
         newer = self._at[arms] < slot
         self._last[arms[newer]] = values[newer]
         self._at[arms[newer]] = slot
@@ -538,6 +547,7 @@ class Oracle(_Known):
     values: npt.ArrayLike
 
     def __post_init__(self) -> None:
+        # A single row holds in every slot.
         self._table = np.array(self.values, dtype=np.float64, ndmin=2)
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
@@ -600,9 +610,11 @@ def make_estimator(
     Decay(memory=Discounted(discount=1.0), tau=10.0, pull=30.0, prior=1.0)
     """
     if not isinstance(estimator, str):
+        # Estimators hold state; the caller's own must not learn in a policy's place.
         return copy.deepcopy(estimator)
     if estimator not in ESTIMATORS:
         raise UnknownName("estimator", estimator, list(ESTIMATORS))
+    # Every maker gets all parameters and drops those it lacks, so that names alone select.
     parameters = {"gamma": gamma, "kappa": kappa, "window": window, "tau": tau, "rate": rate}
     return _MAKE[estimator](**parameters, coefficient=coefficient)
 

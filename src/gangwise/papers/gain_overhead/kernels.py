@@ -24,7 +24,7 @@ from gangwise.core.jit import kernel
 
 
 class ProblemArrays(NamedTuple):
-    """What kernels know of a problem; they get it as a plain tuple, which numba unpacks faster.
+    """Arrays of a problem for kernels, which get them as a plain tuple: numba unpacks it faster.
 
     ``requests`` [L, K], ``upper`` [E, K] = min(a, c), ``capacity`` [R, K]; the channels of server r
     are ``starts[r]`` to ``starts[r + 1]``, and ``job_type`` [E] theirs.
@@ -91,6 +91,7 @@ def gradient(
     for i in range(y.size):  # vectorises: no branch, no index but i
         u = 1.0 / (y[i] + shift[i])
         out[i] = c0[i] + u * (c1[i] + c2[i] * u) + c3[i] * math.sqrt(u)
+    # A kernel cannot call users' utilities, which are Python: their slopes come as an argument.
     for i in range(own_index.size):
         out[own_index[i]] = own_slope[i]
     K = price.shape[1]
@@ -101,6 +102,7 @@ def gradient(
         for k in range(K):
             g = w * (out[e * K + k] - price[l, k])
             out[e * K + k] = g
+            # ‖∇q‖², by which AdaGrad-norm and OGASched (26) divide the step.
             squared += g * g
     return squared
 
@@ -158,6 +160,7 @@ def evaluate(
                 total[l, k] += v
                 if arrived[l] != 0:
                     devices += v
+                    # OGASched (27) by kind; the caller adds the gain of kinds 4 and up.
                     if form == 0:
                         gain += a * v
                     elif form == 1:
@@ -263,8 +266,8 @@ def ascend(
     """Projected step y ← Π(y + step · scale · g) of OGASched (11), active job types only, in place.
 
     Job types that are not active keep their values and use no capacity. ``scale`` [R, K] is the
-    unit of the step; ``total`` [L, K] receives Σ_r y of the active
-    job types. ``index``, ``z``, ``a``, ``fixed`` [L] are work space.
+    unit of the step; ``total`` [L, K] receives Σ_r y of the active job types. ``space`` is work
+    space: index, fixed, z and a, [L] each.
     """
     _, upper, capacity, starts, job_type = layout
     index, fixed, z, a = space
@@ -298,6 +301,8 @@ def ascend(
                 z1 = y[f, k] + step * scale[r, k] * g[f, k]
                 v0 = min(max(z0, 0.0), upper[e, k])
                 v1 = min(max(z1, 0.0), upper[f, k])
+                # y0 = (z0 - z1 + c) / 2 is the nearest point of the segment; c - a1 ≤ y0 ≤ a0 keeps
+                # both in bounds.
                 on = min(max(0.5 * (z0 - z1 + c), max(0.0, c - upper[f, k])), upper[e, k])
                 over = v0 + v1 > c  # both clips are cheaper than a branch that is hard to predict
                 v0 = on if over else v0
@@ -416,6 +421,7 @@ def share_proportionally(weight: Floats, shares: Floats, layout: Any, y: Floats)
                 l = job_type[e]
                 part = weight[l] * shares[l, k]
                 # ``upper`` may cut a share; what it cuts off is not handed on.
+                # One positive part makes the sum positive, so that nothing is divided by zero.
                 y[e, k] = min(upper[e, k], capacity[r, k] * part / whole) if part > 0.0 else 0.0
 
 
@@ -464,6 +470,7 @@ def fill_progressively(
                     for i in range(n):
                         if rises[i] != 0:
                             v = step * upper[begin + i, k] / most[begin + i]
+                            # Rounding of many steps must pass neither demand nor capacity.
                             y[begin + i, k] = min(y[begin + i, k] + v, upper[begin + i, k])
                             left[k] = max(left[k] - v, 0.0)
             if event < n:  # it has all of its demand
@@ -516,7 +523,7 @@ def list_schedule_in_turns(
     The best server has the largest ``sign`` · utilisation, then the largest ``size`` [R], then the
     smallest index. Utilisation is the mean over device types of the share handed out. ``left``
     [R, K] begins with the capacity, ``y`` and ``space``, scores [R] and
-    what is taken [E], with zeros.
+    which channels had their turn [E], with zeros.
     """
     _, upper, capacity, _, _ = layout
     server, of_job_type, begin = lists
@@ -538,6 +545,8 @@ def list_schedule_in_turns(
                     continue
                 r, b = server[e], server[best]
                 # Most used first with sign 1 (bin packing), least used first with −1 (spreading).
+                # Channels of a job type are in server order, so that a full tie stays with the
+                # smallest index.
                 ahead = sign * (score[r] - score[b])
                 if ahead > 0.0 or (ahead == 0.0 and size[r] > size[b]):
                     best = e

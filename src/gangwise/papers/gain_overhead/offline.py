@@ -63,6 +63,8 @@ def schur_complements(
                     continue
                 i = position[job_type[e]]
                 d = 1.0 / diagonal[e, k]
+                # N = B M⁻¹ Bᵀ: 1/D on the diagonal here, -f (D⁻¹ 1)(D⁻¹ 1)ᵀ in the loop over
+                # rivals.
                 matrix[k, i, i] += d
                 vector[k, i] += d * (g[e, k] - f * g_sum)
                 for rival in range(starts[r], starts[r + 1]):
@@ -123,9 +125,8 @@ def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, orde
                         i -= 1
                     order[i] = e
                     n += 1
-            remaining = capacity[
-                r, k
-            ]  # the greedy is optimal, for a device is a device to all of them
+            # Greedy is optimal: a device uses one unit of capacity, whichever job holds it.
+            remaining = capacity[r, k]
             for i in range(n):
                 v = min(remaining, upper[order[i], k])
                 best += g[order[i], k] * v
@@ -304,6 +305,7 @@ class _Programme:
         # Slacks and multipliers of the bounds are eliminated first; they only add to diagonals.
         diagonal = PROXIMAL - self._curvature() + self.lam / y_slack + self.mu / a_slack
         price = np.zeros((self.problem.L, self.beta.size))
+        # ω t = τ gives ω = τ / t, and stationarity charges Σ_k β_k ω_lk.
         price[self.rows] = self.beta * tau / t
         g = (
             self._slope()
@@ -388,6 +390,7 @@ class _Programme:
 
 
 def _longest(moves: tuple[tuple[Floats, Floats], ...]) -> float:
+    # The largest step that leaves every value positive is 1 / max(-change / value).
     shrink = max(
         float(np.divide(-change, value, out=np.zeros_like(value), where=value > 0).max(initial=0.0))
         for value, change in moves
@@ -426,6 +429,7 @@ def in_run(comparator: Callable[..., Comparator]) -> Callable[..., Comparator]:
     """A comparator of a problem and its arrivals, on the slots of a run of an instance."""
 
     def found(instance: Any, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        # Only instances with gangs have a limit: their programmes have whole numbers.
         limit = {"time_limit": instance.time_limit} if hasattr(instance, "time_limit") else {}
         return comparator(instance.problem, instance.arrivals(slots, seed), sample, **limit)
 

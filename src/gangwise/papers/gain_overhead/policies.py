@@ -72,7 +72,7 @@ class Ascent:
         self._space = index, fixed, *np.zeros((2, problem.L))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """From a pickle, which does not keep that arrays are not to be written."""
+        """Restore from a pickle, which does not keep that arrays are read-only."""
         vars(self).update(state, layout=tuple(map(read_only, state["layout"])))
         self._terms, self.job_type = read_only(self._terms), read_only(self.job_type)
 
@@ -86,7 +86,7 @@ class Ascent:
         return self if e is None else Ascent(self.problem, self.y[e], e)
 
     def accept(self, part: Ascent, active: Ints) -> None:
-        """Take over where an ascent over the channels of the active job types has come to."""
+        """Copy the decision of an ascent over the active job types' channels into this one."""
         # Without channels of its own the part is this ascent itself, and has nothing to give back.
         if part.channels is not None:
             self.y[part.channels] = part.y
@@ -152,6 +152,7 @@ def project(problem: problems.GainOverheadProblem, z: Floats) -> Floats:
     """
     # A step of length zero leaves the projection alone.
     state = Ascent(problem, z)
+    # All job types are active, so that absent ones use capacity as OGASched (4) has it.
     state.climb(0.0, np.ones(problem.L, dtype=np.int64))
     return state.y
 
@@ -218,12 +219,14 @@ class Step:
 
     def start(self, problem: problems.GainOverheadProblem) -> None:
         """Measure the diameter, OGASched (25), and forget the gradients."""
+        # OGASched (26) has the printed diameter (25); AdaGrad-norm takes the tighter one.
         self._diameter = diameter(problem, as_printed=self.rule == "theoretical")
         self._squares = 0.0
 
     def size(self, slot: int, squared: float) -> float:
         """η_t, given the squared norm of the slot's gradient; 0 where there is no gradient."""
         if self.rule == "decay":
+            # Slots count from 0, so that the first step is η_0.
             return self.eta * self.decay**slot
         if self.rule == "theoretical":
             return self._diameter / math.sqrt(squared * self.horizon) if squared > 0.0 else 0.0
@@ -532,12 +535,14 @@ class OGASchedReserve(PolicyBase):
         self.timing = "react" if self.leftover else "reserve"
 
     def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
+        # y(1) of Algorithm 1 may be any feasible decision: fair shares as if all job types came.
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
         self._everyone = np.ones(problem.L, dtype=np.int64)
         self._step.start(problem)
 
     def decide(self, observation: problems.Observation) -> Floats:
         if observation.arrivals is None:
+            # Not a copy: ``learn`` changes it in place once the slot is rewarded.
             return self._ascent.y
         problem, x = self._ascent.problem, observation.arrivals
         filled = marginal_greedy(problem, x, self._ascent.y)
@@ -645,6 +650,7 @@ class OGASchedReact(PolicyBase):
         stayed = (x * self._here)[ascent.problem.channels.job_type]
         previous = self._last
         if ascent.channels is not None:
+            # The ascent may have a part of the channels only; what was held has all of them.
             stayed, previous = stayed[ascent.channels], previous[ascent.channels]
         e = np.flatnonzero(stayed)
         g, y, before = ascent.gradient[e], ascent.y[e], previous[e]

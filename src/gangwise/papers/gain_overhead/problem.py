@@ -78,6 +78,7 @@ class Utility:
                 problem = f"must not decrease; its slope at {y[slope < -1e-12][0]:g} is negative"
             elif (np.diff(slope) > 1e-9 * (1 + abs(slope[:-1]))).any():
                 problem = "must be concave; its slope rises"
+            # A concave function stays below its tangents: f(y') - f(y) ≤ f'(y) (y' - y).
             elif (np.diff(value) > slope[:-1] * np.diff(y) + 1e-9).any():
                 problem = "has a slope that is not the derivative of its value"
             else:
@@ -89,6 +90,7 @@ class Utility:
         return self.slope(np.zeros_like(alpha), alpha)
 
 
+# a + 0 y gives the constant slope of a linear utility the shape of y.
 LINEAR = Utility("linear", lambda y, a: a * y, lambda y, a: a + 0 * y)
 LOG = Utility("log", lambda y, a: a * np.log1p(y), lambda y, a: a / (y + 1))
 RECIPROCAL = Utility("reciprocal", lambda y, a: 1 / a - 1 / (y + a), lambda y, a: (y + a) ** -2.0)
@@ -184,6 +186,7 @@ def require_rewards(cluster: workloads.Cluster, utilities: Utilities, overhead: 
 
 def _kind(entry: str | Utility, own: list[Utility]) -> int:
     if isinstance(entry, Utility):
+        # A built-in one is known to the kernels; only others are called as Python functions.
         if entry in BUILT_IN:
             return BUILT_IN.index(entry)
         # Utilities of users are numbered behind the built-in ones, each once, however often it is
@@ -292,8 +295,9 @@ class GainOverheadProblem:
         return len(self.channels), self.cluster.capacity.shape[1]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """From a pickle, which does not keep that arrays are not to be written."""
+        """Restore from a pickle, which does not keep that arrays are read-only."""
         vars(self).update(state)
+        # The layout is rebuilt with read-only arrays, the only kind that kernels were compiled for.
         vars(self).pop("layout", None)
 
     @cached_property
@@ -326,6 +330,7 @@ class GainOverheadProblem:
                 np.where(kind == 1, alpha, 0.0),
                 np.where(kind == 2, 1.0, 0.0),
                 np.where(kind == 3, alpha / 2, 0.0),
+                # Row of shifts: α for reciprocal, otherwise 1, which keeps u finite at y = 0.
                 np.where(kind == 2, alpha, 1.0),
             ]
         )
@@ -341,6 +346,7 @@ class GainOverheadProblem:
             return np.empty(0)
         kind = self.utilities.kind[self.channels.server].ravel()[self.own_index]
         alpha = self.utilities.alpha[self.channels.server].ravel()[self.own_index]
+        # A decision may be below 0 by the tolerance, where a user's function need not be defined.
         return self.utilities.each(what, np.maximum(y.ravel()[self.own_index], 0.0), kind, alpha)
 
     def reward(self, arrived: npt.ArrayLike, decision: Floats, slot: int | None = None) -> Reward:
@@ -424,6 +430,7 @@ def relative_size(capacity: Floats, amounts: Floats | None = None) -> Floats:
 
     Ties between servers go by size, so that decisions do not depend on what servers are called.
     """
+    # A device type that no server has counts 0, not 0 / 0.
     largest = np.maximum(capacity.max(axis=0), np.finfo(float).tiny)
     return np.asarray(((capacity if amounts is None else amounts) / largest).sum(axis=1))
 
@@ -448,7 +455,7 @@ def _at(slot: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a policy sees before it decides: the arrivals x(t) [L], or None if it reserves."""
+    """Observation before a decision: the arrivals x(t) [L], or None if the policy reserves."""
 
     slot: int
     arrivals: Ints | None
@@ -463,7 +470,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a slot taught: its arrivals. Rewards follow from them, since nothing else is hidden."""
+    """Feedback of a slot: its arrivals, from which all rewards follow; nothing else is hidden."""
 
     slot: int
     arrivals: Ints
@@ -490,6 +497,7 @@ class Ports:
 
     def arrivals(self, counts: Ints) -> Ints:
         """1 for each port whose job came, from counts per job type (last axis)."""
+        # 1{j ≤ x_l(t)} of OGASched §3.4, with j from 0.
         arrived: Ints = (self.rank < counts[..., self.job_type]).astype(np.int64)
         return arrived
 
@@ -501,6 +509,7 @@ class Ports:
             raise ScenarioError(
                 f"the workload brings {self.most.size} job types; the problem has {problem.L}"
             )
+        # With one job per type and slot, ports are job types: the names of the problem stay.
         if (self.most == 1).all():
             return problem
         # Every port of a job type has the channels of that job type.
@@ -534,6 +543,8 @@ class ArrivalsEnvironment(ABC):
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
         self._arrivals = workloads.ArrivalsBySlot(self._stream(workload))
+        # Nothing but the delivery of feedback is random besides arrivals, so it has the noise to
+        # itself.
         self._fate, self._mailbox = noise, workloads.Mailbox[Feedback]()
 
     def _deliver(self, slot: int, arrivals: Ints) -> tuple[Feedback, ...]:
@@ -564,6 +575,7 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
         super().start(workload, noise)
+        # Nobody was here before the first slot, so nothing that is given there counts as moved.
         self._here: Ints = np.zeros(self.problem.L, dtype=np.int64)
         self._held: Floats = np.zeros(self.problem.shape)
 
@@ -578,6 +590,7 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
         if self.problem.moving > 0:
             # Only jobs that were here in the last slot, too, can have moved.
             moved = self.problem.moved(arrivals * self._here, self._held, decision)
+            # A copy: a policy may write its next decision into the same array.
             self._here, self._held = arrivals, np.array(decision)
             reward -= self.problem.moving * moved
             metrics = (*metrics, moved)
@@ -645,6 +658,7 @@ class GainOverheadFamily:
         # At least one server has something to hand out.
         capacity[0, 0] = max(capacity[0, 0], 1.0)
         requests = rng.uniform(0, 8, (L, K)) * (rng.random((L, K)) < 0.9)
+        # A job type that requests nothing would be refused.
         requests[:, 0] = np.maximum(requests[:, 0], 0.1)
         mask = rng.random((L, R)) < 0.6
         mask[np.arange(L), rng.integers(0, R, L)] = True
