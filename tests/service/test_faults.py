@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangwise.core.errors import EngineError, StoreError
+from gangwise.core.errors import EngineError, GangwiseError, StoreError
 from gangwise.engines.engine import AFTER, RESERVED, EngineJob, EngineNode, RankReport
 from gangwise.service.ledger import Ledger
-from gangwise.service.loop import MonotonicClock, Service
+from gangwise.service.loop import Helper, MonotonicClock, Service
 from gangwise.service.store import ChainLine
 from tests.service.pretend import Pretend
 
@@ -786,3 +786,20 @@ def test_a_wait_for_another_job_and_one_for_reserved_nodes_are_named(engine, ser
     (row,) = service.held_now()
     assert (row["job"], row["cause"]) == ("3", "after")
     assert "afterok:1" in row["why"]
+
+
+def test_an_answer_longer_than_a_pipe_of_another_process_comes_whole():
+    """An account, a forecast or a verification may print more than the 64 KiB that a pipe holds."""
+    helper = Helper(1.0, "--version")
+    helper._command = [sys.executable, "-S", "-c", "print([0] * 100_000)"]
+    helper.start(0.0)
+    assert helper._process is not None
+    helper._process.wait(60.0)
+    assert helper.found() == [0] * 100_000
+    assert helper.due(1.0)
+
+
+def test_a_scheduler_that_is_unknown_leaves_the_folder_free(engine, time, tmp_path):
+    with pytest.raises(GangwiseError):
+        Service(engine, tmp_path / "state", "fcfs+nonsense", act=True, clock=time.clock)
+    opened(engine, time, tmp_path).close()

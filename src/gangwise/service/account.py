@@ -72,7 +72,9 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
     settings = json.loads(store.about("settings") or "{}")
     began = store.rows("SELECT MIN(time) AS time FROM commits")[0]["time"] or 0.0
+    # Before its first commit the service knows neither nodes nor queue.
     since = max(monday(ledger.now) if since is None else since, began)
+    # A run of no length has no rate: its work over its time would divide by 0.
     rows = store.rows(
         "SELECT * FROM history WHERE ended >= ? AND started IS NOT NULL AND ended > started "
         "ORDER BY submitted",
@@ -89,7 +91,9 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     changes = changed(ledger, rows)
     delays = latencies(ledger, rows, float(settings.get("start_latency", 0.0)))
     times = _simulated(ledger, [*rows, *present], changes, delays, rounds)
+    # Jobs that wait or run now are played as load; they have no end that could count.
     in_account = np.append(counted, np.zeros(len(present), bool))
+    # Only jobs that ended in every round under both schedulers: all means are over the same jobs.
     ended = [np.isfinite(sample[1]) for rounds_ in times.values() for sample in rounds_]
     played = in_account & np.all(ended, axis=0)
     over = [row for row, p in zip(rows, played, strict=False) if p]
@@ -97,6 +101,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
         [[row["first"] - row["submitted"], row["ended"] - row["submitted"]] for row in over]
     )
     only = {side: np.array(sample)[:, :, played] for side, sample in times.items()}
+    # Only the side that really placed the jobs can be compared with what happened.
     own = only["scheduler" if ledger.act else "baseline"]
     ran = np.log([row["ended"] - row["started"] for row in over])
     result: dict[str, Any] = {
@@ -139,6 +144,8 @@ def _simulated(
             jobs, conditions = drawn(ledger, rows, before, rng, late)
             options = Options(latency=latency)
             s = simulate_jobs(jobs, ledger.open_books.nodes, fresh(decides), conditions, options)
+            # Jobs.of sorts: ``row`` is a job's place among the rows. Waits count from the
+            # submission, though a job is decided on ``late`` seconds after it.
             submit = jobs.submit - late[jobs.row]
             spans = np.full((3, len(rows)), np.nan)
             spans[:, jobs.row] = s.start - submit, s.end - submit, s.end - s.last_start
@@ -170,6 +177,7 @@ def _saving(
         ratio = np.log(only["baseline"][:, 2] / only["scheduler"][:, 2]).mean(axis=0)
         model = float(ratio[rival].mean())
         calibrated = {"jobs": int(rival.sum()), "slower": real, "within": within, "model": model}
+        # What chance can explain is no error of the model.
         errors.append(max(abs(real - model) - within, 0.0))
     # Independent errors add in squares: the scatter over rounds, the model's, and that of the
     # baseline's runs.
@@ -182,6 +190,8 @@ def latencies(
 ) -> dict[str, tuple[Floats, Floats]]:
     """Seconds for which starts hold devices, and until jobs are decided on: measured, by side."""
     assert ledger.empty is not None
+    # ``first`` is the first start and ``held`` of the last attempt: they belong together
+    # where that is the first one.
     hold = np.array([r["first"] - r["body"]["held"] for r in rows if r["body"]["attempt"] == 1])
     ends = np.array([r["ended"] for r in rows])
     submits = np.array([r["submitted"] for r in rows])
@@ -192,6 +202,8 @@ def latencies(
         # Only jobs that nobody was in front of: others waited for a reason.
         if np.any((submits < at) & (holds > at)):
             continue
+        # The nodes as they were at its submission: what held devices then is
+        # taken off the empty ones.
         books = ledger.empty.copy()
         for i in np.flatnonzero((holds <= at) & (ends > at)).tolist():
             pieces = ledger.pieces([Placed(*p) for p in rows[i]["body"]["placed"]])
@@ -203,6 +215,7 @@ def latencies(
     late = np.array(prompt) if prompt else np.zeros(1)
     hold = np.maximum(hold, 0.0) if hold.size else np.zeros(1)
     if ledger.act:
+        # Only watched: what was measured is the cluster's own scheduler.
         return {"scheduler": (hold, late), "baseline": (hold, late)}
     return {"scheduler": (hold + declared, late), "baseline": (hold, late)}
 
@@ -278,6 +291,7 @@ def believed(ledger: Ledger, names: Sequence[str]) -> tuple[Floats, Floats]:
 
     Declared rates where nothing is learned.
     """
+    # Learners keep log rates; declared ones are put on the same scale.
     mean = np.log(ledger.open_books.nodes.declared(names))
     sd = np.zeros(mean.shape)
     learner = ledger.learned
@@ -306,6 +320,7 @@ def changed(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[SpeedChange]
     ]
     return speed_changes(
         np.log([row["rate"] for row, _, _ in measured]),
+        # A measured rate is the mean over a run, so that its middle stands for it.
         np.array([(row["started"] + row["ended"]) / 2 for row, _, _ in measured]),
         [on for _, on, _ in measured],
         [logs for _, _, logs in measured],
@@ -329,8 +344,10 @@ def drawn(
     names = sorted(set(types))
     rates, sd = believed(ledger, names)
     if rng is not None:
+        # One draw for all of a round: an error in a belief lasts, and is no noise from job to job.
         rates = rates + sd * rng.standard_normal(sd.shape)
     work: list[float] = []
+    # Shares of their limits that jobs used: what a job that still runs is assumed to need.
     shares = [] if any(r["body"]["limit"] < NO_LIMIT for r in rows if "ended" in r) else [1.0]
     for row, name in zip(rows, types, strict=True):
         limit = float(row["body"]["limit"])
@@ -435,6 +452,7 @@ def speed_changes(
     [(1, 9.5, 2.0)]
     """
     J, K = rates.size, max(map(len, nodes), default=0)
+    # Padding: −1 is no node, and a belief of inf is never the slowest.
     on, b = np.full((J, K), -1), np.full((J, K), np.inf)
     for j, (places, logs) in enumerate(zip(nodes, believed, strict=True)):
         on[j, : len(places)], b[j, : len(places)] = places, logs
@@ -442,10 +460,13 @@ def speed_changes(
     by_time = np.argsort(middles, kind="stable")
     rates, middles, on, b = rates[by_time], middles[by_time], on[by_time], b[by_time]
     owners, slots = np.nonzero(on >= 0)
+    # Sorted by node, then by job: the jobs of each node are in order of time.
     pairs = np.unique(np.column_stack((on[owners, slots], owners)), axis=0)
     names, first_rows = np.unique(pairs[:, 0], return_index=True)
     jobs_of = dict(zip(names.tolist(), np.split(pairs[:, 1], first_rows[1:])))
     changes: list[SpeedChange] = []
+    # 1.4826 times the median deviation is σ of a normal distribution;
+    # changed nodes do not inflate it.
     sigma = max(1.4826 * float(np.median(np.abs(rates - b.min(axis=1)))), SURE) if J else SURE
     best = {n: _best(n, jobs, rates, middles, on, b, sigma) for n, jobs in jobs_of.items()}
     while best:
@@ -455,6 +476,7 @@ def speed_changes(
             break
         changes.append(change)
         jobs = jobs_of[n]
+        # Other beliefs stay, so that only nodes which shared a gang with this one are judged again.
         early = jobs[middles[jobs] < change.time]
         b[early] += np.where(on[early] == n, math.log(change.factor), 0.0)
         for neighbour in set(on[early].ravel().tolist()) & best.keys():
@@ -470,9 +492,11 @@ def _best(
     if m < 2 * FEWEST_JOBS:
         return 0.0, None
     mine = on[jobs] == n
+    # A gang is no faster than its other nodes, whatever this one did.
     elsewhere = np.where(mine, np.inf, b[jobs]).min(axis=1)
     own = np.where(mine, b[jobs], np.inf).min(axis=1)
     explained = np.minimum(elsewhere, own + FACTORS[:, np.newaxis])  # ŷ [δ, j]
+    # Prefix sums: what jobs before and after a split cost is then one subtraction.
     cost = np.cumsum(np.minimum(((rates[jobs] - explained) / sigma) ** 2, 9.0), axis=1)
     k = np.arange(FEWEST_JOBS, m - FEWEST_JOBS + 1)  # jobs before τ
     cost_before, cost_after = cost[:, k - 1], cost[:, -1:] - cost[:, k - 1]
@@ -508,6 +532,8 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
         # All other options are as recorded, so that only the scheduler differs.
         options = {option: settings[option] for option in ("baseline", "every", "rates", "act")}
         ledger = Ledger(create_scheduler(name), **options)
+        # Recorded rounds are in force whatever a scheduler decides: all of
+        # them see the same states.
         for _, record in store.records():
             ledger.apply(record)
         result["rounds"] = ledger.rounds
@@ -533,6 +559,7 @@ SHOWN = 200  # of so many waiting jobs the start is forecast
 def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
     """When waiting jobs will start; raises ScenarioError when none waits that could be placed."""
     folder = Path(folder)
+    # The checkpoint before the history: a job that ends in between is in both, and counts as ended.
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
     store = ServiceStore(folder / FILE, read_only=True)
     over = store.rows(
@@ -544,8 +571,8 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
     rows = [*over, *present_rows(ledger, over)]
     offered = {
         name
-        for name, quantiles in ledger.jobs.items()
-        if quantiles.phase == "waiting" and quantiles.possible and quantiles.until < np.inf
+        for name, active in ledger.jobs.items()
+        if active.phase == "waiting" and active.possible and active.until < np.inf
     }
     if books is None or not offered:
         raise ScenarioError("no job waits that the service could place")
@@ -569,6 +596,7 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
     can = ~past.forecaster.tables.aside
     pieces = [books.running[name].pieces for name in placed_names]
     moment = Moment(instant, running, begun[running], pieces, waiting[can[waiting]], books)
+    # A fixed seed: the same state has the same forecast.
     rng = np.random.default_rng(0)
     ended = np.array([row["ended"] for row in over])
     # Before a fifth has ended too little was known for a forecast to say anything of later ones.

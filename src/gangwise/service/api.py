@@ -256,12 +256,14 @@ class Guard:
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
+                # What an answer says itself goes before these.
                 present_names = {name.lower() for name, _ in message["headers"]}
                 headers = [(k, v) for k, v in SAFE.items() if k not in present_names]
                 message = {**message, "headers": [*message["headers"], *headers]}
             await send(message)
 
         refused = self._refused(scope)
+        # Read whole first, so that neither a slow nor a large body occupies the application.
         if refused is None and scope["method"] not in SAFE_METHODS:
             body, refused = await self._body(scope, receive)
             buffered = iter([{"type": "http.request", "body": body, "more_body": False}])
@@ -274,6 +276,7 @@ class Guard:
             await self._app(scope, receive, safely)
             return
         status, reason = refused
+        # What is left of a refused body would be read as the next request.
         headers = {"Connection": "close"}
         if status == 401:
             headers["WWW-Authenticate"] = "Bearer"
@@ -292,6 +295,7 @@ class Guard:
             for known_digest, its in self._tokens.items():
                 if hmac.compare_digest(known_digest, hashed):
                     client, role = known_digest, its
+        # Before the token is judged: guessing is slowed down as well.
         if not self._often(client):
             return 429, f"more than {RATE:g} requests a second"
         if credentials and (role is None or kind.lower() != "bearer"):
@@ -319,6 +323,8 @@ class Guard:
     async def _body(self, scope: Scope, receive: Receive) -> tuple[bytes, tuple[int, str] | None]:
         """Read a body within bounds of size and time; it must be JSON, without NaN and Infinity."""
         declared, body, unfinished = dict(scope["headers"]).get(b"content-length", b"0"), b"", True
+        # int() of a text of a million digits is slow, so nine are read; the
+        # sum below bounds the rest.
         if not declared.isdigit() or int(declared[:9]) > BODY:
             return b"", (413, f"a body has at most {BODY} bytes")
         try:
@@ -332,6 +338,7 @@ class Guard:
         if len(body) > BODY:
             return b"", (413, f"a body has at most {BODY} bytes")
         try:
+            # Written once more: json takes lone surrogates and NaN, which no answer could hold.
             json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
             return b"", (400, f"the body is not JSON: {intake.clean_text(str(error))}")
@@ -357,14 +364,18 @@ def create_app(
         docs_url=None,  # these pages load from other hosts
         redoc_url=None,
     )
+    # Only names of this host: a page elsewhere could read us under a name of its own that leads
+    # here. The last one is that of Starlette's client, for tests.
     hosts = ["localhost", "127.0.0.1", "[::1]", "testserver"]
     if private:
         hosts += [host] if host not in ("0.0.0.0", "::") else ["*"]
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    # Added last and so outermost: it sees a request before anything else does.
     app.add_middleware(Guard, tokens=dict(tokens or {}), private=private)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> Response:
+        # Without the input, which may hold what is no JSON.
         errors = [{k: e[k] for k in ("type", "loc", "msg")} for e in error.errors()]
         none = any(e["type"] in ("finite_number", "string_unicode") for e in errors)
         return JSONResponse({"detail": errors}, 400 if none else 422)
@@ -491,6 +502,7 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
     @app.get("/metrics", response_class=Response, **_READ)
     def metrics() -> Response:
         """Metrics in the text format of Prometheus."""
+        # A registry for this answer alone: the global one has metrics of the process, too.
         registry = CollectorRegistry()
         registry.register(_Metrics(state))
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
@@ -593,6 +605,7 @@ class _Metrics:
         about = "From a decision until the cluster accepts it, and until the job starts"
         late = HistogramMetricFamily("gangwise_latency_seconds", about, labels=["until"])
         for until in ("accepted", "started"):
+            # Buckets of Prometheus are cumulative: each has all that the smaller ones have.
             within, total = self._state.latencies(until, LATENCIES)
             names = [*map(str, LATENCIES), "+Inf"]
             late.add_metric([until], list(zip(names, within, strict=True)), total)
@@ -606,6 +619,7 @@ class _Metrics:
         yield counts
         troubles = {(trouble,): 1.0 for trouble in health.get("troubles") or {}}
         yield _gauge("trouble", "1 for what is not well", troubles, "what")
+        # A kind that is no longer there goes to 0, where a missing sample would read as unchanged.
         kinds = [row["kind"] for row in _view(self._state, "unreadable")]
         left_alone = {(kind,): kinds.count(kind) for kind in {*kinds, *unreadable}}
         yield _gauge("unreadable", "What is left alone, as it cannot be read", left_alone, "kind")

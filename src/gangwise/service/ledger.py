@@ -180,6 +180,7 @@ class Ledger:
         job_type = self._type(job)
         if job_type not in self.types:
             self.types.append(job_type)
+        # Kept from before _open, which itself reports jobs that came before any node did.
         books = self.books
         if not set(job.demand) <= set(self._devices()):
             self._open()
@@ -191,6 +192,7 @@ class Ledger:
         """A job is there although it had ended: a wrong end is taken back, or it was requeued."""
         if self.outcomes.pop(row["id"], None) is not None:
             self._job(row)
+            # Attempts go on: a late event of an earlier placement is still recognised as old.
             self.jobs[row["id"]].attempt = attempt
 
     def _found(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
@@ -200,6 +202,7 @@ class Ledger:
             return
         active.attempt = attempt
         self._take(active, _placed(placed), "others")
+        # Such a scheduler keeps a queue of its own, in which the job would still wait.
         if isinstance(self.scheduler, Composed) and self.books is not None:
             self.scheduler.queue.started(self._as_job(active), self.books, self.now)
 
@@ -254,7 +257,8 @@ class Ledger:
         """A waiting job is not offered to the scheduler for a while."""
         active = self.jobs.get(name)
         if active is not None and active.phase == "waiting":
-            if active.until == math.inf > until:  # held until now: that is no waiting
+            # It was held by hand: its wait begins with its release, not with its submission.
+            if active.until == math.inf > until:
                 active.asked, active.job = replace(active.asked, submitted=self.now), None
             active.until = self.wake_times[name] = until
             active.why = f"left alone{' for a while' if until < math.inf else ''}: {why}"
@@ -283,6 +287,7 @@ class Ledger:
     ) -> None:
         """A job is over; ``started`` and ``ended`` are given where it came and went unseen."""
         active = self.jobs.get(name)
+        # An end of an earlier attempt, heard late, says nothing of the present one.
         if active is None or outcome not in ENDED or attempt < active.attempt:
             return
         rate = math.nan
@@ -321,6 +326,7 @@ class Ledger:
         try:
             self._decisions()
         except Exception:
+            # A round counts whole or not at all: what it had placed is taken back.
             self._take_back(count)
             raise
         if decided is None:
@@ -398,10 +404,14 @@ class Ledger:
                 self._unplace(active)
                 freeing = True
                 continue
+            # By the order of submission and not by chance, so that a replay
+            # sends the same jobs there.
             if self.every <= 0 or active.row % self.every:
                 self._place(active, action.tasks, "scheduler")
                 continue
             job = self._as_job(active)
+            # Where the baseline has no room, the scheduler's own nodes hold: the
+            # comparison delays no job.
             chosen = choice.placed(self.baseline.choice, job, self.open_books, self.now)
             self._place(active, action.tasks if chosen is None else chosen[0], "baseline")
             # The scheduler planned the rest of the round around nodes that the baseline did not
@@ -460,6 +470,8 @@ class Ledger:
         self._bind()
         found: job_books.Explanation = self.scheduler.explain(name)
         if active is not None and self.books is not None and found.cause == "away":
+            # With the reserved nodes it would have room, so that the
+            # reservation is what it waits for.
             reserved = [self.hosts[n].reason.startswith(RESERVED) for n in self.books.nodes.names]
             if self.books.if_up(np.array(reserved)).has_room(self._as_job(active)):
                 return replace(found, cause="reservation")
@@ -508,6 +520,8 @@ class Ledger:
         # Books are made anew for other nodes or device types; what refers to places in the old ones
         # goes.
         self.unscaled.clear()  # they name nodes by their place
+        # Types that only jobs ask for become a column of zeros: nodes and
+        # shapes have the same axes.
         amounts = {k: 0.0 for active in self.jobs.values() for k in active.asked.demand}
         nodes = Nodes.of(
             Node(
@@ -521,6 +535,7 @@ class Ledger:
         self.books = job_books.Books.opened(nodes)
         self.empty = job_books.Books.opened(nodes)
         self.node_index = {name: n for n, name in enumerate(nodes.names)}
+        # Shapes are tuples over the device types, which may be others now.
         for active in self.jobs.values():
             active.job = None
         if old_books is not None:
@@ -532,10 +547,14 @@ class Ledger:
             if not self.hosts[name].up:
                 self.books.up[n] = False
                 self.books.free[n] = 0
+        # A running job holds its devices in the new books, too; a node that
+        # is gone has none to hold.
         for name in old_books.running if old_books is not None else ():
             active = self.jobs[name]
             job, pieces = self._hold(active, active.placed)
             self.books.running[name] = job_books.Running(job, pieces, active.begun, 0.0)
+        # Nodes have other places now: the schedulers are bound anew, though no job type came.
+        # Nodes have other places now: the schedulers are bound anew, though no job type came.
         self.types_bound = -1
         self._bind()
 
@@ -570,6 +589,7 @@ class Ledger:
         return active.job
 
     def _waiting(self) -> list[Job]:
+        # A scheduler that refuses unlike tasks never sees such jobs; ``explain`` says so.
         alike = bool(schedule.refuses_groups(self.scheduler))
         return [
             job
@@ -674,7 +694,7 @@ class Ledger:
                 by_node.setdefault(str(node), []).append(work / seconds)
         declared = active.asked.work
         # Without reports, the declared work over the run time is the rate of a job on one node; on
-        # several, which was the slowest is not active.
+        # several, which was the slowest is not known.
         if not by_node and ended and declared > 0 and len({p.node for p in active.placed}) == 1:
             elapsed = self.now - active.begun  # not wrapped: only what all of it took
             if elapsed > 0:
@@ -701,6 +721,7 @@ class Ledger:
         kind = rate.job.job_type
         if (scale := self.scales.get(kind)) is not None:
             return self._observe(rate, scale)
+        # A log rate less that of its label is the unit of the work, the same on every node.
         logs = [math.log(r) - self._label(n) for n, r in zip(rate.nodes, rate.rates)]
         unscaled = self.unscaled.setdefault(kind, [])
         unscaled.append((median(logs), rate))
@@ -708,6 +729,7 @@ class Ledger:
         if len({r.job.id for _, r in unscaled}) < FIRST:
             return math.nan
         scale = self.scales[kind] = math.exp(median(log for log, _ in unscaled))
+        # This gang's measurement was appended last.
         return [self._observe(late, scale) for _, late in self.unscaled.pop(kind)][-1]
 
     def _label(self, n: int) -> float:
@@ -725,8 +747,11 @@ class Ledger:
         self.implausible += len(rate.nodes) - len(pairs)
         if not pairs:
             return math.nan
+        # A gang is as fast as its slowest node.
         self.latest_rates[rate.job.id] = min(r for _, r in pairs)
         if getattr(self.scheduler, "learns", True):
+            # The job's type may be new since the last round, and has no
+            # estimate before it is bound.
             self._bind()
             nodes, rates = tuple(n for n, _ in pairs), tuple(r for _, r in pairs)
             self.scheduler.observe(replace(rate, nodes=nodes, rates=rates))

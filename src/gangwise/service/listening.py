@@ -52,6 +52,8 @@ class Listening:
         roles = read_tokens(tokens) if tokens is not None else {}
         if not is_loopback(host) and not roles:
             raise ScenarioError(f"--http {host}:{port}: beyond this host, give --tokens as well")
+        # Opened here: a port that is taken is an error of the start, and while the process of the
+        # API is started again connections wait in the socket.
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -122,6 +124,7 @@ def server(app: Any) -> uvicorn.Server:
                 self._timer.cancel()
             self._since = self.loop.time()
             seconds = REQUEST if self._works else HEADERS
+            # abort waits for nothing that a silent client would have to take.
             self._timer = self.loop.call_later(seconds, self.transport.abort)
 
         # As in uvicorn, whose protocol narrows the type that asyncio's has.
@@ -129,6 +132,8 @@ def server(app: Any) -> uvicorn.Server:
             super().connection_made(transport)
             self._arm()
             if len(self.connections) > CONNECTIONS:
+                # The new one is idle, too, so that there is always one; where
+                # all others work, it goes.
                 limited = [c for c in self.connections if isinstance(c, Limited)]
                 idle = [c for c in limited if not c._works and not c.transport.is_closing()]
                 # The one that is idle for longest: a client that asks now and then keeps its
@@ -186,6 +191,7 @@ def main(folder: str, host: str, number: str, tokens: str = "") -> None:
     def until_let_go() -> None:
         sys.stdin.buffer.read()
         serving.should_exit = True
+        # Longer than the 2 s for open requests, shorter than the 5 s after which ``close`` kills.
         time.sleep(4.0)
         os._exit(1)
 

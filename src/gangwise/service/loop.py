@@ -19,6 +19,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -119,30 +120,33 @@ class Helper:
     def __init__(self, every: float, *words: str):
         self._every, self._command = every, [sys.executable, "-m", "gangwise", *words]
         self.began = -math.inf
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def due(self, now: float) -> bool:
         return self._process is None and 0 < self._every <= now - self.began
 
     def start(self, now: float) -> None:
         self.began = now
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(self._command, text=True, **pipes)
+        # A file and no pipe: nobody reads before it has ended, and a full pipe would stop it.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is read
+        pipes: dict[str, Any] = {"stdout": self._output, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(self._command, **pipes)
 
     def found(self) -> Any:
         """The JSON that it has printed, once, when it has ended; None before, and for none."""
         if self._process is None or self._process.poll() is None:
             return None
-        text, _ = self._process.communicate()
         self._process = None
-        with contextlib.suppress(ValueError):
-            return json.loads(text)
+        with self._output, contextlib.suppress(ValueError):
+            self._output.seek(0)
+            return json.load(self._output)
         return None
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait()
+            self._output.close()
 
 
 @dataclass(eq=False, repr=False)
@@ -182,6 +186,8 @@ class Service:
         scheduler = self.scheduler
         if not isinstance(scheduler, str):
             self.scheduler = type(scheduler).__name__
+        # First, as it raises where a scheduler is unknown: then neither lock nor file stays open.
+        self.ledger = ledger.Ledger(scheduler, baseline, every, dict(rates or {}), act)
         self._forgot = -math.inf
         folder = str(self.folder)
         self._accountant = Helper(self.account, "account", "--json", "--state", folder)
@@ -203,7 +209,6 @@ class Service:
         self.quarantine = Quarantine()
         self._refused: set[str] = set()  # jobs that the books would not take
         self._sure: set[str] = set()  # waiting jobs that a round has come through with
-        self.ledger = ledger.Ledger(scheduler, baseline, every, dict(rates or {}), act)
         self.run = {
             "scheduler": repr(self.ledger.scheduler),
             "baseline": repr(self.ledger.baseline),
@@ -258,6 +263,7 @@ class Service:
         """Once round: take in events, decide, write intents to the disk, and only then act."""
         if doubt := self.clock.doubt():
             self._trouble("clock", errors.StoreError(doubt))
+            # Where events are not waited for, nothing else paces the loop.
             time.sleep(min(timeout, 1.0))
             return self._publish()
         self._recovered("clock")
@@ -312,11 +318,14 @@ class Service:
     def _fulfil_requests(self, now: float, may_act: bool) -> None:
         """Do what operators ask for; most requests are records, so that a restart keeps them."""
         try:
+            # A request that is done and whose answer could not be written must not be done again.
             answered = {number for number, _, _ in self._answers}
             open_now = [request for request in self.requests.open() if request.id not in answered]
         except errors.StoreError as error:
             return self._trouble("wishes", error)
         for request in open_now:
+            # A cancellation goes to the cluster at once; all else is a record,
+            # and need not wait for it.
             if request.what == "cancel" and not may_act and self.ledger.act:
                 continue
             try:
@@ -329,6 +338,8 @@ class Service:
                 continue
             except Exception as error:
                 answer = (request.id, "refused", _named(error))
+            # Kept until the effect is saved: an answer may not be on the
+            # disk before what it promises.
             self._answers.append(answer)
             outcome = " ".join(filter(None, answer[1:]))
             self._note(f"an operator: {request.what} {request.value}: {outcome}")
@@ -392,8 +403,10 @@ class Service:
             except Exception as error:
                 skip(seq, clean_text(f"{record[0]}: {_named(error)}"))
                 self.ledger.mend()
+        # SQLite's names follow the books, from which a damaged record may be missing.
         self.store.commit(know=self.ledger.jobs)
         self.seq = max(applied, self.store.last())
+        # Intents and ends that were played again are on the disk already.
         self.ledger.taken()
         instant = self.ledger.now
         for row in self.store.open_intents():
@@ -413,6 +426,7 @@ class Service:
     def _keep(self) -> None:
         """Write a checkpoint, so that a restart need not read the whole journal."""
         try:
+            # Killed between the two, the service still has the one before.
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self.folder / CHECKPOINT, self.folder / BEFORE)
             # The one before stays: a checkpoint that turns out damaged costs a longer restart, and
@@ -444,6 +458,8 @@ class Service:
             # Without a node there are no books, and jobs could not even be taken in.
             if self.ledger.books is None:
                 raise errors.EngineError("the cluster lists no nodes")
+            # The table costs a query of the whole cluster: for new jobs, and
+            # when it is time to compare.
             table = {row.job.id: row for row in self.engine.jobs()} if fresh or compare else {}
             for row in table.values():
                 if not self._is_known(row.job.id) or self._is_back(row):
@@ -460,6 +476,7 @@ class Service:
             return True
         except Exception as error:  # also where the engine does not understand its cluster
             self._trouble("leader" if isinstance(error, errors.StandingBy) else "engine", error)
+            # A leader that stands by has answered: the cluster is well.
             if isinstance(error, errors.StandingBy):
                 self._recovered("engine")
             time.sleep(min(timeout, 1.0))
@@ -487,6 +504,7 @@ class Service:
             kind, _, *args = record
             is_job = kind in ("job", "again")
             name = args[0]["id"] if is_job else str(args[0])[:100] if kind != "nodes" else ""
+            # Without this the job would be taken in and refused again at every tick.
             if is_job:
                 self.ledger.jobs.pop(name, None)
                 self._refused.add(name)
@@ -518,6 +536,7 @@ class Service:
         """A job that was not known: it waits, or others placed it, or it came and went."""
         name = row.job.id
         ours = self.ledger.act and not row.foreign
+        # Another scheduler's job, which holds nothing yet.
         if self.ledger.act and row.foreign and row.phase == "pending":
             return
         # What came and went unseen matters only to an account, which a watching service keeps.
@@ -529,6 +548,7 @@ class Service:
                 return
         elif not self._apply("job", now, _plain(vars(row.job))):
             return
+        # The ledger takes no steps at once: a job is found, started, and over.
         if row.phase != "pending":
             self._apply("found", now, name, row.attempt, _plain(row.placed))
             if ours:
@@ -565,6 +585,8 @@ class Service:
         self, known: ledger.ActiveJob, attempt: int, why: str, cause: Cause, now: float
     ) -> None:
         name = known.asked.id
+        # The service itself took it off: it counts as refused, and waits longer
+        # before it is offered again.
         if (name, attempt) in self._late:
             why = f"accepted, and not started within {self.start_timeout:g} s"
             self._apply("rejected", now, name, attempt, why)
@@ -611,6 +633,8 @@ class Service:
                     reason = row.detail or "the cluster let it go"
                     self._taken_off(active, attempt, reason, row.cause, now)
             elif active.phase == "waiting":
+                # A placement of ours may be on its way; only where the
+                # difference lasts was it another's.
                 if persists(name, "placed", row.attempt) or not self.ledger.act or row.foreign:
                     self._apply("found", now, name, row.attempt, _plain(row.placed))
                     if self.ledger.act and not row.foreign:  # another leader's: may never start
@@ -621,6 +645,7 @@ class Service:
                 if active.phase == "placed" and row.phase == "running":
                     self._apply("started", now, name, attempt)
                     self._state("started", name, attempt)
+                # Some engines divide tasks among nodes themselves; the books follow them.
                 split = tasks_by_node(row.placed)
                 if split and row.phase == "running" and split != tasks_by_node(active.placed):
                     self._apply("moved", now, name, attempt, _plain(row.placed))
@@ -633,6 +658,7 @@ class Service:
     # Deciding
 
     def _decide(self, now: float) -> None:
+        # Time of the processor: a busy machine is no slow scheduler.
         began = time.process_time()
         offered = {
             n for n, k in self.ledger.jobs.items() if k.phase == "waiting" and k.until <= now
@@ -686,6 +712,7 @@ class Service:
             self._trouble("database", error)
             return False
         self._recovered("database")
+        # Only now: what could not be written is written with the next commit.
         self._unsaved, self._intents, self._states, self._history = [], [], [], []
         # A checkpoint only after its records, or a restart would know less than the checkpoint.
         if now >= self._saved + self.checkpoint:
@@ -697,6 +724,7 @@ class Service:
         due = []
         for key, intent in list(self._todo.items()):
             active = self.ledger.jobs.get(intent.job)
+            # Void since: another attempt, or the job is over.
             if active is None or active.attempt != intent.attempt or active.phase == "waiting":
                 del self._todo[key]
             else:
@@ -713,6 +741,7 @@ class Service:
             elif refusal is not None:  # stays to be done
                 if not isinstance(refusal, errors.StandingBy):
                     self._failed = refusal
+                # The next one would meet the same silence.
                 if self._placers is None:
                     return
                 continue
@@ -797,6 +826,8 @@ class Service:
             return False
         try:
             if not self.store.in_place():
+                # Closed before it is mended: SQLite would write its log into
+                # the file that was set aside.
                 self.store.close()
                 for note in sound.mend(self.folder):
                     self._note(note)
@@ -812,6 +843,7 @@ class Service:
         if (answer := self._accountant.found()) is not None:
             self._put_view("account", now, answer)
         elif self._accountant.due(now) and self.ledger.outcomes:
+            # The other process reads the checkpoint, which is to be as new as the question.
             self._keep()
             self._accountant.start(now)
         if (answer := self._forecaster.found()) is not None:
@@ -839,6 +871,7 @@ class Service:
 
     def _publish(self) -> None:
         instant = self.clock.now()
+        # A view costs a commit, so that they are made once a second.
         if instant < self._shown + 1.0 or not self._is_there():
             return
         self._poll_helpers(instant)

@@ -105,6 +105,7 @@ def _stored(path: Path) -> tuple[dict[str, list[Any]], str]:
 
 
 def _rows(file: sqlite3.Connection, table: str) -> list[Any]:
+    # The rows as the table has them, not as an index has them, which may be damaged by itself.
     columns = "type, name, tbl_name, sql" if table == "sqlite_master" else "*"
     by = "type, name" if table == "sqlite_master" else "1"  # by the primary key
     return file.execute(f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}").fetchall()
@@ -200,6 +201,7 @@ def repair(report: Report) -> list[str]:
             is_anchor = not rebuilt and line.anchor is not None
             rebuilt.append(line if is_anchor else stores.ChainLine(number, link, line.body))
         chain = rebuilt
+    # Lines first: SQLite is made from them, so that a death between the two loses nothing.
     if stores.LINES in report._files or chain != report._chain:
         _set_aside(folder / stores.LINES)
         stores.write_file(folder / stores.LINES, chain)
@@ -231,6 +233,7 @@ def repair(report: Report) -> list[str]:
 
 
 def _set_aside(path: Path) -> None:
+    # A log that is left behind would be written into the new file.
     for end in ("-wal", "-shm"):
         path.with_name(path.name + end).unlink(missing_ok=True)
     with suppress(FileNotFoundError):

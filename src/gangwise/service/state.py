@@ -59,7 +59,10 @@ class ServiceState:
 
     def latencies(self, until: str, bounds: Sequence[float]) -> tuple[list[float], float]:
         """Placements that were accepted or started within each bound, all of them; summed time."""
+        # TOTAL gives 0.0 over no rows, where SUM gives NULL.
         within = ", ".join(f"TOTAL(x <= {bound}) AS w{i}" for i, bound in enumerate(bounds))
+        # A column's name cannot be bound as a value: it comes from this
+        # table and never from a caller.
         column = {"accepted": "accepted", "started": "started"}[until]
         (row,) = self._rows(
             f"SELECT {within}, COUNT(*) AS n, TOTAL(x) AS total FROM "
@@ -146,10 +149,14 @@ class OperatorRequests:
         self.path = Path(folder) / REQUESTS_FILE
         with as_store_error(self.path):
             check_files(folder)
+            # With its mode before SQLite opens it, which would make it by the umask.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = Database.of(self.path)
+            # A damaged file has damaged text, which must be read to be reported.
             self._db.text_factory = partial(str, encoding="utf-8", errors="replace")
             self._db.execute("PRAGMA journal_mode=WAL")
+            # Unlike the service's own file, this one has no second copy: each
+            # request waits for the disk.
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(SCHEMA)
 
@@ -163,8 +170,10 @@ class OperatorRequests:
             raise StoreError(
                 f"{OPEN_REQUESTS} requests wait for their answer; does the service run?"
             )
+        # Only the oldest go: a gap between numbers would count as a lost request.
         keep = "state = 'accepted' OR id > (SELECT MAX(id) FROM wishes) - ?"  # no gaps
         self._all(f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {keep})", KEPT)
+        # The number is part of what is sealed, so that the row is there before its seal.
         with self._change():
             insert = "INSERT INTO wishes(state, sealed) VALUES('accepted', '') RETURNING id"
             request = OperatorRequest(
@@ -220,6 +229,7 @@ class OperatorRequests:
     def whole(self) -> list[OperatorRequest]:
         """Requests that are as they were written, however much of the file can still be read."""
         requests = []
+        # A damaged file may fail at any row; the rows before it count.
         with suppress(*FAULTS), closing(self._db.execute("SELECT sealed FROM wishes")) as rows:
             requests += [
                 request for (sealed,) in rows if (request := _unsealed(sealed)) is not None
@@ -239,6 +249,8 @@ class OperatorRequests:
 
     @contextmanager
     def _change(self) -> Iterator[None]:
+        # The lock for writing at once: two that read first and then write
+        # would each wait for the other.
         self._all("BEGIN IMMEDIATE")
         try:
             yield
@@ -287,6 +299,7 @@ def read_tokens(file: Path | str) -> dict[str, Role]:
     for row, line in enumerate(lines, 1):
         words = line.split("#")[0].split()
         if not words:
+            # A shorter one could be guessed, at the rate at which the API answers.
             continue
         role = words[0]
         if len(words) != 2 or role not in ("reader", "operator") or len(words[1]) < 16:
@@ -294,6 +307,7 @@ def read_tokens(file: Path | str) -> dict[str, Role]:
                 f"{path}, row {row}: write 'reader TOKEN' or 'operator TOKEN', with at least 16 "
                 "characters in a token"
             )
+        # Digests only: a dump of this process does not show a token.
         roles[digest(words[1])] = "reader" if role == "reader" else "operator"
     return roles
 

@@ -89,6 +89,7 @@ class ChainLine:
         words = text.split(" ", 3) if isinstance(text, str) else []
         if len(words) != 4 or not (words[1].isascii() and words[1].isdigit()):
             return None
+        # No number of ours has more digits; the comparison refuses what was cut.
         line = cls(int(words[1][:18]), words[2], words[3])
         return line if str(line) == text else None
 
@@ -279,6 +280,7 @@ class ServiceStore:
             else:
                 check_files(self.path.parent)
                 if not read_only:
+                    # Made with its mode before SQLite opens it, which would make it by the umask.
                     os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 uri = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
             self._db = Database.of(self.path, uri)
