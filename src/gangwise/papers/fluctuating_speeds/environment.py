@@ -30,7 +30,7 @@ from gangwise.papers.fluctuating_speeds.solver import P3Solver
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a policy sees before it decides: 𝟙_l(t) [L], 1 where a job of the type arrived."""
+    """Observation before a decision: 𝟙_l(t) [L], 1 where a job of the type arrived."""
 
     slot: int
     arrivals: Ints
@@ -38,7 +38,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What ``slot``, which need not be the last one, taught about the channels [n] that were used.
+    """Semi-bandit feedback of ``slot``, which need not be the last one: the channels [n] it used.
 
     ``utilities`` [n] are their Z̃, net of supply cost and normalised into [0, 1].
     """
@@ -104,6 +104,7 @@ class PendingFeedback:
 
     def expect(self, slot: int, x: Bools) -> None:
         """These channels are switched on in this slot: their feedback is pending from now on."""
+        # Counts, not truth values: a channel may be on again before its first report has come.
         self._pending += x
         self.slot = slot
 
@@ -216,7 +217,7 @@ class SpeedsEnvironment(ABC):
         self._means = np.empty(0)
 
     def _row(self, slot: int) -> int:
-        """Where the slot is in what was drawn; slots are asked for in order."""
+        """Row of the slot in the block that was drawn; slots are asked for in order."""
         # Blocks are drawn whole and in order, so that numbers do not depend on how often one asks.
         while slot >= self._first + len(self._arrivals):
             self._first += len(self._arrivals)
@@ -288,6 +289,7 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
         raw, cost = self._utilities[row, on], problem.cost[on]
         net = self.instance.scale.apply(raw, cost)
         gain, supply = float(raw.sum()), float(cost.sum())
+        # π_l(t) is paid once per job served, and passes from the jobs' utility to the cluster's.
         served = np.unique(problem.channels.job_type[on])
         paid = self.instance.payment * served.size  # once per job served, however many channels
         metrics = (
@@ -453,6 +455,7 @@ def play_the_means(
             if answer.uses.dtype == np.bool_
             else answer.uses @ utilities[t]
         )
+        # What tasks cost for sure; the mean utility has it taken off already.
         realised[i] -= answer.paid
         gap += answer.gap
     return (
@@ -526,6 +529,7 @@ def clairvoyant(
     # It knows the noise itself and not only its mean, so that no programme is shared by two slots.
     best, (arrivals, utilities) = _best_choices(instance), instance.history(slots, seed)
     at = evenly_spaced(slots, None if sample is None else PROGRAMMES_PER_SAMPLE * sample)
+    # The same programme as for means: with Z̃(t) known there is nothing left to expect.
     answers = [best(utilities[t], arrivals[t]) for t in at.tolist()]
     gap = 0.0
     for answer in answers:
@@ -553,4 +557,5 @@ def pseudo_regret(
     if "mean_utility" not in run.metrics:
         raise ScenarioError(f"a run of the family {run.instance.family} has no mean utility")
     versus = run.comparator("omniscient", sample) if comparator is None else comparator
+    # A sampled comparator covers a part of the slots; the means played are taken on the same ones.
     return np.cumsum(versus.rewards - run.metrics["mean_utility"][versus.slots])

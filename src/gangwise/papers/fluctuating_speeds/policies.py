@@ -125,6 +125,7 @@ class ListScheduling:
 
     def __init__(self, problem: FluctuatingSpeedsProblem, stop: bool = False):
         self.job_type = problem.channels.job_type
+        # By job type, and within each by cost: lexsort sorts by its last key first.
         self._by_cost = np.lexsort((problem.cost, self.job_type))
         self._job_type_by_cost = self.job_type[self._by_cost]
         self._requests = problem.requests
@@ -283,6 +284,7 @@ class MaxWeight(CUCB):
         waiting = observation.arrivals[self._problem.channels.job_type]
         # MaxWeight: the queue that a channel serves times its rate.
         worth = waiting * self._estimator.estimate(observation.slot)
+        # The bound is part of the estimate already: nothing is left for the root in P3.
         return self._choose(worth, np.zeros_like(worth), available)
 
 
@@ -317,6 +319,7 @@ class ThompsonBeta(Optimiser):
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         theta = self._estimator.estimate(observation.slot)
+        # A uniform belief explores by itself, so that channels never used need no precedence.
         return self._choose(theta, np.zeros_like(theta), available)
 
 
@@ -338,6 +341,7 @@ class EpsilonGreedy(Optimiser):
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         t, E = observation.slot + 1, self._problem.E
+        # Early in a decaying schedule ε |E| / t exceeds 1, which explores for sure: the min(1, …).
         if self._rng.random() < (self.epsilon * E / t if self.decay else self.epsilon):
             return self._list.schedule(self._rng.permutation(np.flatnonzero(available)))
         return super()._decide(observation, available)
@@ -430,6 +434,7 @@ class LWTF(KnownOrder):
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
+        # As if all were served just before the run: in slot 0 everybody has waited one slot.
         self._served = np.full(problem.L, -1, dtype=np.int64)
 
     def decide(self, observation: Observation) -> Bools:

@@ -143,6 +143,7 @@ class FluctuatingSpeedsProblem:
         requests, cost = frozen(self.requests), frozen(self.cost)
         E, K = len(self.channels), len(self.cluster.devices)
         names = check_names(self.job_types, self.channels.shape[0], "job type")
+        # Names come first: the errors below call channels by them.
         keep(self, job_types=names)
         self.channels.require_all_connected(names, len(self.cluster.servers))
         if requests.shape != (E, K):
@@ -205,6 +206,7 @@ class FluctuatingSpeedsProblem:
             raise InfeasibleDecision(
                 f"{prefix}the decision has shape {x.shape}; expected {self.E} channels"
             )
+        # Numbers will do as well as truth values, as long as they are 0 or 1 exactly.
         on: Bools = x if x.dtype == np.bool_ else x == 1
         if x.dtype != np.bool_ and not (on | (x == 0)).all():
             e = int(np.flatnonzero(~(on | (x == 0)))[0])
@@ -286,6 +288,7 @@ class Scale:
     def apply(self, utilities: Floats, cost: Floats) -> Floats:
         """Z̃ of raw utilities; the last axis is over channels."""
         net: Floats = (utilities - cost - self.low) / (self.high - self.low)
+        # Noise without ends may leave the reach of two standard deviations: it is cut off.
         return np.clip(net, 0.0, 1.0)
 
     def mean(self, speeds: Speeds, cost: Floats, slot: int) -> Floats:

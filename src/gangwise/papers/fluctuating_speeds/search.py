@@ -199,6 +199,7 @@ def r_algorithm(t: Tree, step: float, evaluations: int, tolerance: float) -> flo
             for k in range(K + 1):
                 point[k] -= step * way[k]
             if point[K] > -math.inf:
+                # exp(±300) is a finite float: neither q nor 1/(2q) may overflow on a long step.
                 point[K] = min(max(point[K], -300.0), 300.0)
             f = lagrangian_bound(t, point, later, n, 0.0, 0.0, c)
             used += 1
@@ -526,6 +527,7 @@ def reset_tree(t: Tree, gap: float, absolute: float) -> None:
     # The first answer is within the gap of the root's bound already.
     if best[1] <= close_enough(t, gap, absolute):
         best[2] = best[1]
+        # Depth -1 says that the search is over; ``finished`` reads it.
         t.counts[1] = -1
 
 
@@ -664,7 +666,7 @@ def _branch(t: Tree, d: int, value: int) -> None:
 
 @inner_kernel
 def _most_undecided(reduced: Floats, free: Ints, m: int) -> int:
-    """Where the channel is whose reduced worth is nearest to zero."""
+    """Position in ``free`` of the channel with the least |ρ_e|."""
     place = 0
     for j in range(1, m):
         if abs(reduced[free[j]]) < abs(reduced[free[place]]):

@@ -191,6 +191,7 @@ def tabulate(items: Items, value: Floats, taken: Bytes, digit: Ints, flag: Bytes
             row = value[place]
             if fits and shift > 0:
                 before = value[place - shift]
+                # s - Υ̂ ≤ 0 asks for nothing more: max(s - Υ̂, 0) of ESDP (27).
                 raised = before[0] + gain
                 for s in range(u):
                     flag[s] = 1 if raised > row[s] else 0
@@ -303,6 +304,7 @@ class DynamicProgramme:
         """
         E, S = upsilon.size, (self.top(upsilon) if top is None else top) + 1
         W = -(-S // 8)
+        # Eight bytes for each V(s, c'), and one bit for each channel: whether it was taken.
         size = self.states * (8 * S + E * W)
         if size > MEMORY:
             raise ScenarioError(
@@ -472,6 +474,7 @@ class P3Solver:
         if not ((v >= 0) & (v == np.round(v))).all():
             raise ScenarioError("the dynamic programme needs whole v, zero or larger")
         # max_s s + √V(s) is max_x Υ̂·x + √(Σ̂²·x): s = Υ̂·x is among those tabulated.
+        # Capacities were widened against rounding; the programme counts in whole devices.
         programme = DynamicProgramme(self.requests[rows], np.floor(room))
         table = programme.solve(v.astype(np.int64), s)
         number, above = table.select()

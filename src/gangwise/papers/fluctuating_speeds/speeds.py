@@ -197,6 +197,7 @@ class BetaSpeeds(_Stationary):
     concentration: float = 4.0
 
     def __post_init__(self) -> None:
+        # Beta(a, b) needs a, b > 0, so that a mean of exactly 0 or 1 is out.
         keep(self, mean=per_channel(self.mean, "mean utility", 1e-9, 1 - 1e-9))
         check_numbers("(0, inf)", concentration=self.concentration)
 
@@ -237,6 +238,7 @@ class PermutedSpeeds:
         return self.base.draw(first, slots, rng)[:, self.order]
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
+        # The bounds come in the new order, and the base has its own.
         back = np.argsort(self.order)
         return self.base.clipped_mean(slot, low[back], high[back])[self.order]
 
@@ -286,6 +288,7 @@ class PiecewiseSpeeds(_Normal):
         return low, (self.levels * (1 + 2 * self.spread)).max(axis=0)
 
     def means(self, slots: Ints) -> Floats:
+        # side="right": in the slot in which a piece begins its means are in force already.
         return self.levels[np.searchsorted(self.begins, slots, side="right") - 1]
 
     def regime(self, slot: int) -> int:
@@ -377,6 +380,7 @@ class ReplayedSpeeds(_Measured):
         keep(self, series=tuple(series))
 
     def regime(self, slot: int) -> int:
+        # Whole division: as many slots for each block as for any other, give or take one.
         return (slot % self.slots) * self.blocks // self.slots
 
     def _values(self, e: int, regime: int) -> Floats:
@@ -454,6 +458,7 @@ class RecordedSpeeds(_Measured):
         cls, series: Sequence[Floats], group: Ints, rng: np.random.Generator
     ) -> RecordedSpeeds:
         """Each group begins anywhere in its record, with equal chances."""
+        # A group goes round after its shortest series, so it begins within that one.
         names, place = np.unique(group, return_inverse=True)
         begin = [
             rng.integers(min(s.size for s, g in zip(series, group) if g == name)) for name in names

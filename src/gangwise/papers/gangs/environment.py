@@ -102,6 +102,7 @@ class GangInstance(InstanceBase):
 class _Placements:
     def relabel_decision(self, instance: Any, order: Ints, decision: Ints) -> Floats:
         """A placement for ``instance`` as it reads after relabelling; -1 stays."""
+        # Index -1 reads the last entry: a task that does not run stays at -1.
         place = np.append(np.argsort(order), -1)
         return np.asarray(place[np.asarray(decision, dtype=np.int64)], dtype=np.float64)
 
@@ -182,6 +183,7 @@ class GangSpeedsEnvironment(SpeedsEnvironment):
         metrics = (
             float(n @ self.means(slot)[on]) - paid,
             float(n @ raw),
+            # Task costs are in units of Z̃; times the width of the scale they are in those of Z.
             float(n @ cost) + paid * (scale.high - scale.low),
             float(arrivals.sum()),
             float(np.unique(problem.channels.job_type[on]).size),
@@ -298,6 +300,7 @@ def omniscient(
     mean utility is proved to be within ``gap`` of the optimum.
     """
     problem = instance.problem
+    # More passes than policies take: a comparator is solved once and may be slow.
     exact, fast = ExactGangs(problem), FastGangs(problem, passes=4)
     none = np.zeros(problem.E)
 

@@ -26,7 +26,7 @@ from gangwise.core.jit import kernel
 
 
 class GangArrays(NamedTuple):
-    """Gang problem as the kernels want it: arrays that never change."""
+    """Arrays of a gang problem for kernels; they never change."""
 
     job_type: Ints  # [Q] of each task
     first: Ints  # [L + 1] tasks of job type l are first[l] … first[l + 1] - 1
@@ -536,6 +536,7 @@ def restore_all(g: GangArrays, h: Allocation) -> None:
         if h.channel[q] >= 0 and h.channel[q] != h.saved[q]:
             take(g, h, q)
     for q in range(h.channel.size):
+        # In two loops: a task that is to come back may need the room of one that has to leave.
         if h.saved[q] >= 0 and h.channel[q] < 0:
             put(g, h, q, h.saved[q])
 
@@ -676,7 +677,7 @@ def rebuild_pairs(
                 save(h)
                 clear(g, h, job)
                 clear(g, h, partner)
-                # lies between.
+                # At full prices scarce devices stay idle, at none the first job takes them all.
                 build_gang(g, h, job, worth, price, 0.5)
                 build_gang(g, h, partner, worth, price, 0.5)
                 value = keep_if_better(g, h, arrivals, worth, price, value)

@@ -246,6 +246,7 @@ def gain_table(problem: GangProblem) -> GainTable:
         stride[tasks] = np.cumprod([1, *radix[:-1]])[kind_of.ravel()]
         total = np.zeros((1, kinds.shape[1]))
         for kind, n in zip(kinds, radix):
+            # Row i is the set with number i: later kinds vary slowest, as their strides are larger.
             total = (np.arange(n)[:, None, None] * kind + total).reshape(-1, kinds.shape[1])
         sums.append(total)
     u, gains = problem.utilities, []
@@ -306,7 +307,7 @@ class Placement:
         self.reset()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """From a pickle, which does not keep that arrays are not to be written."""
+        """Restore from a pickle, which does not keep that arrays are read-only."""
         vars(self).update(state, arrays=GangArrays(*map(read_only, state["arrays"])))
 
     @classmethod
@@ -651,6 +652,7 @@ class GangProgramme:
         for i, tasks in enumerate(self.kinds):
             mine = self.kind == i
             servers = np.repeat(self.server[mine], z[mine])
+            # Tasks of a kind are alike, so that the first ones run and the others stay out.
             placement[tasks[: servers.size]] = servers
         return placement
 
@@ -745,6 +747,7 @@ class GainMinusOverhead:
         best = np.zeros(p.Q)
         for q, r in zip(*np.nonzero(p.fits)):
             alone = u.each("value", p.task_requests[q], u.kind[r], u.alpha[r])
+            # Capacities are left out: a bound that costs next to nothing.
             best[q] = max(best[q], float(alone.sum()))
         return float(self.weight[p.task_job_type] @ best)
 
@@ -796,6 +799,7 @@ class OptimisticSum:
         self.value, self.width, self._arrivals = value, width, arrivals
         self._programme, self._problem = programme, problem
         # √Y of the start, or of one task on the widest channel where nothing is placed.
+        # Tangents are tight near their points: near the start, which is close to the optimum.
         self._touch = np.sqrt(float(width @ programme.problem.count(start)) or float(width.max()))
         self._points = [self._touch * f for f in FIRST_POINTS] if self._touch > 0 else []
 
@@ -838,6 +842,7 @@ class OptimisticSum:
         at = max(float(np.sqrt(self.width @ n)), 1e-9 * self._touch)
         if min(abs(at - q) for q in self._points) <= 1e-12 * at:
             return False
+        # Tangents are kept from round to round, so that the bound can only fall.
         self._points.append(at)
         return True
 
@@ -1024,6 +1029,7 @@ class FastGangs:
         worth = value + np.sqrt(width)  # one task alone
         for _ in range(self.TANGENTS):
             placement = self.linear(worth, arrivals)
+            # Σ s n of the answer is Y in √Y ≤ q/2 + Y/(2q), exact at the next q = √Y.
             n = self.problem.count(placement)
             spread = float(np.sqrt(width @ n))
             reached = float(value @ n) + spread - self.problem.paid(placement)

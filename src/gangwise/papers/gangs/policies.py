@@ -76,6 +76,7 @@ class GangOGASched(PolicyBase):
         check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
+        # The ascent knows no tasks: it climbs on what a whole job type may hold of a server.
         self._planner.start(problem.relaxed, rng)
         self._servers = placements.Placement(problem)
         self._memory = np.full(problem.Q, -1, dtype=np.int64)
@@ -91,6 +92,7 @@ class GangOGASched(PolicyBase):
             servers.reset()
             servers.place_remembered(x, self._memory, self._worth)
             again, recalled = self._finish(x)
+            # More than rounding, or equal placements would take turns from slot to slot.
             if recalled.sum() > rewards.sum() + 1e-9 * (1.0 + abs(rewards.sum())):
                 played, rewards = again, recalled
             self._remember(x, played, rewards)
@@ -108,6 +110,7 @@ class GangOGASched(PolicyBase):
         launched = np.zeros(problem.L, dtype=bool)
         launched[problem.task_job_type[played >= 0]] = True
         mine = launched[problem.task_job_type]  # all tasks of a job at once, those left out as -1
+        # Job types that were not launched keep the channels of the last slot in which they were.
         self._memory[mine] = played[mine]
         self._worth = np.where(arrivals != 0, rewards, self._worth)  # 0 if it was left out
 
@@ -153,6 +156,7 @@ class GangBinPacking(PolicyBase):
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         self._problem, self._rng = problem, rng
         self._servers = placements.Placement(problem, weighs_gains=False)
+        # Ties go to the larger server: what servers are called must not decide.
         self._preference = relative_size(problem.cluster.capacity)
 
     def decide(self, observation: Observation) -> Ints:
@@ -183,6 +187,7 @@ class GangDRF(GangBinPacking):
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
+        # Requests and capacities are fixed, and so are the shares: computed once.
         self._shares = dominant_shares(problem.relaxed)
 
     def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
@@ -213,6 +218,7 @@ class GangRandom(GangBinPacking):
 
     def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
         jobs = self._rng.permutation(jobs)
+        # Without a sign the preference alone chooses servers: a random order of them.
         self._preference = self._rng.random(self._preference.size)
         return placements.job_by_job(self._problem, jobs)
 
@@ -249,11 +255,13 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
         self._none = np.zeros(problem.E)
 
     def _make_estimator(self) -> Estimator:
+        # Mean's prior is 1: a channel never used looks as good as any can be, and is tried.
         return Mean()
 
     def decide(self, observation: ChannelObservation) -> Ints:
         value, width = self.index(observation.slot)
         placement = self._solver.solve(value, width, observation.arrivals)
+        # One report for each channel in use, however many tasks meet its speed.
         self._pending.expect(observation.slot, self._problem.count(placement) > 0)
         return placement
 
@@ -264,7 +272,7 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
 
 @dataclass
 class GangCUCB(GangMeans):
-    """CUCB for gangs: every channel at v̂_e + √(coefficient · ln t / n_e), up to 1.
+    """CUCB for gangs: every channel at v̂_e + √(coefficient · ln(t + 1) / n_e), up to 1.
 
     Bounds are added up channel by channel, which is wider than the one root of ESDP over them all.
 
@@ -343,6 +351,7 @@ class GangESDP(GangMeans):
         """v̂_e and σ̂²_e(t), ESDP (9) and ESDP (10)."""
         value, _ = super().index(slot)
         counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
+        # α|E| as in ESDP §4, although here it is tasks, not channels, that are counted.
         g = exploration(self.g)(t, self.alpha * self._none.size)
         uses = np.where(counts > 0, counts, 1.0)  # never used: as wide as after one observation
         return value, self.kappa * g / (2.0 * uses)
@@ -359,6 +368,7 @@ class GangFirstFit(PolicyBase):
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         self._problem, self._servers = problem, placements.Placement.by_size(problem)
+        # ``by_size`` lists channels largest server first: the first with room is the largest.
         self._size = relative_size(problem.cluster.capacity)
 
     def decide(self, observation: ChannelObservation) -> Ints:
@@ -381,6 +391,7 @@ class GangBestFit(GangFirstFit):
         self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)  # within each job
 
     def decide(self, observation: ChannelObservation) -> Ints:
+        # ``_rank`` keeps tasks within their job type, so that the ends of turns stay right.
         order, ends = placements.job_by_job(self._problem, np.flatnonzero(observation.arrivals))
         return self._servers.list_schedule(self._rank[order], ends, 1.0, self._size, filled=True)
 
@@ -429,6 +440,7 @@ class GangVolcano(GangFirstFit):
         for name in self.priority:
             if name not in problem.job_types:
                 raise UnknownName("job type", name, list(problem.job_types))
+        # By number for the kernel; names are known only once there is a problem.
         level = [self.priority.get(name, 0) for name in problem.job_types]
         self._priority = np.array(level, dtype=np.int64)
         # In an order that names do not change, so that sums have the same last bit.

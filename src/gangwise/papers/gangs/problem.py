@@ -171,6 +171,7 @@ class GangPlacementProblem:
     @cached_property
     def channel_of(self) -> Ints:
         """Channel of each job type and server, -1 where there is none; shape [L, R]."""
+        # A table instead of a search: kernels and checks look channels up task by task.
         index = np.full(self.channels.shape, -1, dtype=np.int64)
         index[self.channels.job_type, self.channels.server] = np.arange(len(self.channels))
         return index
@@ -269,6 +270,7 @@ class GangPlacementProblem:
 
     def count(self, placement: Ints) -> Ints:
         """n_e: how many tasks a feasible placement puts on each channel, shape [E]."""
+        # bincount of no tasks at all need not give whole numbers.
         return np.bincount(self._placed(placement)[1], minlength=self.E).astype(np.int64)
 
     def held(self, placement: Ints) -> Floats:
@@ -401,6 +403,7 @@ class GangProblem(GangPlacementProblem):
         servers = self.check(arrived, placement, slot)
         gain, overhead = self.by_job_type(servers)
         launched = int(np.unique(self.task_job_type[servers >= 0]).size)
+        # Job types that are not launched hold nothing, gain nothing and owe no overhead.
         g, o = float(gain.sum()), float(overhead.sum())
         return GangReward(g - o, g, o, self.utilisation(servers), launched)
 
@@ -453,6 +456,7 @@ class GangSpeedsProblem(GangPlacementProblem):
         super().__post_init__()
         # None given means that tasks cost nothing beside their channels.
         task_cost = frozen(self.task_cost if np.size(self.task_cost) else np.zeros(self.Q))
+        # May be negative, unlike what tasks cost: a channel whose use is paid for.
         cost = frozen(self.cost)
         for name, array, count, things in (
             ("task_cost", task_cost, self.Q, "tasks"),
