@@ -30,12 +30,14 @@ Part = TypeVar("Part", bound=tuple[int, ...])
 
 def states_of(tasks: Sequence[int]) -> int:
     """States of a search for room for groups of so many tasks, see `fit_kernels.search`."""
+    # Counts 0 … n of each group but the largest, which the search maximises instead of enumerating.
     return math.prod(n + 1 for n in tasks) // (max(tasks) + 1)
 
 
 def searched(shape: Shape, books: Books) -> bool:
     """Whether all ways to place the groups of a shape are searched, see :func:`main_group`."""
     sizes = [tasks for tasks, _ in shape.groups] or [1]
+    # Fractions of two sizes pack on one device in an order-dependent way, which states do not hold.
     parts = {a for _, part in shape.groups if 0 < (a := books.of_shared(part)) < 1000}
     return states_of(sizes) ** 2 * len(books.up) <= SEARCHED and len(parts) < 2
 
@@ -53,6 +55,7 @@ def of_groups(shape: Shape, parts: Iterable[Part]) -> Iterator[tuple[Shape, list
     for tasks, part in shape.groups:
         past = begin
         while tasks > 0 and past < len(parts):
+            # Pieces carry no group: one ends where its tasks are all counted.
             tasks, past = tasks - parts[past][1], past + 1
         yield part, parts[begin:past]
         begin = past
@@ -76,6 +79,7 @@ class Event:
     @property
     def released(self) -> bool:
         """Whether the job gave its devices back, for whatever reason."""
+        # A job cancelled while it waited held nothing.
         if self.kind == "cancelled":
             return bool(self.pieces)
         return self.kind in ("finished", "killed", "failed", "preempted")
@@ -158,6 +162,7 @@ class Books:
     @classmethod
     def opened(cls, nodes: Nodes) -> Books:
         device = np.zeros((len(nodes), 0), dtype=np.int64)
+        # [N, D] with D of the largest node; slots that a smaller node lacks are 0, never free.
         if nodes.shared is not None:
             count = nodes.capacity[:, nodes.devices.index(nodes.shared)] // 1000
             device = np.where(np.arange(count.max(initial=0)) < count[:, None], 1000, 0)
@@ -179,11 +184,13 @@ class Books:
 
     def dominant(self, shape: Shape) -> int:
         """Device type of which a task asks for the largest share of the cluster."""
+        # A device type that no node has would divide by zero.
         total = np.maximum(self.capacity.sum(axis=0), 1)
         return int(np.argmax(np.array(shape.demand) / total))
 
     def size(self, job: Job) -> float:
         """Devices of its dominant type that all tasks of a job hold."""
+        # The same arithmetic as in the kernels: a float, compared only with floats made alike.
         return job.tasks * job.shape.demand[self.dominant(job.shape)] / 1000.0
 
     def start(self, job: Job, tasks: Sequence[tuple[int, int]], now: float) -> Place:
@@ -215,6 +222,7 @@ class Books:
                 return self.search(shape, apart=apart) if shape.groups else []
             on = np.flatnonzero(takes)
             mine = list(zip(on.tolist(), takes[on].tolist()))
+            # The next group sees what this one took; a job of one shape needs no trial.
             if shape.groups:
                 trial.take(part, trial.tell_apart(part, mine))
             if apart:
@@ -231,14 +239,17 @@ class Books:
         use [N], where not all that are up; with ``apart`` no two groups share a node.
         """
         groups, on = shape.groups, ups or [self.up] * len(shape.groups)
+        # The largest group is the value of the search; the others span its states.
         main = max(range(len(groups)), key=lambda g: groups[g][0])
         others = [g for g in range(len(groups)) if g != main]
         N, wanted = len(self.up), groups[main][0]
         if not searched(shape, self):
             return []
+        # Necessary: each group alone must fit. Cheap, and it refuses most jobs.
         if any(replace(self, up=up).fits(p).sum() < n for up, (n, p) in zip(on, groups)):
             return []
         sizes = tuple(groups[g][0] + 1 for g in others)
+        # For each set of other groups' tasks on a node: how many main tasks fit beside.
         beside: list[tuple[tuple[int, ...], Ints]] = []
         for state in product(*map(range, sizes)):
             trial, able = self.copy(), np.ones(N, dtype=bool)
@@ -248,14 +259,17 @@ class Books:
                 mine = [(n, count) for n in np.flatnonzero(able).tolist()] if count else []
                 trial.take(part, trial.tell_apart(part, mine))
             fits = np.minimum(replace(trial, up=on[main]).fits(groups[main][1]), wanted)
+            # Apart: at most one group on the node, so no main tasks beside others.
             if apart and any(state):
                 able &= sum(map(bool, state)) == 1
                 fits *= 0
             if able.any():
                 beside.append((state, np.where(able, fits, -1)))
+        # behind[n, state]: most main tasks on nodes n … N−1 that also take `state`; −1 for none.
         behind: Any = np.full((N + 1, *sizes), -1)
         behind[(N,) + (0,) * len(sizes)] = 0
         for n in range(N - 1, -1, -1):
+            # A knapsack over nodes, solved from the last one so that the walk below runs forwards.
             for state, fitting in beside:
                 if fitting[n] >= 0:
                     to = tuple(slice(a, None) for a in state)
@@ -266,6 +280,7 @@ class Books:
         state, placed = tuple(size - 1 for size in sizes), [list[tuple[int, int]]() for _ in groups]
         if behind[0][state] < wanted:
             return []
+        # The first in the order of `product` that leaves enough behind: few on early nodes.
         for n in range(N):
             for a, fitting in beside:
                 rest_state = tuple(k - b for k, b in zip(state, a))
@@ -283,12 +298,14 @@ class Books:
 
         Of a shape of groups, how often a node takes them all.
         """
+        # Free devices are below 0 on a node that drains: no task, by the maximum below.
         demand = np.array(shape.demand, dtype=np.int64)
         requested = demand > 0
         take: Ints = (self.free[:, requested] // demand[requested]).min(axis=1)
         amount = self.of_shared(shape)
         # A fraction fits on one device; whole ones need devices that are unused.
         if 0 < amount < 1000:
+            # Fractions share a device, but none spans two: floors device by device.
             take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
         elif amount:
             take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
@@ -331,16 +348,20 @@ class Books:
             return tuple((int(n), int(c), 0) for n, c in tasks)
         pieces: list[Piece] = []
         for n, c in tasks:
+            # A whole device is taken only when no fraction runs on it.
             if amount >= 1000:
                 unused = np.flatnonzero(self.device[n] == 1000)[: c * (amount // 1000)]
                 pieces.append((int(n), int(c), sum(1 << int(g) for g in unused)))
                 continue
             free = self.device[n].copy()
             on_node: list[Piece] = []
+            # Best fit: small fractions fill broken devices and leave whole ones whole.
             for _ in range(c):
                 # The fullest device that still has room.
+                # 1001 is more than any free amount, so a full device loses to each that has room.
                 g = int(np.argmin(np.where(free >= amount, free, 1001)))
                 free[g] -= amount
+                # Neighbouring tasks on the same device become one piece.
                 if on_node and on_node[-1][2] == 1 << g:
                     on_node[-1] = (int(n), on_node[-1][1] + 1, 1 << g)
                 else:
@@ -354,11 +375,13 @@ class Books:
             for part, mine in of_groups(shape, pieces):
                 self.take(part, mine, sign)
             return
+        # `free` has sums by device type, `device` each shared device: both are kept.
         demand, amount = np.array(shape.demand, dtype=np.int64), self.of_shared(shape)
         for n, c, mask in pieces:
             self.free[n] += sign * c * demand
             for g in range(mask.bit_length()):
                 if mask >> g & 1:
+                    # A fraction's mask has one bit for all c tasks, wholes have a bit each.
                     self.device[n, g] += sign * (c * amount if amount < 1000 else 1000)
 
 

@@ -94,6 +94,7 @@ class BoundedJobs:
         sorted_rates = np.take_along_axis(self.rate, order, axis=1)
         # All kinds are searched at once: those of each lie above those of the kinds before.
         C, N = fits.shape
+        # The numbers of a kind are below `apart`, so one sorted array holds all kinds.
         apart = int(fits.max()) + int(self.tasks.max()) + 1
         above = apart * np.arange(C)
         at = np.searchsorted((fits + above[:, None]).ravel(), self.tasks + above[self.kind])
@@ -108,6 +109,7 @@ class BoundedJobs:
         release = self.submit
         if self.after is None or self.after_from is None or self.after.size == 0:
             return release
+        # Longest paths by relaxation: NaN ≠ NaN starts the loop, and a fixed point ends it.
         later = np.repeat(np.arange(self.submit.size), np.diff(self.after_from))
         alone, predecessors = self.work / self.best_rates, np.full(release.size, np.nan)
         while (
@@ -176,6 +178,7 @@ def srpt_bound(jobs: BoundedJobs) -> float:
     """Shortest remaining processing time on one fast machine, and every job alone, end by end."""
     completion, _ = _served(jobs, shrinks=True)
     alone = jobs.release + jobs.work / jobs.best_rates
+    # Both sequences of k-th ends are bounds for every k, so their maximum is.
     bound = float((np.maximum(np.sort(completion), np.sort(alone)) - np.sort(jobs.submit)).mean())
     return bound - 1e-9 * (abs(bound) + 1.0)  # less what sums of floating-point numbers may lose
 
@@ -198,6 +201,7 @@ def _served(jobs: BoundedJobs, shrinks: bool) -> tuple[Floats, Floats]:
     moment, completion = np.zeros(volume.size), release.copy()
     order, heap = np.argsort(release, kind="stable"), np.zeros(volume.size, dtype=DUE)
     _serve(release, order, volume.copy(), speed, shrinks, heap, moment, completion)
+    # A job without work has no busy time; its mean is taken as its release.
     busy = np.where(volume > 0, moment / np.where(volume > 0, volume, 1.0), release)
     return completion, busy
 
@@ -232,6 +236,7 @@ def _serve(
         j = heap[0].item
         until = release[order[i]] if i < order.size else np.inf
         end = min(clock + left[j] / speed, until)
+        # Compared as durations: clock + left / speed may round to clock.
         if left[j] / speed <= until - clock:
             moment[j] += left[j] * (clock + 0.5 * left[j] / speed)
             left[j] = 0.0
@@ -284,6 +289,7 @@ def lower_bound(
     # Prices reach as far as the last job may run, and the work left then takes.
     longest = (jobs.work / jobs.best_rates).max()
     backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates).sum()
+    # Somewhat long, never short: prices beyond the horizon are 0, which is valid but weak.
     horizon = jobs.release.max() + longest - origin + backlog / jobs.capacity.sum()
     prices = np.zeros((jobs.capacity.size, int(np.ceil(horizon / period)) + 1))
     priced = _priced(jobs, prices, origin, period)
@@ -319,6 +325,7 @@ def _search(
         x.price[:-1] = held.T
         np.cumsum(x.price[:-1] * x.period, axis=0, out=x.summed[1:])
         x.use[:] = 0.0
+        # L(λ) = what all jobs pay at their cheapest, less what all devices would earn.
         value = (waited + _relaxed(x) - float((jobs.capacity * x.summed[-1]).sum())) / J
         if value > top:
             since = 0 if value > top + 1e-4 * abs(top) else since + 1
@@ -331,6 +338,7 @@ def _search(
             held[:] = best
             direction[:] = 0.0
         slope = x.use - available
+        # Prices at 0 cannot fall: without these components the step is shorter than it need be.
         slope[(held <= 0) & (slope < 0)] = 0.0
         if step == steps or not slope.any() or top >= enough:
             break
@@ -339,6 +347,7 @@ def _search(
         # Polyak's step: as far as the gap over the squared length of the subgradient.
         length = float((direction * direction).sum())
         gap = (above - value if above is not None else 0.2 * abs(value) + 1e-9) * J
+        # At least a thousandth: `above` may be wrong and below the dual, then the gap is negative.
         held += aim * max(gap, 1e-3 * abs(value) * J) / length * direction
         np.maximum(held, 0.0, out=held)
         if progress is not None:
@@ -381,6 +390,7 @@ def _book(x: _Priced, n: int, begin: float, end: float, devices: float) -> None:
     """Add ``devices`` from ``begin`` to ``end`` to the device-seconds used in each period."""
     T = x.use.shape[1]
     b, e = (begin - x.origin) / x.period, (end - x.origin) / x.period
+    # The last period is clipped: beyond the horizon nothing has a price.
     for t in range(min(int(b), T), min(int(e) + 1, T)):
         x.use[n, t] += devices * x.period * max(min(e, t + 1.0) - max(b, float(t)), 0.0)
 
@@ -396,6 +406,7 @@ def _cheapest(
     room, order = x.room[x.kind[j]], x.order[x.kind[j]]
     # On each node ∫ λ[n, t] dt from begin to end.
     (i, over), (k, end_over) = _period(x, begin), _period(x, end)
+    # One task needs no search: its only node at this level is the slowest one.
     if x.tasks[j] == 1:
         n = order[level]
         low = x.summed[i, n] + over * x.price[i, n]
@@ -404,6 +415,7 @@ def _cheapest(
         low = x.summed[i, n] + over * x.price[i, n]
         x.cost[n] = x.summed[k, n] + end_over * x.price[k, n] - low
     x.chosen[: level + 1] = 0
+    # Tasks go to the cheapest of the open nodes, each filled to its room: exact, as costs add up.
     total, remaining = 0.0, x.tasks[j]
     while remaining > 0:
         least = 0
@@ -443,6 +455,7 @@ def _best_start(x: _Priced, j: int) -> tuple[float, float, float, int]:
         if fit < m or (m > 1 and tied):
             continue
         span = x.work[j] / x.rate[c, n]
+        # Completion time alone exceeds the best cost; prices are never negative.
         if span >= best:
             break  # slower levels only take longer
         earliest = int(np.ceil((r - x.origin) / x.period))
@@ -457,6 +470,7 @@ def _best_start(x: _Priced, j: int) -> tuple[float, float, float, int]:
                 else:
                     s = x.origin + (ended + k) * x.period - span
                 s = max(s, r)
+                # Starts only get later from here, so the time alone ends the search.
                 if s - r + span >= best or (case == 0 and k > 0):
                     break
                 price = _cheapest(x, j, q, s, s + span, s - r + span, best)
@@ -478,6 +492,7 @@ def _relaxed(x: _Priced) -> float:
         if x.tasks[j] == 1:
             _book(x, order[level], start, end, x.devices[j])
         else:
+            # Recomputed: `chosen` holds the last gang tried, not the best.
             _cheapest(x, j, level, start, end, 0.0, np.inf)
             for q in range(level + 1):
                 if x.chosen[q] > 0:

@@ -1,4 +1,4 @@
-"""``check_scheduler``: what every scheduler must keep to, tried on random clusters and jobs."""
+"""``check_scheduler``: the contract of schedulers, tested on random clusters and jobs."""
 
 from __future__ import annotations
 
@@ -57,17 +57,20 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
             raise SchedulerCheckFailed(
                 f"{name} has no {missing[0]}; a scheduler has resize, place, observe, explain"
             )
+        # Copied through a pickle: a scheduler that does not pickle fails here, not in a case.
         copy_of(original)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise SchedulerCheckFailed(f"{name} does not pickle: {error}") from error
     for case in range(cases):
         label = f"{name} on case {case} (seed {seed})"
+        # The case is part of the seed, so that a failing case can be tried alone.
         world = _World(np.random.default_rng([seed, case]))
         reference = _played(_Watched, world, original, label)
         for kind, fault in (
             (_Watched, f"a second run differs: {CHANCE}"),
             (_Pickled, "it does not survive pickling: a run resumed from its pickle differs"),
         ):
+            # The log has rows and places instead of names, so names may differ.
             if _played(kind, world, original, label).log != reference.log:
                 raise SchedulerCheckFailed(f"{label}: {fault}")
         if _played(_Watched, world.renamed(), original, label).log != reference.log:
@@ -127,6 +130,7 @@ class _World:
     def renamed(self) -> _World:
         """The same under other names, whose order is another."""
         world = copy(self)
+        # The names sort in the reverse order of places: a decision that sorts by name shows.
         world.names = (lambda j: f"{97 - j}-x", lambda n: f"{50 - n}-y", lambda u: f"{9 - u}-z")
         return world
 
@@ -134,6 +138,7 @@ class _World:
         """The same with another hidden truth: twice the work, other rates, nothing happens."""
         world = copy(self)
         world.columns = {**self.columns, "run": self.columns["run"] * 2 + 1}
+        # Reversed nodes: what was a good place to start under the first truth is a bad one now.
         world.rates = self.rates[:, ::-1] * 0.7
         world.fails, world.drains, world.cancels = [], [], []
         return world
@@ -187,6 +192,7 @@ class _Watched(JobSimulation):
 
     def _decisions(self, now: float) -> list[Any]:
         b = self.books
+        # Pickled bytes instead of copies: they compare all arrays and the queue at once.
         shown = pickle.dumps((b.free, b.device, b.up, self.waiting))
         actions = super()._decisions(now)
         if pickle.dumps((b.free, b.device, b.up, self.waiting)) != shown:
@@ -200,6 +206,7 @@ class _Watched(JobSimulation):
 
     def step(self) -> bool:
         """One instant, and an explanation of every job that waits after it."""
+        # An instant without a round decides nothing, so there is nothing new to explain.
         rounds = int(self.state.at.rounds)
         goes_on = super().step()
         if goes_on and self.state.at.rounds > rounds:
@@ -223,6 +230,7 @@ class _Pickled(_Watched):
     """its state pickled at every instant"""
 
     def step(self) -> bool:
+        # Only state that survives a pickle is left, such as a restart of the service would leave.
         self.scheduler = copy_of(self.scheduler)
         return super().step()
 
@@ -277,9 +285,11 @@ def _played(kind: type[_Watched], world: _World, original: Any, where: str) -> _
 def _check_peeking(world: _World, original: Any, first: _Watched, where: str) -> None:
     """Decisions are the same under another truth until the two differ visibly."""
     second = _played(_Watched, world.hidden(), original, where)
+    # The first end of either play, the first event, and the first rate each reveal something.
     shows = min(float(np.nanmin(s.state.end)) for s in (first, second))
     happens = [*world.fails, *world.drains, *world.cancels]
     shows = min([shows, *(t for t, _ in happens), first.first_rate, second.first_rate])
+    # From the first instant at which anything shows, the plays may differ.
     for row, two in zip(first.log, second.log):
         if min(row[0], two[0]) >= shows:
             return

@@ -1,4 +1,4 @@
-"""Which nodes: first-fit, best-fit, worst-fit, fgd, and by rates; what is believed of rates.
+"""Choices of nodes: first-fit, best-fit, worst-fit, fgd, and by rates; beliefs about rates.
 
 Tasks of a gang are placed one after another, each by the rule on what is then free; all or none.
 """
@@ -93,9 +93,11 @@ class Rates:
         if self.generation is not None:
             named = [str(l.get(self.generation, "")) for l in nodes.labels]
         # Generations keep their numbers; new ones come behind.
+        # A generation without nodes is kept: its numbers index arrays of what was learned.
         generations = tuple(dict.fromkeys([*self.generations, *named]))
         generation = np.array([generations.index(name) for name in named], dtype=np.int64)
         devices = np.zeros(len(generations))
+        # The device type of which the cluster has most stands for its size.
         counted = nodes.capacity[:, np.argmax(nodes.capacity.sum(axis=0))] / 1000.0
         np.add.at(devices, generation, counted)
         labels = np.log(nodes.declared(job_types))
@@ -128,6 +130,7 @@ class Rates:
         G = old.a_mean.shape[0]
         for g in range(G):
             new.a_mean[g, l_new] = old.a_mean[g, l_old]
+            # μ and Σ are cut to the job types that are left, which is exact: marginals of a normal.
             new.a_cov[g][np.ix_(l_new, l_new)] = old.a_cov[g][np.ix_(l_old, l_old)]
         new.release[:G] = old.release
         new.backlog[:G] = old.backlog
@@ -273,6 +276,7 @@ def placed(
         for i, (tasks, shape) in enumerate(job.shape.groups):
             group = replace(job, tasks=tasks, shape=shape)
             view = replace(trial, up=ups[i]) if ups else trial
+            # A group may start on no node of those before it.
             if job.apart:
                 view = replace(view, up=view.up.copy())
                 view.up[[n for n, _ in tasks_of]] = False
@@ -281,6 +285,7 @@ def placed(
                 break
             group_pieces = pieces_of(by, group, chosen, trial)
             trial.take(shape, group_pieces)
+            # Unlike groups share nodes, so each must see what the one before it took.
             tasks_of += chosen
             pieces += group_pieces
         else:
@@ -405,6 +410,7 @@ class WorstFit:
             return None
         # Scores after 0, 1, 2, … tasks on each node: a task changes the score of its own node
         # alone.
+        # No node gets more than its room, so scores beyond that are not needed.
         least = min(job.tasks, int(fits.max()))
         scores = np.stack([left_over(job.shape, books, 1, tasks) for tasks in range(least)])
         score = np.where(fits > 0, scores[0], -np.inf)
@@ -456,6 +462,7 @@ class FGD:
         trial = books.copy()
         count: dict[int, int] = {}
         single = job.shape._replace(per_node=0)
+        # `per_node` is counted here over the whole gang, not by `fits` for one task.
         for _ in range(job.tasks):
             able = trial.fits(single) > 0
             if job.shape.per_node:
@@ -494,6 +501,7 @@ class FGD:
             raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
         # A shape that was not counted yet has weight 0.
         shapes = list(dict.fromkeys([*self._seen, shape]))
+        # Only the counts are of this call; kernels fill the other fields of the memo.
         memo = np.zeros(len(shapes), dtype=kernels.MEMO)
         memo["seen"][: len(self._seen)] = list(self._seen.values())
         room = kernels.FreeDevices(books.free, books.device, np.zeros_like(books.free))
@@ -506,7 +514,7 @@ class FGD:
 
 @dataclass
 class ByRate(Worth):
-    """Nodes by what is believed of their rates: labels, the true ones, or learned ones.
+    """Nodes by rates: those of labels, the true ones, or learned ones.
 
     Parameters
     ----------
@@ -535,6 +543,7 @@ class ByRate(Worth):
     _apart: Any = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
+        # The job types of the beliefs before, which find their rows in the new ones.
         former = (self.state.near, tuple(self._types)) if self.state and self.near else None
         self._types = {name: l for l, name in enumerate(job_types)}
         self._labels = np.log(nodes.declared(job_types))
@@ -564,6 +573,7 @@ class ByRate(Worth):
 
     def worth(self, job: Job, books: Books, now: float) -> Floats:
         """See :func:`gangwise.jobs.rate_kernels.score`."""
+        # The oracle gets its beliefs from the truth, every other rule from the state.
         mean, sd = self.believed(job, now)
         free = books.free[:, books.dominant(job.shape)] / 1000.0
         out = np.empty_like(mean)
@@ -588,6 +598,7 @@ class ByRate(Worth):
             return np.array(slowdowns(self.state.near, self._types[job.job_type], tasks))
         if self._apart is None:
             return np.zeros(len(self.state.near.mean) + 1)
+        # The factor is on the rate, the cost on the logarithm of time: hence the sign.
         return np.asarray(-np.log(self._apart.factor[self._apart.of_job[job.row]]))
 
     def slower(self, job: Job, chosen: Iterable[tuple[int, ...]]) -> float:
@@ -621,21 +632,25 @@ class ByRate(Worth):
         """Whether a gang waits for nearer nodes, see :func:`.start_kernels.waits_near`."""
         c, near, costs = self.state.constants, self.state.near, self.costs(job)
         level, released = level_on(near.domain, [n for n, _ in chosen]), 0.0
+        # Added one by one, in the order of the kernels: np.sum adds in pairs and rounds otherwise.
         for amount in self.state.release.tolist():
             released += amount
         if level == 0 or released <= 0.0:
             return False
         devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
+        # Seconds until one more device is released for this gang, those waiting served first.
         dear = c.price * (1.0 + c.crowd * waiting) * devices / released
         most = min(job.shape.per_node or job.tasks, job.tasks)
         fits, demand = np.minimum(books.fits(job.shape), most), np.array(job.shape.demand)
         holds = (books.capacity[:, demand > 0] // demand[demand > 0]).min(axis=1)
         able = tenancy.allowed_on(books.nodes, job.shape) & books.up
         holds = np.where(able, np.minimum(holds, most), 0)
+        # From the nearest level up: h = 0 is a node, the next are racks and blocks.
         for h in range(level):
             gain = alone * (math.exp(costs[level]) - math.exp(costs[h]))
             where = np.arange(fits.size) if h == 0 else near.domain[h - 1]
             held, free = np.bincount(where, holds), np.bincount(where, fits)
+            # Domains that could hold the gang when empty and cannot now.
             able, total = (held >= job.tasks) & (free < job.tasks), int(holds.sum())
             lacks = (job.tasks - free[able]).astype(np.int64)
             if gain > 0.0 and any(
@@ -681,6 +696,7 @@ class ByRate(Worth):
         logs = np.array([math.log(r) for r in rate.rates])
         tasks = rate.job.tasks * rate.job.shape.size
         rate_kernels.observe(self.state, l, nodes, logs, len(nodes), rate.first, rate.time, tasks)
+        # Work at the rate of the slowest rank, at which the gang went.
         work = (rate.time - rate.begun) * min(rate.rates)
         # How much of its limit a job of this type works, which is how long to expect of others.
         if rate.ended:
@@ -697,6 +713,7 @@ class ByRate(Worth):
             job, time = event.job, event.time
             if job is None:
                 continue
+            # A requeued job is submitted again later than its submission: it was routed before.
             if self.waits and event.kind == "submitted" and time == job.submitted:
                 mean, _ = self.believed(job, time)
                 rate_kernels.submitted(self.state, self._request(job, books), mean, time)

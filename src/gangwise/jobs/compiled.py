@@ -1,4 +1,4 @@
-"""The way into the compiled simulation: its state from tables, and a schedule from its state.
+"""Entry of the compiled simulation: its state from tables, and a schedule from its state.
 
 States of several simulations may be rows of one memory, which kernels open one by one.
 """
@@ -24,7 +24,7 @@ from gangwise.jobs.schedule import Options, Schedule, Tables, no_ways
 from gangwise.jobs.scheduler import Composed, name_of
 
 LINE = 8
-"""Words of eight bytes that are read from memory at once: where an array begins."""
+"""Words of eight bytes in a line of the cache, at which arrays begin."""
 
 
 def joined(join: Callable[[Sequence[Any]], Any], each: Sequence[Any]) -> Any:
@@ -44,15 +44,18 @@ def stacked(each: Sequence[Any]) -> tuple[Any, Ints]:
 
     def longest(arrays: Sequence[Any]) -> None:
         shapes.append(tuple(np.max([np.shape(array) for array in arrays], axis=0).astype(int)))
+        # Rounded up to whole cache lines, so that no array shares one with the next.
         sizes.append(-(-int(np.prod(shapes[-1])) * arrays[0].dtype.itemsize // (8 * LINE)) * LINE)
 
     sizes: list[int] = []
     joined(longest, each)
+    # Zeroed: the padding behind shorter arrays is read by nobody, but copied with the row.
     memory = np.zeros((len(each), sum(sizes)), np.int64)
     places = iter(zip(shapes, np.cumsum([0, *sizes]).tolist()))
 
     def filled(arrays: Sequence[Any]) -> Any:
         shape, word = next(places)
+        # Views into `memory`: copying a row of it copies all arrays of a state at once.
         stack = np.ndarray(
             (len(arrays), *shape),
             arrays[0].dtype,
@@ -83,6 +86,7 @@ def pinned(rows: Sequence[Any]) -> tuple[Sequence[Pinned], Ints]:
 
 def _opened_at(typing_context: Any, pinned: Any, address: Any) -> Any:
     def pointer(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        # An address and a pointer are the same bits; the field types come from the first reference.
         return builder.inttoptr(values[1], values[0].type)
 
     return Reference(pinned.fields)(pinned, types.int64), pointer
@@ -139,8 +143,10 @@ def built_in(scheduler: Any, nodes: model.Nodes, options: Options) -> kernels.Pl
     half_life, depth = float(getattr(scheduler.queue, "half_life", math.inf)), int(scheduler.depth)
     ends, passing = scheduler.expects
     shortest = passing == "shortest" and backfilling == kernels.EASY
+    # Keys of these orders change during the play, so the kernel computes them.
     keyed = queue >= kernels.FAIR_SHARE or (queue == kernels.SJF and ends != "requested")
     weight, slack = float(getattr(scheduler.queue, "weight", 0.0)), float(scheduler.slack)
+    # Without predictions, requests are the promise and there is no slack to give.
     slack = slack if backfilling == kernels.EASY and ends != "requested" else math.inf
     anew = scheduler.backfilling == "kamelot"
     security = float(scheduler.security) * anew
@@ -181,13 +187,16 @@ def play_compiled(
         scheduler.resize(t.nodes, t.jobs.types)
         beliefs: Any = scheduler.choice.state
         fixed = fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
+        # A scheduler that believes in distance needs a truth about it, if only of no cost.
         if scheduler.choice.near is not None and t.distance is None:
             fixed = fixed._replace(distance=nothing_apart(beliefs.near, len(t.jobs)))
     else:
         beliefs = nothing_believed()
     fixed, state, beliefs = only_used(fixed, state, beliefs)
+    # 0 instants: compilation does not count as time of the scheduler.
     round_kernels.play(fixed, state, beliefs, 0)  # compiles, or loads
     began = time.perf_counter()
+    # In portions, so that progress can be reported and more room be made.
     while True:
         status = round_kernels.play(fixed, state, beliefs, 200_000)
         if progress is not None:
@@ -241,7 +250,7 @@ def nothing_apart(near: NearBeliefs, J: int) -> Apart:
 def outcome(
     t: Tables, piece_from: Ints, state: kernels.State, text: str, seconds: float
 ) -> Schedule:
-    """What has happened; ``state.start`` and its like become those of the schedule."""
+    """Schedule of a simulation; ``state.start`` and its like become those of the schedule."""
     at, runs = state.at, state.jobs
     # Expected ends are no promise; what is kept if requests are true is one.
     promises = state.promised.size and not (state.times and state.times.expected.size)
@@ -255,9 +264,11 @@ def outcome(
     state.start[state.start == np.inf] = np.nan
     phase = runs["phase"].astype(np.int8)
     attempts = runs["attempts"].astype(np.int64)
+    # A job keeps its decision time; with latency it begins later, unless it is gone by then.
     since = begun = np.where(attempts > 0, runs["begun"], np.nan)
     if late := t.options.latency:  # what is kept are decisions; a job may be gone before it starts
         begun = np.fmin(begun + late, np.where(attempts > 0, state.end, np.nan))
+        # Only a first attempt has its first start and its last one at the same time.
         state.start[:] = np.where(attempts == 1, begun, state.start + late)
     on_nodes = np.isin(phase, (kernels.RUNNING, kernels.FINISHED, kernels.KILLED))
     on_nodes |= (phase == kernels.CANCELLED) & np.isfinite(state.end)
@@ -288,9 +299,10 @@ def outcome(
 
 
 def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Inputs, int]:
-    """What the kernels read, and the number of pieces that all jobs may have."""
+    """Inputs of the kernels, and the most pieces that all jobs together may have."""
     jobs, J, N = t.jobs, len(t.jobs), len(t.nodes)
     by_rank = np.arange(J)
+    # These keys never change, so jobs are ranked once and for all.
     if rules.queue in (kernels.SJF, kernels.EDF, kernels.PRIORITY):
         key = {kernels.SJF: jobs.limit, kernels.EDF: jobs.deadline}.get(rules.queue)
         by_rank = np.argsort(-jobs.priority if key is None else key, kind="stable")
@@ -298,6 +310,7 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Inputs, int]:
     once = map(model.one_for_all, (jobs.tasks, jobs.shape, jobs.type, jobs.user))
     columns = tuple(map(read_only, (jobs.submit, t.work, jobs.limit, *once, t.doomed, t.aside)))
     rows["claim"], rows["hours"] = t.claims.of_job, t.hours.of_job
+    # A fraction of a device makes a piece of its own; whole tasks on a node share one piece.
     bounded, sizes = np.where(t.cluster.shapes["fraction"] > 0, 2**31 - 1, N), t.sizes
     for s in np.flatnonzero(t.cluster.shapes["groups"]):
         bounded[s] = _pieces_of_groups(t, int(s))
@@ -335,20 +348,22 @@ def _dependents(t: Tables) -> tuple[Ints, Ints]:
     jobs, J = t.jobs, len(t.jobs)
     if not jobs.after.size:
         return NO_INTS, NO_INTS
+    # A job that is set aside never ends: those after it would wait for ever.
     keep = ~t.aside[jobs.after]
     predecessor, later = jobs.after[keep], np.repeat(np.arange(J), np.diff(jobs.after_from))[keep]
+    # Stable, so that dependents of a job keep the order of submission.
     later = later[np.argsort(predecessor, kind="stable")].astype(np.int64)
     return later, np.concatenate([[0], np.cumsum(np.bincount(predecessor, minlength=J))])
 
 
 def _least(t: Tables) -> Ints:
-    """What the smallest task of all that are played asks [K]; 0 where none is played."""
+    """Least demand of any task that is played [K]; 0 where none is played."""
     played = np.flatnonzero(np.bincount(t.jobs.shape[~t.aside], minlength=len(t.cluster.demand)))
     return np.asarray(t.cluster.demand[played].min(axis=0, initial=0 if not played.size else 2**62))
 
 
 def _most_running(t: Tables) -> int:
-    """No more jobs can run at once than the smallest task fits into the cluster."""
+    """Upper bound of jobs that run at once: how often the least demand fits into the cluster."""
     least = _least(t)
     wanted = least > 0
     if not wanted.any():
@@ -359,12 +374,14 @@ def _most_running(t: Tables) -> int:
 def initial_state(
     t: Tables, rules: kernels.PlayRules, pieces: int, feeds: bool = False
 ) -> kernels.State:
-    """Before anything has happened; with a feed where a scheduler outside decides."""
+    """State before the first event; with a feed where a scheduler outside decides."""
     J, N = len(t.jobs), len(t.nodes)
     books = Books.opened(t.nodes)
     blocks = range(0, N, kernels.BLOCK)
+    # The largest free amount of each block of nodes lets a search skip the block.
     top = np.array([books.free[b : b + kernels.BLOCK].max(axis=0) for b in blocks])
     counters: Any = np.zeros(1, dtype=kernels.COUNTERS).view(np.recarray)[0]
+    # −1 and 1 differ from the start, so that everything cached is computed in the first round.
     counters.now = counters.promised = counters.planned = counters.first = -1
     counters.epoch = counters.change = counters.line = 1
     counters.outlived = counters.kept = counters.origin = math.inf
@@ -424,11 +441,13 @@ def _order(t: Tables, rules: kernels.PlayRules) -> dict[str, Any]:
     due = {
         "ends": running + 64,
         "timers": 2 * J + 64 if timed else 0,
+        # Changes of a profile: each job adds a start and an end.
         "order": 3 * running + 64 if backfills else 0,
         "changes": 2 * J + 8 if conserves else running + 1 if keeps_starts else 0,
         "sequence": J if sorts else 0,
         "spare_rows": max(2 * J + 8 if conserves else J if sorts else 0, 3 * running + 64),
     }
+    # A bit for each job, and a summary with a bit for each word: the next job in few steps.
     ints = {"words": words, "summary": -(-words // 64) + 1, "running": running + 1, "fresh": 64}
     return {
         **{name: np.zeros(size, dtype=kernels.DUE) for name, size in due.items()},
@@ -450,6 +469,7 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     """
     N = len(t.nodes)
     gang = int(t.jobs.tasks[~t.aside].max(initial=1))
+    # Trials hold one piece for each task where fractions are used, else one for each node.
     tried = max(gang if t.cluster.shapes["fraction"].any() else min(gang, N), N) + 1
     with_groups = np.flatnonzero(t.cluster.shapes["groups"]).tolist()
     grouped = max((_pieces_of_groups(t, s) for s in with_groups), default=0)
@@ -482,6 +502,7 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
 
 def more_room(state: kernels.State) -> kernels.State:
     """Twice the room for attempts cut short, or what running jobs may need."""
+    # Doubled, so that growing costs a constant time for each cut; plus what runs now.
     cuts = np.zeros(2 * state.cuts.size + int(state.at.running), dtype=kernels.CUT)
     cuts[: state.cuts.size] = state.cuts
     pieces = np.zeros(2 * state.cut_pieces.size + int(state.at.pieces), dtype=kernels.PIECE)

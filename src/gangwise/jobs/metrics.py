@@ -1,4 +1,4 @@
-"""What a schedule was worth: waiting, completion, slowdown, utilisation, what was lost, fairness.
+"""Metrics of a schedule: waiting, completion, slowdown, utilisation, what was lost, fairness.
 
 Everything is a pure function of an :class:`Outcome`: when each job was submitted, started and
 ended, what it held, and where. A simulated :class:`~gangwise.jobs.simulation.Schedule` is one
@@ -127,6 +127,7 @@ class Outcome(Tabular):
         restarted = (schedule.attempts > 1) & np.isfinite(schedule.end)
         if restart > 0 and restarted.any():  # what was lost of attempts cut short is there already
             spent = np.minimum(schedule.end - schedule.last_start, restart)
+            # Fewer tasks held fewer devices than the demand says: divided by the factor.
             spent /= longer_by(jobs, pieces, schedule.end - schedule.last_start)
             lost = lost + np.where(restarted, spent, 0.0) * _dominant(demand, nodes)
         return cls(
@@ -161,6 +162,7 @@ class Outcome(Tabular):
     @cached_property
     def ended(self) -> Bools:
         """Jobs that started and ended, in whichever way, [J]."""
+        # With `started`: a withdrawn job may have an end, when it left the line.
         ended: Bools = self.started & np.isfinite(self.end)
         return ended
 
@@ -240,6 +242,7 @@ class Outcome(Tabular):
         """Device-seconds held, of each device type, [K]; attempts cut short as well."""
         if self.pieces is None:
             run = np.where(self.ended, self.end - self.last_start, 0.0)
+            # Without pieces a job holds its whole demand; with fewer tasks it took as much longer.
             return np.asarray((run / self._longer) @ self.demand)
         return self._held_by(True)
 
@@ -270,6 +273,7 @@ class Outcome(Tabular):
         if self.jobs.grouped.any():
             mine = np.flatnonzero(self.jobs.grouped[pieces.job])
             shapes = placed_shapes(self.jobs, self.nodes)
+            # Groups hold different devices; their pieces come in the order of placing.
             for begin, past in runs_of(pieces.job[mine], pieces.begin[mine]):
                 rows = mine[begin:past].tolist()
                 shape, tasks = (
@@ -334,6 +338,7 @@ class Outcome(Tabular):
             return np.zeros(len(self.nodes.devices))
         pieces, rates = self.pieces, self.rates
         declared = self.nodes.declared(self.jobs.types)[self.jobs.type[pieces.job], pieces.node]
+        # A node that was faster than its label loses nothing; unknown rates lose nothing either.
         share = np.nan_to_num(np.clip(1 - rates[pieces.job] / declared, 0.0, 1.0))
         lost = np.where(pieces.why == LAST, share * pieces.tasks * (pieces.end - pieces.begin), 0.0)
         return np.asarray(lost @ self.per_piece)
@@ -352,7 +357,7 @@ class Outcome(Tabular):
 
     @cached_property
     def thrown_away(self) -> Floats:
-        """Device-seconds that nothing came of, [K].
+        """Device-seconds wasted, [K].
 
         All that jobs held which did not do their work, and of the others what was lost to restarts.
         """
@@ -386,6 +391,7 @@ class Outcome(Tabular):
                 mine = jobs[name][pieces.job] & (pieces.why == LAST) if count else jobs[name]
             else:
                 mine = pieces.why == (FAILED if name == "failed" else PREEMPTED)
+                # An attempt has a piece for each node; job and begin tell attempts apart.
                 count = len(set(zip(pieces.job[mine].tolist(), pieces.begin[mine].tolist())))
             # Mostly there is none, and a product over a million jobs takes its time.
             amounts = self._held_by(mine) if count else np.zeros(len(self.nodes.devices))
@@ -394,9 +400,9 @@ class Outcome(Tabular):
 
     @property
     def until_left(self) -> float:
-        """Mean seconds from submission until a job left, killed ones too (mean sojourn time).
+        """Mean sojourn time: seconds from submission until a job left, killed ones too.
 
-        What a lower bound of jobs that may be killed speaks of.
+        Lower bounds of jobs that may be killed are compared with it.
         """
         return float(self.completion[self.ended].mean())
 
@@ -448,6 +454,7 @@ class Outcome(Tabular):
     def _of_users(self, of: Floats, on: Bools) -> Floats:
         """Mean of a value [J] over each user's jobs of those that are ``on`` [J]."""
         count = np.bincount(self.jobs.user[on])
+        # Users without such a job would divide by zero.
         with_jobs = count > 0
         means: Floats = np.bincount(self.jobs.user[on], of[on])[with_jobs] / count[with_jobs]
         return means[np.isfinite(means)]
@@ -455,6 +462,7 @@ class Outcome(Tabular):
     @property
     def worst_users(self) -> float:
         """Mean waiting of the worst tenth of the users, at least one, by their mean waiting."""
+        # A tenth rounded down: with fewer than 20 users the worst one alone.
         means = np.sort(self._of_users(self.waiting, self.queued))
         return float(means[-max(1, means.size // 10) :].mean())
 
@@ -522,7 +530,7 @@ def held_devices(jobs: Jobs, nodes: Nodes) -> Floats:
 
 
 def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:
-    """By how much jobs took longer since they had fewer tasks than they ask for, [J], or [1] of 1.
+    """Factor by which jobs took longer with fewer tasks than they ask for, [J], or [1] of 1.
 
     Of pieces, the tasks of the last attempt count; as recorded, the seconds that it ``ran`` [J].
     """
@@ -542,6 +550,7 @@ def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:
 
 def _dominant(demand: Floats, nodes: Nodes) -> Floats:
     """Devices of the type of which a job holds the largest share of the cluster, [J]."""
+    # A device type that no node has would divide by zero.
     total = np.maximum(nodes.capacity.sum(axis=0) / 1000, 1e-9)
     dominant = np.argmax(demand / total, axis=1)
     return np.asarray(demand[np.arange(len(demand)), dominant])
@@ -578,6 +587,7 @@ def size_groups(sizes: Floats) -> tuple[Ints, list[str]]:
     different, rank = np.unique(sizes, return_inverse=True)
     if different.size <= SIZES:
         return rank.astype(np.int64), [f"{size:g}" for size in different]
+    # Slightly less than the logarithm: exact powers of two stay in the lower class.
     power = np.ceil(np.log2(np.maximum(different, 1e-3)) - 1e-9).astype(np.int64)
     groups, group = np.unique(power, return_inverse=True)
     while groups.size > SIZES + 2:  # the smallest together
@@ -609,6 +619,7 @@ def jobs_as_rows(start: Ints, count: Ints) -> tuple[Ints, Ints]:
     """
     job = np.repeat(np.arange(count.size), count)
     offset = np.concatenate([[0], np.cumsum(count)])[:-1]
+    # Places within each i count from 0: subtract where its rows begin.
     return start[job] + np.arange(job.size) - offset[job], job
 
 
@@ -620,6 +631,7 @@ def _pieces(schedule: Schedule) -> Pieces:
     begun, end = schedule.last_start, schedule.end
     # Where no end is known at all, such a job has held its devices for no time.
     if (running := schedule.phase == RUNNING).any():
+        # A job that runs at the end of the simulation has an end of NaN, which would drop its use.
         last_end = np.fmax.reduce(np.append(end, schedule.cuts["end"]), initial=-np.inf)
         end = np.where(running, np.fmax(begun, last_end), end)
     jobs = np.flatnonzero(np.isfinite(end) & np.isfinite(begun))
@@ -643,6 +655,7 @@ def held_until(times: Floats, starts: Floats, amounts: Floats) -> Floats:
     """Σ amount · (time − start) over those that started before each time."""
     order = np.argsort(starts, kind="stable")
     starts, amounts = starts[order], amounts[order]
+    # Only what started before counts; prefix sums answer all times at once.
     begun = np.searchsorted(starts, times)
     amount = np.concatenate([[0.0], np.cumsum(amounts)])[begun]
     moment = np.concatenate([[0.0], np.cumsum(amounts * starts)])[begun]
@@ -652,6 +665,7 @@ def held_until(times: Floats, starts: Floats, amounts: Floats) -> Floats:
 
 def over_bins(edges: Floats, begin: Floats, end: Floats, amounts: Floats) -> Floats:
     """Means of amounts held from their begin to their end, over the bins between edges."""
+    # Held between two times = held since the starts, less held since the ends.
     amount = held_until(edges, begin, amounts) - held_until(edges, end, amounts)
     return np.asarray(np.diff(amount) / np.diff(edges))
 
@@ -685,6 +699,7 @@ def _idle_while_waiting(
                     smallest = row
             else:
                 event -= 2 * J
+                # Sums of rounded amounts may miss a fit by a little: hence 1e-9 below.
                 idle += amount[event - P] if event >= P else -amount[event]
             i += 1
         # Ranks below the smallest have no waiting job.

@@ -96,6 +96,7 @@ class Nodes:
         if self.shared is not None:
             if self.shared not in self.devices:
                 raise ScenarioError(f"no node has {self.shared!r}, the device type to be shared")
+            # The shared devices in use are the bits of one int64 mask, whose sign bit is kept free.
             of_it = self.capacity[:, self.devices.index(self.shared)]
             bad = np.flatnonzero((of_it % 1000 != 0) | (of_it > 63_000))
             if bad.size:
@@ -109,6 +110,7 @@ class Nodes:
         """From single nodes; device types in the order of their first mention."""
         nodes = list(nodes)
         devices = tuple(dict.fromkeys(k for node in nodes for k in node.devices))
+        # Rounded, not cut: in binary 1.001 * 1000 is 1000.99….
         capacity = [[round(1000 * node.devices.get(k, 0)) for k in devices] for node in nodes]
         return cls(
             tuple(node.name for node in nodes),
@@ -193,6 +195,7 @@ class Shape(NamedTuple):
     def each(self, change: Callable[[Shape], Shape]) -> Shape:
         """The shape, changed; so are those of its groups."""
         groups = tuple((tasks, shape.each(change)) for tasks, shape in self.groups)
+        # Groups have no groups of their own, so one level of recursion ends here.
         return change(self)._replace(groups=groups)
 
     @property
@@ -225,6 +228,7 @@ class Group(NamedTuple):
     terms: str = ""
 
 
+# Cached: a log has a few distinct texts, and this is asked at every decision.
 @cache
 def terms_of(text: str) -> dict[str, str]:
     """Terms of a job, by name.
@@ -299,6 +303,7 @@ class Job:
     @property
     def fewest(self) -> int:
         """With how many of its tasks it may be started."""
+        # Groups have different shapes, so no subset of them is the same job made smaller.
         if not self.terms or self.shape.groups:
             return self.tasks
         return int(terms_of(self.terms).get("fewest", self.tasks))
@@ -311,6 +316,7 @@ class Job:
     @property
     def length(self) -> float:
         """Seconds that the job takes as far as anybody knows: as expected, or as requested."""
+        # NaN, not 0, marks "no prediction": a predicted run time of 0 is a prediction.
         return self.limit if math.isnan(self.expected) else self.expected
 
 
@@ -514,6 +520,7 @@ class Jobs(Tabular):
         given, J = dict[str, Any](more), np.asarray(submit).size
         require_options(given, Columns)
         id = given.get("id")
+        # Copied: the caller's array may change later.
         ids = np.arange(J) if id is None else np.array(id)
         if ids.shape != (J,):
             raise ScenarioError(f"{J} jobs have {ids.size} ids")
@@ -522,6 +529,7 @@ class Jobs(Tabular):
         columns = {name: _column(values, J) for name, values in numbers.items()}
         columns |= {"id": ids, "tasks": _column(tasks, J, whole=True)}
         demand = {"cpu": 1.0} if demand is None else dict(demand)
+        # Groups first: they write the total demand of their rows, which the log then judges.
         of_groups = _Groups.of(given, columns, demand) if given.get("groups") else None
         log = _Log(columns, demand)
         if id is not None:
@@ -544,6 +552,7 @@ class Jobs(Tabular):
             columns[name] = np.array([getattr(job, name) for job in jobs])
         for place, several, own, _ in (*_NAMED.values(), ("shape", "shapes", "shape", "")):
             columns[place], columns[several] = coded(getattr(job, own) for job in jobs)
+        # One array for both recorded columns is safe: a frozen `Jobs` never writes into them.
         none = np.full(len(jobs), np.nan)
         return cls(
             **columns,
@@ -566,6 +575,7 @@ class Jobs(Tabular):
     @property
     def grouped(self) -> Bools:
         """Jobs whose tasks are unlike [J], or [1] where none are."""
+        # Compiled code reads a mask of one element as "no job has groups".
         several = [bool(shape.groups) for shape in self.shapes]
         return np.array(several)[self.shape] if any(several) else np.zeros(1, dtype=bool)
 
@@ -658,6 +668,7 @@ class _Log:
         self.noted: dict[str, int] = {}
         submit, run, tasks = columns["submit"], columns["run"], columns["tasks"]
         started, ended = (one_for_all(columns[f"recorded_{end}"]) for end in ("start", "end"))
+        # NaN compares as False, so `submit < 0` skips rows that the line before has rejected.
         with np.errstate(invalid="ignore"):
             self.reject(~np.isfinite(submit), "without a submission time")
             self.reject(submit < 0, "submitted at a negative time")
@@ -672,6 +683,7 @@ class _Log:
                 amount = one_for_all(_column(values, J))
                 finite = np.isfinite(amount)
                 odd = odd | ~finite | (amount < 0)
+                # NaN and inf have no int64; such rows are rejected below, whatever stands for them.
                 self.demand.append(np.where(finite, np.rint(amount * 1000), 0).astype(np.int64))
             self.reject(odd, "with a missing or negative number of devices")
             nothing = sum(self.demand, np.zeros(1, dtype=np.int64)) == 0
@@ -679,6 +691,7 @@ class _Log:
 
     def reject(self, bad: npt.NDArray[Any], reason: str) -> None:
         """Set rows aside that no earlier reason has set aside."""
+        # A row is counted under its first reason alone, so the counts add up to the jobs set aside.
         rows = np.flatnonzero(bad & self.good)
         if rows.size:
             self.set_aside[reason] = rows
@@ -702,16 +715,19 @@ class _Log:
         order = np.flatnonzero(self.good)
         in_order = order.size == J and bool((submit[1:] >= submit[:-1]).all())
         if not in_order:
+            # Stable: jobs of one instant stay in the order of their rows.
             order = order[np.argsort(submit[order], kind="stable")]
         count = order.size
 
         def chosen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
             """Those that are played, in their order; one value that stands for all stays one."""
+            # Stride 0 marks a scalar; it stays a view, so equal values take no memory.
             if values.strides == (0,):
                 return np.broadcast_to(values[:1], (count,)) if count else values[:0].copy()
             return values if in_order else values[order]
 
         c: dict[str, Any] = {name: chosen(values) for name, values in self.columns.items()}
+        # NaN > 0 is False: the test catches a missing limit as well as one of 0.
         run, missing = c["run"], ~(c["limit"] > 0)
         limit = np.where(missing, run, c["limit"])
         self.note("without a requested limit: the run time is taken for it", int(missing.sum()))
@@ -719,6 +735,7 @@ class _Log:
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
         per_node = one_for_all(c.pop("per_node"))
         c["shape"], c["shapes"] = _shapes(demand, per_node, constraint, order, groups)
+        # Predecessors become places in the new order; rows that are not played get no place.
         c["after_from"], c["after"] = reordered(*predecessors, order)
         for name, (place, several, _, default) in _NAMED.items():
             c[place], c[several] = _names(names.get(name), J, order, default)
@@ -734,6 +751,7 @@ class _Log:
         ids, J = self.columns["id"], self.size
         if not after:
             return np.zeros(J + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        # Reversed, so that of rows with the same id the first wins; the others are set aside.
         row_of = {name: int(i) for i, name in reversed(list(enumerate(ids.tolist())))}
         predecessors: list[list[int]] = [[] for _ in range(J)]
         unknown = 0
@@ -741,10 +759,12 @@ class _Log:
             if name not in row_of:
                 unknown += len(earlier)
                 continue
+            # A predecessor named twice counts once.
             rows = [row_of.get(other, -1) for other in dict.fromkeys(earlier)]
             unknown += rows.count(-1)
             predecessors[row_of[name]] += [row for row in rows if row >= 0]
         self.note("dependencies on jobs that are not in the log: dropped", unknown)
+        # Jobs on a cycle would wait for ever; those behind it only lose that dependency.
         bad = np.zeros(J, dtype=bool)
         bad[_on_cycles(predecessors)] = True
         self.reject(bad, "that come after one another in a circle")
@@ -787,6 +807,7 @@ class _Groups:
         for kind, values in demand.items():
             demand[kind] = np.array(np.broadcast_to(np.asarray(values, dtype=np.float64), (J,)))
         labels = given.get("constraint")
+        # Copied into a list, since rows of jobs with groups are rewritten.
         if labels is not None or any(group.constraint for group in every):
             given["constraint"] = labels = list(labels or [{}] * J)
         for name, groups in given["groups"].items():
@@ -805,6 +826,7 @@ class _Groups:
         labels: list[Mapping[str, str]] | None,
     ) -> None:
         """Let a row be the job of these groups."""
+        # Keyed by shape, so equal groups merge; insertion order is the order of placement.
         tasks_of: dict[Shape, int] = {}
         for group in groups:
             amounts = [float(group.demand.get(kind, 0)) for kind in demand]
@@ -824,6 +846,7 @@ class _Groups:
             columns["tasks"][row], columns["per_node"][row] = tasks, shape.per_node
             asked = shape.demand
         else:
+            # One task of the total demand: it need not fit on a node.
             columns["tasks"][row], columns["per_node"][row] = 1, 0
             asked = tuple(
                 sum(tasks * shape.demand[k] for tasks, shape in several) for k in range(len(demand))
@@ -844,6 +867,7 @@ class _Groups:
 def reordered(starts: Ints, rows: Ints, order: Ints) -> tuple[Ints, Ints]:
     """Dependencies of some jobs in their order, from those of rows; −1 for a row left out."""
     if not rows.size:
+        # A view: J + 1 zeros that take 8 bytes.
         return np.broadcast_to(np.int64(0), (order.size + 1,)), rows
     place = np.full(starts.size - 1, -1)
     place[order] = np.arange(order.size)
@@ -854,12 +878,15 @@ def reordered(starts: Ints, rows: Ints, order: Ints) -> tuple[Ints, Ints]:
 def _repeated(ids: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Rows whose id an earlier row has."""
     if ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all()):
+        # Rising numbers cannot repeat: the common case, answered without a sort.
         return np.zeros(1, dtype=bool)
     if ids.dtype.kind == "O":  # numbers take less room than a set of the ids
         hashes = np.sort(np.fromiter(map(hash, ids), np.int64, ids.size))
         if not (hashes[1:] == hashes[:-1]).any():
             return np.zeros(1, dtype=bool)
+    # Equal hashes may still be different ids, so only this exact test decides.
     twice = np.ones(ids.size, dtype=bool)
+    # `return_index` gives the first row of each id.
     twice[np.unique(ids, return_index=True)[1]] = False
     return twice
 
@@ -890,6 +917,7 @@ def _on_cycles(before: list[list[int]]) -> list[int]:
     graph = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(J, J))
     _, component = connected_components(graph, connection="strong")
     size = np.bincount(component, minlength=J)
+    # A job after itself is a component of one row, which the size does not show.
     loops = {row for row, earlier in enumerate(before) if row in earlier}
     return [row for row in range(J) if size[component[row]] > 1 or row in loops]
 
@@ -908,6 +936,7 @@ def _shapes(
     J, K = order.size, len(demand)
     columns = [*demand, np.maximum(np.nan_to_num(per_node), 0).astype(np.int64)]
     named: list[tuple[tuple[str, str], ...]] = [()]
+    # `order` holds the places of played rows; constraints are still in the log's order.
     if constraint is not None:
         constraints = [tuple(sorted(constraint[i].items())) for i in order]
         named = list(dict.fromkeys(constraints)) or [()]
@@ -920,9 +949,11 @@ def _shapes(
     code = np.broadcast_to(np.int64(0), (J,))
     representative = np.zeros(min(J, 1), dtype=np.int64)
     for values in columns:
+        # A column with one value does not split any class.
         if values.size < J or (values == values[:1]).all():
             continue
         different, inverse = np.unique(values, return_inverse=True)
+        # Renumbered after every column: codes stay below J, so products stay below J² < 2**63.
         _, representative, code = np.unique(
             code * different.size + inverse, return_index=True, return_inverse=True
         )
@@ -946,6 +977,7 @@ def _names(
         return np.broadcast_to(np.int64(0), (order.size,)), (default,)
     column = np.broadcast_to(np.asarray(values), (J,))
     if order.size < J or (order[:-1] > order[1:]).any():
+        # Names are coded after jobs are dropped: a name that only dropped jobs had gets no code.
         column = column[order]
     if column.dtype.kind == "O":  # a few names many times: sorted without the repetitions
         few = sorted(set(column))

@@ -26,14 +26,14 @@ from gangwise.jobs import distance_kernels
 from gangwise.jobs.kernels import Rows, record
 
 LABELS, MEANS, SHARED = range(3)
-"""What is believed: declared rates, a mean per (job type, node), shared factors."""
+"""Models of rates: declared rates, a mean per (job type, node), shared factors."""
 
 RANKS = 32
-"""Ranks of a gang that are taken in at once."""
+"""Most ranks of a gang in one update."""
 BINS = 64
-"""Of the ratio of work to limit."""
+"""Bins of the ratio of work to limit."""
 PRIOR_JOBS = 5.0
-"""Jobs that the first guess of that ratio, even, is worth."""
+"""Weight of the prior of that ratio, which is uniform, in jobs."""
 
 
 @by_reference
@@ -79,7 +79,7 @@ RANK = record(
 
 @by_reference
 class GangWorkspace(NamedTuple):
-    """Space to take in the ranks of a gang."""
+    """Work space of the update by the ranks of a gang."""
 
     ranks: Rows  # RANK [RANKS]
     H: Floats  # [RANKS, L]
@@ -190,23 +190,27 @@ def no_beliefs(
 
 @lean_kernel
 def believe(beliefs: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
-    """Put mean and sd of the log rate of job type l on every node in ``mean``, ``sd`` [N].
+    """Posterior mean and sd of the log rate of job type l on every node, in ``mean``, ``sd`` [N].
 
     For ``MEANS``, sd is ESDP's radius √(ln(t + 1) / 2n) (10), inf where n is 0.
     """
     if beliefs.kind == SHARED:
         bring_up_to_date(beliefs, l)
+        # `drift` is per hour, times are in seconds: variance grows by drift² / 3600 a second.
         drift = beliefs.constants.drift * beliefs.constants.drift / 3600.0
         for n in range(mean.size):
             mean[n] = beliefs.mean[l, n]
             sd[n] = beliefs.sd[l, n]
         if drift > 0.0:
+            # Here and not in `sd` itself, which is kept until the next observation.
             for n in range(mean.size):
                 sd[n] = math.sqrt(sd[n] * sd[n] + drift * max(now - beliefs.f_time[n], 0.0))
         return
     for n in range(mean.size):
         if beliefs.kind == MEANS and beliefs.e_count[l, n] > 0.0:
+            # The logarithm of the mean, not the mean of logarithms: ESDP averages rates.
             mean[n] = math.log(beliefs.e_sum[l, n] / beliefs.e_count[l, n])
+            # t + 1 = seen + 2: the decision at hand is the (seen + 1)-th.
             sd[n] = math.sqrt(0.5 * math.log(beliefs.seen[0] + 2.0) / beliefs.e_count[l, n])
         else:
             mean[n] = beliefs.labels[l, n]
@@ -242,11 +246,13 @@ def refresh(beliefs: Beliefs, l: int, g: int) -> None:
         mean[n] = labels[n] + of_type + beliefs.f_mean[n] - beliefs.f_shift[n]
     for n in range(mean.size):
         var[n] = beliefs.f_var[n] + of_type_var - 2.0 * cross[n] + beliefs.f_extra[n]
+    # e is shrunk by n / (n + ratio), and its variance falls from σ_e² in the same way.
     if e > 0.0:
         for n in range(mean.size):
             mean[n] += total[n] / (count[n] + ratio)
         for n in range(mean.size):
             var[n] += e * ratio / (count[n] + ratio)
+    # Written without a branch, so that the loop becomes vector instructions.
     row, sd = beliefs.mean[l], beliefs.sd[l]
     for n in range(mean.size):
         row[n] = mean[n] if beliefs.generation[n] == g else row[n]
@@ -287,6 +293,7 @@ def observe(
                 if log_rates[i] < log_rates[at]:
                     at = i
             remaining = 1
+        # More ranks than RANKS are learned in batches, each with a u of its own.
         while remaining > 0:
             k = min(RANKS, remaining)
             take_in(beliefs, l, nodes, log_rates, at, k, first, now)
@@ -332,6 +339,7 @@ def take_in(
     ranks = beliefs.gang.ranks
     e = beliefs.constants.e * beliefs.constants.e
     ratio = noise_ratio(beliefs)
+    # Residuals are taken against the belief before this gang, for all ranks alike.
     for i in range(k):
         n = nodes[at + i]
         ranks[i].node = n
@@ -342,6 +350,7 @@ def take_in(
         if e > 0.0:
             ranks[i].shrunk = beliefs.e_sum[l, n] / (beliefs.e_count[l, n] + ratio)
             ranks[i].noise += e * ratio / (beliefs.e_count[l, n] + ratio)
+    # Most later measurements bring no news; `foresee` tells so without the L × L product.
     near = foresee(beliefs, l, k, now)
     if not first and near:
         return
@@ -363,8 +372,8 @@ def noise_ratio(beliefs: Beliefs) -> float:
 
 @inner_kernel
 def foresee(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
-    """Step 1: each rank's H_i, and what it was above what was expected; whether that is surely no
-    surprise, whatever the variance of a.
+    """Step 1: H_i and innovation of each rank; whether the innovations are surely no surprise,
+    whatever the variance of a.
 
     The variance of f[n] grows where a node was not seen for long.
     """
@@ -372,6 +381,7 @@ def foresee(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
     for i in range(k):
         n = ranks[i].node
         g = ranks[i].generation
+        # Events may come late: time never runs backwards for a node.
         unseen = max(now - beliefs.f_time[n], 0.0)
         beliefs.f_var[n] += c.drift * c.drift * unseen / 3600.0
         beliefs.f_time[n] = max(now, beliefs.f_time[n])
@@ -379,6 +389,7 @@ def foresee(beliefs: Beliefs, l: int, k: int, now: float) -> bool:
         for m in range(H.shape[1]):
             H[i, m] = -beliefs.f_slope[m, n]
             z += beliefs.f_slope[m, n] * beliefs.a_mean[g, m]
+        # z = y − m − H·a with H the unit vector of l less h: f is linear in a.
         H[i, l] += 1.0
         ranks[i].residual = z
         least = beliefs.f_var[n] + ranks[i].noise + c.u * c.u
@@ -402,6 +413,7 @@ def expect(beliefs: Beliefs, k: int) -> bool:
         n = ranks[i].node
         g = ranks[i].generation
         z = ranks[i].residual
+        # Innovation variance: f, e and ε of the rank, u of the gang, and a by H Σ Hᵀ.
         var = beliefs.f_var[n] + ranks[i].noise + common
         for m in range(L):
             s = 0.0
@@ -411,6 +423,7 @@ def expect(beliefs: Beliefs, k: int) -> bool:
             var += H[i, m] * s
         ranks[i].of_type = var - beliefs.f_var[n] - ranks[i].noise - common
         if z * z > c.surprise * c.surprise * var:
+            # Widened before the update, so that this observation moves f by most of it.
             beliefs.f_var[n] += c.jump * c.jump
             surprised = True
     return surprised
@@ -418,24 +431,27 @@ def expect(beliefs: Beliefs, k: int) -> bool:
 
 @inner_kernel
 def factorise(beliefs: Beliefs, k: int) -> None:
-    """S = C Cᵀ, and C⁻¹ z of the residuals z."""
+    """Cholesky factor C of S = C Cᵀ, and C⁻¹ z of the residuals z."""
     ranks, S = beliefs.gang.ranks, beliefs.gang.S
     common = beliefs.constants.u * beliefs.constants.u
     for i in range(k):
         for j in range(i + 1):
             s = common
+            # Generations are independent a priori, so only ranks of the same one share a.
             if ranks[j].generation == ranks[i].generation:
                 for m in range(beliefs.a_mean.shape[1]):
                     s += beliefs.gang.H[i, m] * beliefs.gang.HS[j, m]
             if i == j:
                 s += beliefs.f_var[ranks[i].node] + ranks[i].noise
             S[i, j] = s
+    # Cholesky, row by row, in place: row i needs rows 0 … i of C alone.
     for i in range(k):
         for j in range(i + 1):
             s = S[i, j]
             for m in range(j):
                 s -= S[i, m] * S[j, m]
             S[i, j] = math.sqrt(s) if i == j else s / S[j, j]
+    # Forward substitution with the factor.
     for i in range(k):
         s = ranks[i].residual
         for m in range(i):
@@ -454,6 +470,7 @@ def learn_types(beliefs: Beliefs, k: int) -> None:
         for i in range(k):
             own = ranks[i].generation == g
             observed = observed or own
+            # Forward substitution for C W = H Σ; ranks of other generations have H Σ = 0.
             for m in range(L):
                 s = beliefs.gang.HS[i, m] if own else 0.0
                 for j in range(i):
@@ -461,18 +478,20 @@ def learn_types(beliefs: Beliefs, k: int) -> None:
                 W[i, m] = s / S[i, i]
         if not observed:
             continue
+        # Rows of the posterior computed from an older version are now stale.
         beliefs.version[g] += 1
         for i in range(k):
             for m in range(L):
                 beliefs.a_mean[g, m] += W[i, m] * ranks[i].solved
                 for o in range(L):
                     beliefs.a_cov[g, m, o] -= W[i, m] * W[i, o]
+            # Cached products move with Σ and μ by rank-one steps: O(N L) instead of O(N L²).
             follow(beliefs, g, i)
 
 
 @inner_kernel
 def follow(beliefs: Beliefs, g: int, i: int) -> None:
-    """Take rank i in on h·μ, Σh and h·Σh of a generation's nodes, several of them at once."""
+    """Update h·μ, Σh and h·Σh of a generation's nodes by rank i, several nodes at once."""
     W, along, solved = beliefs.gang.W, beliefs.gang.along, beliefs.gang.ranks[i].solved
     for n in range(along.size):
         along[n] = 0.0
@@ -507,10 +526,13 @@ def learn_nodes(beliefs: Beliefs, k: int) -> None:
     for i in range(k):
         n = ranks[i].node
         r, spread = less_common(beliefs, i, k)
+        # Kalman gain: the share of the residual that is the node's own.
         gain = beliefs.f_var[n] / (beliefs.f_var[n] + ranks[i].noise + spread)
         beliefs.f_mean[n] += gain * r
         for m in range(L):
+            # Stored as h with f = m − h·a, so the slope of r on a enters with H's sign.
             beliefs.f_slope[m, n] += gain * beliefs.gang.slope[m]
+        # Only this node's caches change here; those of others moved in `follow`.
         beliefs.f_var[n] *= 1.0 - gain
         beliefs.f_shift[n] = 0.0
         beliefs.f_extra[n] = 0.0
@@ -534,12 +556,14 @@ def less_common(beliefs: Beliefs, i: int, k: int) -> tuple[float, float]:
     g = ranks[i].generation
     r = ranks[i].residual
     spread = beliefs.constants.u * beliefs.constants.u
+    # The rank's own residual depends on a by H_i; the others take part of that away.
     for m in range(L):
         slope[m] = H[i, m]
     if spread > 0.0 and k > 1:
         precision = 1.0 / spread  # of u given the others
         for j in range(k):
             if j != i:
+                # In its own generation a is given; elsewhere its variance counts.
                 of_others = ranks[j].of_type if ranks[j].generation != g else 0.0
                 precision += 1.0 / (ranks[j].alone + of_others)
         spread = 1.0 / precision
@@ -548,6 +572,7 @@ def less_common(beliefs: Beliefs, i: int, k: int) -> tuple[float, float]:
                 continue
             of_others = ranks[j].of_type if ranks[j].generation != g else 0.0
             w = spread / (ranks[j].alone + of_others)
+            # E[u | others] is a precision-weighted mean of their residuals.
             r -= w * ranks[j].residual
             for m in range(L):
                 if ranks[j].generation == g:
@@ -569,6 +594,7 @@ def learn_residuals(beliefs: Beliefs, l: int, k: int) -> None:
         s = ranks[i].above - beliefs.a_mean[ranks[i].generation, l] - beliefs.f_mean[n]
         ranks[i].residual = s + beliefs.f_shift[n]
         if k > 1:
+            # Posterior mean of u with k ranks: the sum over k + σ_ε² / σ_u².
             u += (s - ranks[i].shrunk) / (k + noise / common)
     for i in range(k):
         beliefs.e_sum[l, ranks[i].node] += ranks[i].residual - u
@@ -580,6 +606,7 @@ def finished(beliefs: Beliefs, limit: float, work: float, now: float) -> None:
     """Learn how much of its limit a job needs; ``work`` as measured: seconds × the rate seen."""
     B = beliefs.ratio.size
     if limit > 0.0 and limit < math.inf:
+        # Work beyond the limit falls in the last bin: limits are not enforced everywhere.
         i = min(max(int(work / limit * B), 0), B - 1)
         beliefs.ratio[i] += 1.0
         beliefs.seen[1] += 1.0
@@ -598,6 +625,7 @@ def needed(beliefs: Beliefs, l: int, limit: float, work: float, killed: bool) ->
         return
     low = min(max(int(work / limit * B), 0), B - 1)
     if killed:
+        # Counted before `needs` changes, so that the shares add up to one job.
         count_above(beliefs, l)
         share = 1.0 / beliefs.above[low]
         for i in range(low, B):
@@ -619,6 +647,7 @@ def count_above(beliefs: Beliefs, l: int) -> None:
 def killed_at(beliefs: Beliefs, log_rate: float) -> float:
     """Probability that a job is killed at its limit at this rate: P(work ÷ limit > rate).
 
+    # Work is taken as even within a bin, so the bin at x counts in part.
     Of the job type that :func:`count_above` has counted last.
     """
     B = beliefs.above.size - 1
@@ -640,12 +669,14 @@ def remaining(beliefs: Beliefs, limit: float, done: float) -> float:
         return 1.0
     x = done / limit
     if x <= 0.0:
+        # The mean of all bins from two sums: asked at every submission, it is O(1).
         mean = (PRIOR_JOBS * 0.5 * B + beliefs.seen[2]) / (PRIOR_JOBS + beliefs.seen[1])
         return float(max(mean / B * limit, 1.0))
     if x >= 1.0:
         return 1.0
     at = x * B
     low = int(at)
+    # Conditional on work > done: only the part of the bin beyond `at`, with its midpoint.
     part = low + 1.0 - at  # of the first bin
     weight = part * beliefs.ratio[low]
     total = weight * (at + low + 1.0) * 0.5
@@ -661,6 +692,7 @@ def remaining(beliefs: Beliefs, limit: float, done: float) -> float:
 def released(beliefs: Beliefs, node: int, devices: float, now: float) -> None:
     """Devices of the dominant type that became free on a node."""
     age(beliefs, now)
+    # With the decay of `age` this is a rate: devices per second, averaged over `memory`.
     beliefs.release[beliefs.generation[node]] += devices / beliefs.constants.memory
 
 
@@ -672,6 +704,7 @@ def age(beliefs: Beliefs, now: float) -> None:
         keep = math.exp(-elapsed / beliefs.constants.memory)
         for g in range(beliefs.release.size):
             beliefs.release[g] *= keep
+            # A backlog is in seconds of the whole generation, so it shrinks by a second a second.
             beliefs.backlog[g] = max(beliefs.backlog[g] - elapsed, 0.0)
         beliefs.release_time[0] = now
 
@@ -680,6 +713,7 @@ def age(beliefs: Beliefs, now: float) -> None:
 def add_up(beliefs: Beliefs, l: int) -> None:
     """Bring row l of ``level`` up to date."""
     stale = False
+    # Changed means are added up anew: running sums would drift in floating point.
     for g in range(beliefs.version.size):
         stale = stale or beliefs.level_version[l, g] != beliefs.version[g]
     if not stale:
@@ -705,6 +739,7 @@ def compare(beliefs: Beliefs, l: int, mean: Floats) -> None:
         for n in range(mean.size):
             beliefs.typical[beliefs.generation[n]] += mean[n]
     for g in range(beliefs.typical.size):
+        # An empty generation has no nodes to average.
         beliefs.typical[g] /= max(beliefs.members[g], 1.0)
 
 
@@ -729,6 +764,7 @@ def submitted(beliefs: Beliefs, asked: JobRequest, mean: Floats, now: float) -> 
     for g in range(beliefs.backlog.size):
         if beliefs.members[g] > 0.0 and beliefs.devices[g] > 0.0:
             price = beliefs.backlog[g] / beliefs.constants.toll
+            # Seconds per unit of work, times one plus the price of the devices that it occupies.
             cost = math.exp(-beliefs.typical[g]) * (1.0 + asked.size * price)
             if cost < least:
                 best, least = g, cost
@@ -748,6 +784,7 @@ def set_prices(beliefs: Beliefs, free: Floats) -> None:
         beliefs.idle[beliefs.generation[n]] += free[n]
     for g in range(beliefs.price.size):
         beliefs.idle[g] /= max(beliefs.devices[g], 1e-9)
+        # Idle devices have no price: taking one delays nobody.
         full = max(1.0 - beliefs.constants.slack * beliefs.idle[g], 0.0)
         beliefs.price[g] = full * beliefs.backlog[g] / beliefs.constants.toll
 
@@ -759,7 +796,7 @@ def set_prices(beliefs: Beliefs, free: Floats) -> None:
 def score(
     beliefs: Beliefs, asked: JobRequest, mean: Floats, sd: Floats, free: Floats, out: Floats
 ) -> None:
-    """Worth of each node for a task of a job, larger is better [N]; ``free`` counts its devices.
+    """Score of each node for a task of a job, larger is better [N]; ``free`` counts its devices.
 
     Log rate, less what a free device is worth and what the generation's devices cost others, plus
     optimism where the job is short: a slow node that it finds costs little, and a fast one is good
@@ -768,8 +805,10 @@ def score(
     than rates differ by: nodes where a job is likely to be killed come last.
     """
     c = beliefs.constants
+    # Optimism for short jobs, pessimism for long ones, in standard deviations.
     k = c.probe if asked.limit < c.short else -c.caution
     set_prices(beliefs, free)
+    # Less log(1 + price), log rates rank nodes by the cost that `submitted` minimises.
     for g in range(beliefs.price.size):
         beliefs.charge[g] = math.log(1.0 + asked.size * beliefs.price[g])
     if beliefs.kind == MEANS:
@@ -808,13 +847,14 @@ def wait(
 ) -> float:
     """Seconds that a gang which could start now, the slowest on node ``at``, had better wait.
 
-    It waits where another generation with ``allowed`` nodes [N] would cost less: its time there,
+    It waits where a generation (its own too) with ``allowed`` nodes [N] costs less: its time there,
     what its devices cost others (:func:`set_prices`, as :func:`score` left it), and where jobs are
     killed at their limits ``loss`` limits times the probability of it. That generation
     releases devices at a rate ϱ, so the gang would have its own after about price ·
     (1 + crowd · waiting) · devices asked for / ϱ.
     """
     c = beliefs.constants
+    # A second less: the round after the last wait must not wait again through rounding.
     if c.price <= 0.0 or waited > c.patience - 1.0:
         return 0.0
     age(beliefs, now)
@@ -831,11 +871,13 @@ def wait(
             continue
         if not has_allowed(beliefs, g, allowed):
             continue
+        # Waiting jobs take what is released first, so each adds to the delay.
         delay = c.price * (1.0 + c.crowd * waiting) * size / beliefs.release[g]
         move = delay + expected * math.exp(-beliefs.typical[g]) * (1.0 + size * beliefs.price[g])
         if beliefs.walled:
             move -= c.loss * asked.limit * (killed - killed_at(beliefs, beliefs.typical[g]))
         if move < stay:
+            # Until patience ends; an event before then asks again.
             return c.patience - waited
     return 0.0
 

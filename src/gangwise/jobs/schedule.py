@@ -146,12 +146,14 @@ class Claims(NamedTuple):
             size = int(counter.max(initial=-1)) + 1
             # Counters of this cap come behind those of the caps before.
             place = np.where(counter >= 0, counter + counters, -1)
+            # `holds` travels in the lowest bit, so that pairs suffice where triples are meant.
             mine, kind = distinct_pairs(place, 2 * amount + holds)
             mine[1], holding = np.divmod(mine[1], 2)
             # A claim is told apart from others by what it takes of every cap so far.
             pairs, claim = numbered(claim * mine.shape[1] + kind)
             most, counters = round(1000 * cap.most), counters + size
             rows = [
+                # A counter below 0 is no use at all, so it adds nothing to the claim.
                 rows[earlier]
                 + [(*mine[:, k].tolist(), most if holding[k] else NO_CAP)] * bool(mine[0, k] >= 0)
                 for earlier, k in zip(*(x.tolist() for x in np.divmod(pairs, mine.shape[1])))
@@ -205,6 +207,7 @@ class Tables:
         limits = options.tenancy.ageing
         aside, account = _set_aside(jobs, nodes, cluster.demand, options, of_caps, without_groups)
         hours = Opening.of(options.closed, jobs, nodes, cluster.demand)
+        # Dependencies on jobs that are set aside are dropped: those never end.
         keep = ~aside[jobs.after]
         wants = np.broadcast_to(np.int64(0), (J,))
         if keep.size:
@@ -272,6 +275,7 @@ def placed_shapes(jobs: Jobs, nodes: Nodes) -> tuple[Shape, ...]:
     That is: by falling share of the largest node that one task asks of any device type, ties as
     the job has them.
     """
+    # A device type that no node has would divide by zero.
     largest = np.maximum(nodes.capacity.max(axis=0), 1)
 
     def share(group: tuple[int, Shape]) -> float:
@@ -327,11 +331,13 @@ def cluster_of(
     table["whole"] = of_shared // 1000
     table["per_node"] = [s.per_node or largest for s in every]
     table["constraint"] = [constraints[pair] for pair in places]
+    # ALONE stands for a whole node; a share of it would always be the largest.
     counts = np.array([name != ALONE for name in nodes.devices])
     table["dominant"] = np.argmax(demand / total * counts, axis=1) if S else 0
     table["total"] = total[table["dominant"]]
     table["pool"] = [pools[s.pool] for s in every]
     table["groups"] = [len(s.groups) for s in every]
+    # Groups of all jobs lie one behind another; each shape has where its own begin.
     table["groups_from"] = np.cumsum([0, *table["groups"]])[:-1]
     shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
     return kernels.ClusterArrays(
@@ -342,6 +348,7 @@ def cluster_of(
         shared,
         nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64),
         np.array(allowed, dtype=bool).reshape(len(constraints), N),
+        # With closed hours a pool has two heads: may start now, and may not.
         np.tile(meets, (2, 2)) if closes else meets,
         groups,
     )
@@ -378,6 +385,7 @@ def _set_aside(
         if no_node[s] or in_part[s] or not any(shape.demand):
             continue
         if shape.groups:
+            # One task of the total demand stands for all groups, so room is 1 or 0.
             room[s] = bool(books.somewhere(shape, 1))
         else:
             room[s] = int(np.minimum(books.fits(shape), most).sum())
@@ -387,6 +395,7 @@ def _set_aside(
     unlike = jobs.grouped & ~unknown & ~broken
     refused = unlike & bool(without_groups)
     apart = large & unlike & ~refused
+    # Groups have a reason of their own, below.
     large &= ~unlike
     reasons = {
         f"that ask for {' or '.join(missing)}, which no node has": unknown,
@@ -396,6 +405,7 @@ def _set_aside(
         "whose groups, the largest tasks first, find no room beside one another": apart,
     }
     aside = unknown | broken | large | refused | apart
+    # Costly, and only bounds ask for it; jobs.tasks has the right shape and is not read.
     few = fewest_of(jobs, nodes) if options.bounds else jobs.tasks
     for bounds in options.bounds:
         reasons |= bounds.refuses(jobs, few)
@@ -403,6 +413,7 @@ def _set_aside(
         cause = f"that alone ask for more than the {cap.describe('')}"
         reasons[cause] = reasons.get(cause, unknown & False) | (holds & (amount > 1000 * cap.most))
     # A job is counted once, under the first reason that holds.
+    # The first five exclude one another already.
     for reason, bad in list(reasons.items())[5:]:
         reasons[reason], aside = bad & ~aside, aside | bad
     set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}
@@ -421,6 +432,7 @@ def _set_aside(
 def _rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats, Floats]:
     """True rates [L, N] and noise [J]; empty where all rates are 1 for good."""
     hidden, J = conditions, len(jobs)
+    # Empty arrays tell the kernels to skip rates altogether, which most logs do.
     same = hidden.rates is None and hidden.noise is None and hidden.distance is None
     if same and not len(hidden.factors):
         return np.zeros((0, 0)), np.zeros(0)
@@ -445,6 +457,7 @@ def _events(
     for t, n, factor in hidden.factors:
         if factor <= 0:
             raise ScenarioError(f"node {n} has a factor of {factor} at {t} s; it must be > 0")
+    # Downs before ups at one instant: a node may fail and return in it. Stable sorting keeps this.
     happens = [(t, 0.0, n, kernels.DOWN) for t, n in hidden.downs]
     happens += [(t, 0.0, n, kernels.DRAIN) for t, n in hidden.drains]
     happens += [(t, 0.0, n, kernels.UP) for t, n in hidden.ups]
@@ -458,6 +471,7 @@ def _events(
     happens += [(t, 0.0, j, kernels.CANCEL) for t, j in hidden.cancels if not aside[j]]
     withdrawn = np.flatnonzero(np.isfinite(jobs.withdrawn) & ~aside)
     happens += [(float(jobs.withdrawn[j]), 0.0, j, kernels.CANCEL) for j in withdrawn.tolist()]
+    # A round at each edge of closed hours, even where nothing else happens then.
     edges = np.unique([*hours.since, *hours.to])
     happens += [(t, 0.0, 0, kernels.HOURS) for t in edges[np.isfinite(edges)].tolist()]
     events = np.array(happens, dtype=kernels.EVENT)

@@ -1,4 +1,4 @@
-"""Who may use how much at a site, when, and who comes first.
+"""Tenancy: limits, closed hours and priorities of a site.
 
 Caps of users, accounts and pools; closed hours; tiers of pools, QOS, a tree of accounts and weights
 of priority.
@@ -67,8 +67,8 @@ class Cap:
         return any(p in ("", pool) and q in ("", qos) for p, q in self.spares)
 
     def name(self, job: Job) -> str | None:
-        """Whose use the job counts in; None where the cap is not about it, or about it alone."""
-        # Such a cap looks at one job alone, so that nobody's use is summed.
+        """Counter of the cap that a job adds to; None where it is not held, or held by itself."""
+        # A job by itself is judged at its submission; there is no sum to keep.
         if self.scope == "job":
             return None
         if self.scope == "array":
@@ -82,6 +82,7 @@ class Cap:
     def of_array(self, terms: str) -> str | None:
         """The array whose cap this is, where a job is of one."""
         mine = terms_of(terms).get("array", "")
+        # "12%2" names the array and its cap, so one `Cap` of most = 2 serves all arrays with %2.
         return mine if mine.endswith(f"%{self.most:g}") else None
 
     def describe(self, name: str) -> str:
@@ -135,18 +136,18 @@ def having(asked: str, features: str) -> bool:
     >>> [having(asked, "rack1,fast") for asked in ("rack1&fast", "(a|rack1)&b", "[a*2&fast*1]")]
     [True, False, True]
     """
-    # Counts of nodes by feature become alternatives: which node has which is not decided here.
+    # Slurm's counts, as in [a*2&b*1], ask for some nodes of each kind: any of them is a candidate.
     if "*" in asked:
         asked = re.sub(r"\*\d+", "", asked).replace("&", "|")
     asked = asked.translate(str.maketrans("[]", "()"))
-    # Innermost brackets first; what they say becomes the feature "1", which every node has.
+    # Innermost brackets first; each becomes "1", which every node has, or "0", which none has.
     while "(" in asked:
         once = re.sub(r"\(([^()]*)\)", lambda m: "1" if having(m[1], features) else "0", asked)
         if once == asked:
             break
         asked = once
+    # Slurm gives & and | the same precedence.
     holds, names = True, {"1", *features.split(",")}
-    # From left to right without precedence, as Slurm reads it.
     for how, name in re.findall(r"(^|[&|])([^&|]+)", asked):
         holds = holds and name in names if how != "|" else holds or name in names
     return holds
@@ -156,6 +157,7 @@ def allowed_on(nodes: Nodes, shape: Shape) -> Bools:
     """Nodes that a task may use: those of its pool whose labels are as asked [N]."""
     if not shape.constraint:
         return nodes.of_pool(shape.pool)
+    # Labels of nodes never change, but this is asked rarely: the kernels hold it as a table.
     labels = [
         all(node_labels.get(k) == v for k, v in shape.constraint) for node_labels in nodes.labels
     ]
@@ -164,6 +166,7 @@ def allowed_on(nodes: Nodes, shape: Shape) -> Bools:
 
 def asked_of(shape: Shape, k: int, model: str = "") -> int:
     """Thousandths of device type k, −1 for none, that a task asks for, of a model where named."""
+    # Groups are added up: a limit counts the whole job.
     if shape.groups:
         return sum(tasks * asked_of(part, k, model) for tasks, part in shape.groups)
     return shape.demand[k] if k >= 0 and (not model or ("model", model) in shape.constraint) else 0
@@ -175,15 +178,17 @@ def fewest_nodes(nodes: Nodes, shape: Shape, tasks: int) -> int:
         return sum(fewest_nodes(nodes, part, count) for count, part in shape.groups)
     demand = np.array(shape.demand, dtype=np.int64)
     wanted = demand > 0
+    # `initial` is the answer where nothing is asked for: as many tasks as there are.
     room = (nodes.capacity[:, wanted] // demand[wanted]).min(axis=1, initial=tasks)
     room = np.where(allowed_on(nodes, shape), np.minimum(room, shape.per_node or tasks), 0)
-    # Largest nodes first: no other set of as few nodes holds more.
+    # The roomiest nodes first need the fewest; N + 1 where all together are too few.
     cumulative = np.cumsum(np.sort(room)[::-1])
     return int(np.searchsorted(cumulative, tasks)) + 1
 
 
 def fewest_of(jobs: Jobs, nodes: Nodes) -> Ints:
     """:func:`fewest_nodes` of every job [J]."""
+    # Many jobs share shape and tasks, so each pair is computed once.
     kinds, place = distinct_pairs(jobs.shape, jobs.tasks)
     shapes = jobs.shapes_on(nodes.devices)
     few = [fewest_nodes(nodes, shapes[s], t) for s, t in kinds.T.tolist()]
@@ -191,12 +196,13 @@ def fewest_of(jobs: Jobs, nodes: Nodes) -> Ints:
 
 
 class Tally:
-    """What is in use of each cap, in thousandths, as jobs start one after another."""
+    """Use of each cap, in thousandths, as jobs start one after another."""
 
     def __init__(self, caps: Sequence[Cap], nodes: Nodes, running: Iterable[Job] = ()):
         self.caps, self.nodes = caps, nodes
         self.used: dict[tuple[int, str], int] = {}
         self._fewest: dict[tuple[Shape, int], int] = {}
+        # Without caps nothing is counted, so a long list of running jobs costs nothing.
         for job in running if caps else ():
             self.take(job)
 
@@ -229,6 +235,7 @@ class Tally:
             name = cap.name(job)
             counted = name is not None and not cap.spared(job.pool, job.qos)
             amount = self.amount(cap, job) if counted else 0
+            # A job that takes nothing is never held, even where others already exceed the cap.
             if amount and self.used.get((i, str(name)), 0) + amount > round(1000 * cap.most):
                 return cap
         return None
@@ -250,8 +257,8 @@ def of_arrays(jobs: Jobs) -> tuple[Cap, ...]:
 def claims(
     caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints
 ) -> list[tuple[Ints, Ints, Bools]]:
-    """Of each cap: whose use each job counts in, −1 for none [J], how much it takes [J], and
-    whether it is held by it [J].
+    """Counter of each cap that each job adds to, −1 for none [J], the amount [J], and whether the
+    cap can keep the job from starting [J].
 
     ``demand`` [S, K] is over the device types of the nodes.
     """
@@ -267,17 +274,20 @@ def claims(
     }
     for cap in caps:
         if cap.scope == "array":
+            # Terms are text, so each distinct one is judged once and spread by its code.
             arrays = [cap.of_array(text) for text in jobs.terms]
             number = {name: i for i, name in enumerate(dict.fromkeys(filter(None, arrays)))}
             codes = np.array([number.get(str(name), -1) for name in arrays])[jobs.term]
             counters.append((codes, np.where(codes >= 0, 1000, 0), codes >= 0))
             continue
         (codes, _), counts = by_scope[cap.scope], np.ones(len(jobs), dtype=bool)
+        # A cap of each job names users in `only`, though its scope is "job".
         filters = ("user" if cap.scope == "job" else cap.scope, cap.only), ("account", cap.accounts)
         for column, wanted in (*filters, ("pool", (cap.pool,)), ("qos", (cap.qos,))):
             if any(wanted):
                 place, names = by_scope[column]
                 among = np.array([name in wanted for name in names])[place]
+                # Slurm: a partition's QOS limits its jobs and those of the QOS.
                 if column == "qos" and cap.or_pools:
                     among |= np.array([name in cap.or_pools for name in jobs.pools])[jobs.pool]
                 counts &= among
@@ -302,6 +312,7 @@ def _spared(cap: Cap, jobs: Jobs) -> Bools:
     """Jobs that a cap counts and does not hold [J]."""
     if not cap.spares:
         return np.zeros(len(jobs), dtype=bool)
+    # One number for each (pool, QOS) pair: few are distinct.
     pairs, place = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[p], jobs.qoses[q]) for p, q in zip(*np.divmod(pairs, len(jobs.qoses)))]
     return np.array([cap.spared(*pair) for pair in names], dtype=bool)[place]
@@ -328,27 +339,30 @@ def weekly(text: str) -> list[tuple[int, int, int]]:
     days: list[int] = []
     for part in match[1].split(","):
         begin, _, end = part.partition("-")
+        # "Mon" alone is a span of one day.
         if {begin, end or begin} - set(DAYS):
             raise ValueError(
                 f"{part!r} is not a day of the week, or two; there are {', '.join(DAYS)}"
             )
         low, high = DAYS.index(begin), DAYS.index(end or begin)
+        # Modulo 7, so that "Sat-Mon" passes the end of the week.
         days += [(low + i) % 7 for i in range((high - low) % 7 + 1)]
     # Hours, minutes and seconds of both ends; what is not written is zero.
     h, m, s, *rest_of_match = (int(x or 0) for x in match.groups()[1:])
     since, to = (3600 * h + 60 * m + s for h, m, s in ((h, m, s), rest_of_match))
+    # 24:00 is allowed as an end only; equal ends would be all day or never.
     if max(since, to) > DAY or since in (to, DAY) or max(m, s, *rest_of_match[1:]) > 59:
         raise ValueError(f"{text!r} are not hours of a day, from 00:00 to 24:00")
     if since < to:
         return [(day, since, to) for day in days]
-    # Hours that end before they begin go on until the next morning, and are two spans.
+    # Over midnight: the evening of each day and the morning of the next.
     nights = [((day, since, DAY), ((day + 1) % 7, 0, to)) for day in days]
     return [span for night in nights for span in night if span[1] < span[2]]
 
 
 @dataclass(frozen=True)
 class Closing:
-    """Hours in which jobs do not start that ask for more time, or more devices, than allowed."""
+    """Closed hours: jobs that ask for more time, or more devices, than allowed do not start."""
 
     hours: tuple[str, ...]  # in words, see :func:`weekly`
     clock: Clock
@@ -370,9 +384,11 @@ class Closing:
         day = self.clock.date(first).replace(hour=0, minute=0, second=0, microsecond=0)
         week = [span for text in self.hours for span in weekly(text)]
         windows = []
+        # Three more than whole days: the first, the last, and a change of clocks.
         for _ in range(int((last - first) // DAY) + 3):
             for weekday, since, to in week:
                 if weekday == day.weekday():
+                    # By the calendar: on days when clocks change, hours keep their names.
                     low, high = (self.clock.at(day + timedelta(seconds=s)) for s in (since, to))
                     windows.append((max(low, self.since), min(high, self.to)))
             day += timedelta(days=1)
@@ -397,7 +413,7 @@ class Closing:
 
 @dataclass(frozen=True, eq=False)
 class Opening:
-    """When jobs may start: those with the same rules are of a class, of which 0 is never closed.
+    """Closed hours of all jobs, in classes of jobs with the same rules; class 0 is never closed.
 
     Class c is closed from ``since[i]`` to ``to[i]``, i from ``starts[c]`` to ``starts[c + 1]``.
     """
@@ -419,16 +435,19 @@ class Opening:
         begin, end = float(jobs.submit.min()), float(jobs.submit.max()) + YEARS * 366 * DAY
         times = [c.times(begin, end) for c in closings]
         nobody = np.zeros((len(closings), 1), dtype=bool)
+        # A first column that no rule is about makes class 0 the one that is never closed.
         kinds, of_job = np.unique(np.hstack([nobody, about]), axis=1, return_inverse=True)
         windows = []
         for kind in kinds.T:
             mine = merged([span for c in np.flatnonzero(kind) for span in times[c]])
+            # Weekly hours leave gaps within 8 days: a longer closing up to the end is for good.
             if mine and mine[-1][1] - mine[-1][0] > 8 * DAY and mine[-1][1] > end - DAY:
                 mine[-1] = mine[-1][0], np.inf  # it never opens again
             windows.append(mine)
         flat = np.array([span for mine in windows for span in mine]).reshape(-1, 2)
         starts = np.concatenate([[0], np.cumsum([len(mine) for mine in windows])])
         since, to = np.ascontiguousarray(flat[:, 0]), np.ascontiguousarray(flat[:, 1])
+        # Without the added column.
         return cls(tuple(closings), about, of_job.ravel()[1:], starts, since, to)
 
     def opens(self, row: int, at: float) -> float:
@@ -436,6 +455,7 @@ class Opening:
         if not self.closings:
             return at
         c = self.of_job[row]
+        # Spans of a class do not overlap, so the last that began by then decides.
         i = bisect_right(self.since, at, int(self.starts[c]), int(self.starts[c + 1])) - 1
         return float(self.to[i]) if i >= self.starts[c] and at < self.to[i] else at
 
@@ -470,7 +490,7 @@ class StrictModel(BaseModel):
 
 
 Way = Literal["", "off", "requeue", "cancel", "suspend"]
-"""How a job gives way to another: its work is lost, it ends, or it waits on its nodes."""
+"""What preemption does: requeue loses the work, cancel ends the job, suspend keeps its nodes."""
 
 
 class Ranked(StrictModel):
@@ -568,7 +588,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Tenancy:
-    """All of this at a site; by default all weights are 0, and the first to come is first."""
+    """Priorities, accounts and preemption of a site; by default first come, first served."""
 
     priority: PriorityWeights = field(default_factory=PriorityWeights)
     pools: tuple[Ranked, ...] = ()
@@ -588,7 +608,7 @@ def check_tree(accounts: tuple[AccountRule, ...]) -> None:
     parents = {account.name: account.parent for account in accounts}
     for account in accounts:
         path, at = [account.name], account.parent
-        # Up to the root; an account that is met twice on the way is its own ancestor.
+        # Terminates: each step goes up one account, and a second visit raises.
         while at:
             if at not in parents:
                 raise ValueError(f"account {path[-1]!r} has a parent {at!r}, which is not there")
@@ -606,13 +626,14 @@ def below(accounts: tuple[AccountRule, ...], name: str) -> tuple[str, ...]:
     ('a', 'b')
     """
     accounts_below = [name]
+    # The list grows while it is read, so that children of children follow.
     for at in accounts_below:
         accounts_below += [account.name for account in accounts if account.parent == at]
     return tuple(accounts_below)
 
 
 def standing_of(t: Any) -> FairShareState:
-    """What :mod:`gangwise.jobs.queue_kernels` begins with; ``t`` are the Tables of jobs.
+    """Fair-share state before the first event; ``t`` are the Tables of jobs.
 
     The size of a job is the mean of its shares of the nodes and of the processors (of the first
     device type, where nodes have no ``cpu``), which are also what use counts without ``billing``.
@@ -624,19 +645,25 @@ def standing_of(t: Any) -> FairShareState:
     pools = {pool.name: pool for pool in tenancy.pools}
     qos = {each.name: each for each in tenancy.qos}
     of_pool, of_qos = [pools.get(n) for n in jobs.pools], [qos.get(n) for n in jobs.qoses]
+    # Tiers become ranks 0, 1, …: kernels compare them and use them as indices.
     tiers = sorted({1, *(pool.tier for pool in tenancy.pools)})
     tier = np.array([tiers.index(pool.tier if pool else 1) for pool in of_pool], dtype=np.int64)
     share = amount[:, cpu] / max(nodes.capacity[:, cpu].sum() / 1000.0, 1.0)
+    # `fewest_of` is expensive and counts only where size has a weight.
     size = (fewest_of(jobs, nodes) / len(nodes) + share) / 2 if w.job_size else share
+    # Jobs without the term give NaN, which keeps the size computed above.
     sizes = [terms_of(text).get("size", "nanxnan").split("x") for text in jobs.terms]
     counted = np.array(sizes, dtype=np.float64)[jobs.term]  # [J, 2]: cores, nodes
     cluster_size = nodes.capacity[:, cpu].sum() / 1000.0, len(nodes)
     size = np.where(np.isnan(counted[:, 0]), size, (counted / cluster_size).mean(axis=1))
     if "small_relative_to_time" in w.flags:  # whole nodes, by minute of the limit
         fewest = np.where(np.isnan(counted[:, 1]), fewest_of(jobs, nodes), counted[:, 1])
+        # Slurm takes the larger of whole nodes' cores and cores asked for.
         cores = np.maximum(fewest * cluster_size[0] / cluster_size[1], share * cluster_size[0])
+        # At least a minute, as Slurm's limits are whole minutes.
         size = cores / np.maximum(jobs.limit / 60.0, 1.0) / cluster_size[0]
     score = w.job_size * (1.0 - size if w.favor_small else size) + jobs.priority
+    # Slurm divides by the highest configured priority, so that factors lie between 0 and 1.
     most = max((pool.priority for pool in tenancy.pools), default=0.0) or 1.0
     most = 1.0 if "no_normal_part" in w.flags else most
     score += (
@@ -658,10 +685,12 @@ def standing_of(t: Any) -> FairShareState:
             counts = amount[:, k] * (1024.0 if kind == "mem" else 1.0)
         score += weight * counts
     billing = np.zeros((len(jobs.pools), len(devices)))
+    # A partition's weights replace those of the cluster; without any, cores are counted.
     for i, pool in enumerate(of_pool):
         billed = (pool.billing if pool else {}) or w.billing or {devices[cpu]: 1.0}
         billing[i] = [billed.get(kind, 0.0) for kind in devices]
     by_device = amount * billing[jobs.pool]
+    # MAX_TRES: the most expensive device type counts instead of the sum.
     use = by_device.max(axis=1) if "max_tres" in w.flags else by_device.sum(axis=1)
     factor = np.array([each.usage_factor if each else 1.0 for each in of_qos])
     leaf, leaves, parent, shares, path = _tree(tenancy.accounts, jobs)
@@ -670,6 +699,7 @@ def standing_of(t: Any) -> FairShareState:
         w.fair_share,
         w.max_age,
         w.period,
+        # Decay as an exponent: use × exp(−rate · t) halves in `half_life` seconds.
         math.log(2.0) / w.half_life,
         w.fair == "classic",
         w.damping,
@@ -712,19 +742,21 @@ NOBODY = FairShareState(
 
 
 def _tree(accounts: tuple[AccountRule, ...], jobs: Any) -> tuple[Ints, Ints, Ints, Floats, Ints]:
-    """Of each job its leaf [J]; the leaves; of each node its parent and share, of leaves the path.
+    """Account tree: leaf of each job [J], leaves, parent and share of each node, path to each leaf.
 
     Accounts that the site does not name are below the root, and users in them, with one share.
     """
     rules = {account.name: account for account in accounts}
     unknown = [AccountRule(name=n) for n in jobs.accounts if n and n not in rules]
     at = [""]
+    # A list that grows while it is read gives a breadth-first order.
     for name in at:  # parents first
         at += [each.name for each in (*accounts, *unknown) if each.parent == name]
     number = {name: i for i, name in enumerate(at)}
     pairs, place = numbered(jobs.charged * len(jobs.users) + jobs.user)
     mine = [(jobs.accounts[a], jobs.users[u]) for a, u in zip(*np.divmod(pairs, len(jobs.users)))]
     shares_of = {(a.name, user): shares for a in accounts for user, shares in a.users.items()}
+    # First pairs with jobs, which `place` indexes; then those with shares alone.
     leaves = dict.fromkeys([*mine, *shares_of])
     parent = [-1, *(number[rules[n].parent if n in rules else ""] for n in at[1:])]
     parent += [number[account] for account, _ in leaves]
@@ -733,14 +765,17 @@ def _tree(accounts: tuple[AccountRule, ...], jobs: Any) -> tuple[Ints, Ints, Int
         + [shares_of.get(leaf, 1.0) for leaf in leaves]
     )
     above = np.array(parent, dtype=np.int64)
+    # Shares are normalised among siblings; index 0 is the root, which has none.
     of_siblings = np.bincount(above[1:], raw[1:], raw.size)[above[1:]]
     raw[1:] /= np.where(of_siblings > 0, of_siblings, 1.0)
     ways = []
     for node in range(len(at), raw.size):
         way = [node]
+        # From leaf to root, without the root: the fair tree compares level by level from the top.
         while parent[way[0]] > 0:
             way.insert(0, parent[way[0]])
         ways.append(way)
+    # Shorter paths are padded with −1.
     path = np.full((raw.size, max(map(len, ways))), -1, dtype=np.int64)
     for way in ways:
         path[way[-1], : len(way)] = way

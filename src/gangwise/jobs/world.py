@@ -1,4 +1,4 @@
-"""Where true rates come from: a drawn world, and measured tables.
+"""Hidden worlds of true rates: drawn, or from measured tables.
 
 :func:`world_of` makes a :class:`World` from its name: ``unlike``, ``like``, ``drifting``,
 ``measured:FILE``, with arguments after a colon or a comma. Two schedulers under one seed meet the
@@ -125,8 +125,9 @@ class DrawnWorld:
 
     def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> HiddenWorld:
         """Nodes n0, n1, … with ``devices`` each; limits and hidden rates for ``jobs``."""
-        # Its own stream: a world does not change when something else draws more numbers.
+        # Streams: 17 nodes and rates, 18 spells, 19 distance; each is drawn alone.
         rng = np.random.default_rng([seed, 17])
+        # Shuffled, so that first-fit has no fast nodes in front.
         generation = rng.permutation(_generations(self.shares, nodes))
         made = Nodes.of(
             Node(f"n{n}", devices, {"generation": f"g{g}"}, float(self.speeds[g]))
@@ -148,10 +149,12 @@ class DrawnWorld:
         e = rng.normal(0.0, self.residual, (L, N))
         slow = np.zeros(N, dtype=bool)
         slow[rng.permutation(N)[: round(self.stragglers * N)]] = True
+        # One factor a job, on all nodes alike: u of the learner's model.
         noise = np.exp(rng.normal(0.0, self.noise, len(jobs)))
         log_speed = np.log(nodes.declared(jobs.types))
         factors = [(0.0, int(n), self.straggling) for n in np.flatnonzero(slow)]
         if math.isfinite(self.spell) and self.stragglers > 0:
+            # Jobs end after the last submission: half as long again, and ten spells.
             horizon = float(jobs.submit.max(initial=0.0)) * 1.5 + 10 * self.spell
             factors += self._spells(slow, horizon, np.random.default_rng([seed, 18]))
         conditions = Conditions(
@@ -175,8 +178,10 @@ class DrawnWorld:
 
     def _overheads(self, levels: tuple[str, ...], L: int, rng: np.random.Generator) -> Distance:
         """What distance costs each job type, its mean over types being ``apart``."""
+        # exp(σ z − σ²/2) has mean 1, so that `apart` is the mean over job types.
         top = self.apart * np.exp(self.unlike * rng.normal(size=L) - self.unlike**2 / 2)
         of_level = np.linspace(0.0, 1.0, len(levels) + 2)
+        # Growth is per factor e of tasks; `apart` is of gangs of USUAL tasks, hence the log.
         growth = 0.1 * top[:, None] * of_level
         return Distance(levels, top[:, None] * of_level - growth * math.log(USUAL), growth)
 
@@ -184,11 +189,12 @@ class DrawnWorld:
         self, slow: Bools, horizon: float, rng: np.random.Generator
     ) -> list[tuple[float, int, float]]:
         """Who straggles from when: exponential spells, stationary from the start."""
-        # Stationary: a share of ``stragglers`` of the time is spent slow if spells last ``spell``.
+        # Stationary: share of time slow = spell / (spell + between).
         between = self.spell * (1 - self.stragglers) / self.stragglers
         changes = []
         for n, now_slow in enumerate(slow.tolist()):
             time = 0.0
+            # Exponential times have no memory, so the first spell may begin at 0.
             while True:
                 time += float(rng.exponential(self.spell if now_slow else between))
                 if time >= horizon:
@@ -273,13 +279,13 @@ class MeasuredWorld:
         rng = np.random.default_rng([seed, 17])
         model = rng.permutation(_generations(self.shares, nodes))
         counts = np.array(sorted(self.measured))
-        # As many GPUs as most jobs of the type ask for: it is measured with that many or the next
-        # fewer.
+        # As many GPUs as most jobs of the type ask for, of the first device type.
         asked = np.array([shape.demand[0] / 1000 for shape in jobs.shapes])[jobs.shape] * jobs.tasks
         chosen = []
         for l in range(len(jobs.types)):
             sizes, times = np.unique(asked[jobs.type == l], return_counts=True)
             size = float(sizes[np.argmax(times)]) if sizes.size else 1.0
+            # The largest measured number that is not above; the smallest where all are above.
             gpus = int(counts[max(int(np.searchsorted(counts, size, side="right")) - 1, 0)])
             among = self.measured[gpus]
             chosen.append(among[int(rng.integers(len(among)))])
@@ -374,12 +380,14 @@ def _check_limits(limits: tuple[float, float]) -> None:
 
 def _limited(jobs: Jobs, limits: tuple[float, float], rng: np.random.Generator) -> Jobs:
     """Jobs with requested limits drawn as multiples of their run times."""
+    # A view of one value: all limits are asked for.
     every = np.broadcast_to(True, (len(jobs),))
     return replace(jobs, limit=jobs.run * rng.uniform(*limits, len(jobs)), requested=every)
 
 
 def _generations(shares: Sequence[float], nodes: int) -> Ints:
     """Generation of each node before they are shuffled; what is left over joins the first."""
+    # 1e-9, since in binary 0.29 × 100 is 28.999…
     counts = np.floor(np.asarray(shares) * nodes + 1e-9).astype(np.int64)
     counts[0] += nodes - counts.sum()
     return np.repeat(np.arange(counts.size), counts)
@@ -404,6 +412,7 @@ def stretched(jobs: Jobs, span: float) -> Jobs:
         raise ScenarioError("all jobs are submitted at one instant; there is nothing to stretch")
     submit = (jobs.submit - begin) * (span / (end - begin))
     # A job is withdrawn after having waited for as long as in the log.
+    # inf − anything stays inf: jobs that were not withdrawn are left alone.
     return replace(jobs, submit=submit, withdrawn=submit + (jobs.withdrawn - jobs.submit))
 
 
