@@ -14,8 +14,7 @@ import numpy as np
 
 from gangwise import create_policy, create_scenario, simulate
 from gangwise.core.registry import ANY, Kind, entries
-from gangwise.jobs import Jobs, Nodes, simulate_jobs
-from gangwise.jobs.scheduler import parts
+from gangwise.jobs import Jobs, Nodes, parts, simulate_jobs
 
 TABLE = Path(__file__).with_name("golden.json")
 KINDS: tuple[Kind, ...] = ("policy", "scheduler", "scenario", "comparator")

@@ -257,15 +257,20 @@ def test_slips_are_refused_with_what_was_meant(command, values, log, monkeypatch
     assert sorted(log.rglob("*")) == before
 
 
-def test_a_log_that_is_not_there_is_refused_before_the_compiler_is_loaded(tmp_path):
+@pytest.mark.parametrize(
+    "command",
+    ["replay no.swf", "replay log.swf --policies easyy", "replay log.swf --as fcfs+easyy"]
+    + ["forecast log.swf --scheduler easyy", "replay log.swf --policies no.py:Rule"],
+)
+def test_a_name_that_is_not_there_is_refused_before_the_compiler_is_loaded(command, log):
     program = (
-        "import sys; sys.argv[1:] = ['replay', 'no.swf']\n"
+        f"import sys; sys.argv[1:] = {command.split()}\n"
         "from gangwise.cli import main\n"
         "try: main()\n"
-        "except SystemExit: print('numba' in sys.modules)"
+        "except SystemExit as end: print(end.code, 'numba' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True)
-    assert done.stdout.strip() == b"False", done.stderr
+    done = subprocess.run([sys.executable, "-c", program], cwd=log, capture_output=True)
+    assert done.stdout.strip() == b"2 False", done.stderr
 
 
 def test_parts_of_a_scheduler_may_stand_apart(log, monkeypatch):

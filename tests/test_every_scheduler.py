@@ -28,8 +28,7 @@ from gangwise.cli import app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.registry import ANY, create, entries
 from gangwise.core.settings import toml_text
-from gangwise.jobs import compiled, simulation
-from gangwise.jobs.scheduler import parts
+from gangwise.jobs import compiled, parts, simulation
 from gangwise.sites import slurm_passes
 
 TYPED = {ANY: "fcfs+easy", "gavel": "gavel:seconds=7200"}  # it solves a programme every so often

@@ -167,7 +167,7 @@ def _kind_of(what: str) -> Literal["policy", "scheduler"]:
     """Kind of a registered name, or of a class by its methods."""
     from gangwise.core.errors import UnknownName
     from gangwise.core.registry import ANY, entries, from_outside, parse
-    from gangwise.jobs.scheduler import parts
+    from gangwise.jobs.parts import parts
 
     if (outside := from_outside("policy", what)) is not None:
         return "scheduler" if hasattr(outside.load(), "place") else "policy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import time
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.registry import ANY, Kind, entries
+from gangwise.core.registry import ANY, Kind, entries, names_of
 from gangwise.core.terminal import exit_code, json_shown, shown, stops_kept, watched
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _schedulers(incomplete: str) -> list[str]:
     """Schedulers, separated by commas, whose parts are joined by plus signs."""
     parts = []
     if not incomplete.endswith(".py"):
-        from gangwise.jobs.scheduler import parts as parts_of
+        from gangwise.jobs.parts import parts as parts_of
 
         parts = [*parts_of("queue"), *parts_of("backfilling"), *parts_of("choice")]
     return _last(incomplete, [*parts, *_names("scheduler")], ",+ ") or _files(incomplete)
@@ -78,6 +79,27 @@ def _there(path: Any) -> Any:
         require_there(file)
     return path
 
+
+def scheduler_names(text: str) -> list[str]:
+    """Names of a list separated by commas or blanks; the parts of a name may stand apart.
+
+    >>> scheduler_names("fcfs + easy las:thresholds=(60, 600),sjf")
+    ['fcfs+easy', 'las:thresholds=(60, 600)', 'sjf']
+    """
+    tight = re.sub(r"\s*\+\s*", "+", text)
+    return names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", tight))
+
+
+def _named(text: Any) -> Any:
+    """Refuse a scheduler that nothing has before its command imports what plays it."""
+    from gangwise.jobs.parts import require_scheduler
+
+    for name in scheduler_names(text) if isinstance(text, str) else ():
+        require_scheduler(name)
+    return text
+
+
+CALLBACKS = {"trace_or_file": _there, "schedulers": _named}
 
 COMPLETERS: dict[str, Callable[[str], list[str]]] = {
     "scenario_or_file": lambda incomplete: (
@@ -115,8 +137,8 @@ def add_command(app: typer.Typer, function: Callable[..., None], group: str = ""
         names = about.pop("names", ())
         if complete := about.pop("complete", ""):
             about["autocompletion"] = COMPLETERS[complete]
-        if complete == "trace_or_file":
-            about["callback"] = _there
+        if complete in CALLBACKS:
+            about["callback"] = CALLBACKS[complete]
         kind: Any = typer.Argument if about.pop("argument", False) else typer.Option
         option = kind(*([names] if isinstance(names, str) else names), **about)
         hints[parameter] = Annotated[hints[parameter], option]

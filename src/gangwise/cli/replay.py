@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -60,8 +59,7 @@ def replay_command(
     from gangwise.study.replay import STEPS, replay, replay_source
 
     values = options.settings_of(settings)
-    tight = re.sub(r"\s*\+\s*", "+", policies or "")  # parts may stand apart
-    names = names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", tight))  # blanks part names, too
+    names = options.scheduler_names(policies or "")
     if source and Path(source).is_dir():
         from gangwise.service.store import is_recording
 

@@ -101,14 +101,10 @@ class ByFormula(Order):
         return [queue_kernels.formula_key(self.order, *row, self.weight) for row in times]
 
 
-# qssf is saf by learned run times: QSSF of Helios (Hu et al., SC 2021).
-FORMULAS = {"sjf": kernels.SJF, "wfp3": kernels.WFP3, "saf": kernels.SAF, "f1": kernels.F1}
-FORMULAS |= {"f2": kernels.F2, "f3": kernels.F3, "f4": kernels.F4, "unicep": kernels.UNICEP}
-FORMULAS |= {"qssf": kernels.SAF, "aged": kernels.AGED}
-
-
 def by_formula(name: str) -> ByFormula:
-    return ByFormula(name, FORMULAS[name], 0.2 if name == "aged" else 0.0)
+    # qssf is saf by learned run times: QSSF of Helios (Hu et al., SC 2021).
+    formula = getattr(kernels, {"qssf": "SAF"}.get(name, name.upper()))
+    return ByFormula(name, formula, 0.2 if name == "aged" else 0.0)
 
 
 @dataclass

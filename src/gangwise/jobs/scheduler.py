@@ -2,33 +2,31 @@
 
 ``fcfs+easy+best-fit`` is an order of the queue, a kind of backfilling and a choice of nodes. What
 is left out of a name is ``none`` and ``best-fit``. Parts of your own get a name with
-:func:`register_part` and then work like the built-in ones; they decide in Python.
+:func:`gangwise.jobs.register_part` and then work like the built-in ones; they decide in Python.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.registry import ANY, belongs_elsewhere, create, entries, parse
+from gangwise.core.registry import create, parse
 from gangwise.jobs import choice as choices
 from gangwise.jobs import queues, rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
-from gangwise.jobs.distance import Near, TopologyAware
 from gangwise.jobs.model import Job, Nodes
+from gangwise.jobs.parts import PARTS, parts_named
 from gangwise.jobs.run_times import Expectations, RunTimes, expect, nothing, state_of
 from gangwise.jobs.tenancy import Tally
 
 Action = Place | Preempt | Ask
-Part = Literal["queue", "backfilling", "choice"]
 
 
 class Scheduler(Protocol):
@@ -49,72 +47,6 @@ class Scheduler(Protocol):
 
     def explain(self, job: str) -> Explanation:
         """Why a job of the last round's queue still waits."""
-
-
-_parts: dict[Part, dict[str, Callable[[], Any]]] = {
-    "queue": {
-        "fcfs": queues.FirstCome,
-        "sjf": partial(queues.by_formula, "sjf"),
-        "edf": queues.EarliestDeadline,
-        "priority": queues.Priority,
-        "fair-share": queues.FairShare,
-        **{name: partial(queues.by_formula, name) for name in queues.FORMULAS},
-        "multifactor": queues.Multifactor,
-        "ppo": queues.Agent,
-    },
-    "backfilling": {
-        name: partial(str, name) for name in ("none", "easy", "conservative", "kamelot")
-    },
-    "choice": {
-        "first-fit": choices.FirstFit,
-        "best-fit": choices.BestFit,
-        "worst-fit": choices.WorstFit,
-        "fgd": choices.FGD,
-        "label": lambda: choices.ByRate("labels"),
-        "oracle": lambda: choices.ByRate("oracle", waits=True),
-        "labels": lambda: choices.ByRate(choices.Labels()),
-        "ucb": lambda: choices.ByRate(choices.MeanRates()),
-        "learned": lambda: choices.ByRate(choices.SharedFactors(), waits=True),
-        "learned-moving": lambda: choices.ByRate(choices.SharedFactors(), waits=True, look=600.0),
-        "learned-unlabelled": lambda: choices.ByRate(
-            choices.SharedFactors(choices.UNLABELLED), waits=True
-        ),
-        "oracle-moving": lambda: choices.ByRate("oracle", waits=True, look=600.0),
-        "distance": lambda: choices.ByRate(choices.SharedFactors(), waits=True, near=Near()),
-        "distance-oracle": lambda: choices.ByRate("oracle", waits=True, near=Near()),
-        **{
-            f"tas-{mode}": partial(TopologyAware, mode)
-            for mode in ("required", "preferred", "unconstrained")
-        },
-        "labels-moving": lambda: choices.ByRate(choices.Labels(), waits=True, look=600.0),
-    },
-}
-
-
-def parts(part: Part) -> list[str]:
-    return list(_parts[part])
-
-
-def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
-    """Give a part of your own a name.
-
-    Parameters
-    ----------
-    part : {"queue", "backfilling", "choice"}
-        See :class:`gangwise.jobs.queues.Order` and :class:`gangwise.jobs.choice.Choice`.
-    make : callable
-        Gives a new one; a class will do.
-
-    Raises
-    ------
-    ScenarioError
-        When any part has the name already.
-    """
-    # A word names one part, whatever its kind, so that the parts of a name come in any order.
-    for names in _parts.values():
-        if name in names and names[name] is not make:
-            raise ScenarioError(f"{name!r} is the name of another part; choose one of its own")
-    _parts[part][name] = make
 
 
 # Checkpoints of a service that were written before keep these under their old names.
@@ -257,24 +189,13 @@ class Composed:
     def named(cls, name: str, **options: Any) -> Composed:
         """A scheduler by the names of its parts, such as ``fcfs+easy+best-fit:depth=100``."""
         words, arguments = parse(name)
-        chosen: dict[Part, Any] = {}
-        for word in map(str.strip, words.split("+")):
-            if not word:
-                raise ScenarioError(f"scheduler {name!r}: a part is missing beside a plus sign")
-            part = next((part for part, names in _parts.items() if word in names), None)
-            if part is None:
-                single = [entry for entry in entries("scheduler") if entry != ANY]
-                known_parts = [w for names in _parts.values() for w in names]
-                instead = belongs_elsewhere("scheduler", word)
-                raise UnknownName("scheduler or part of one", word, known_parts + single, instead)
-            if part in chosen:
-                raise ScenarioError(f"{name!r} names two parts of one kind ({part})")
-            chosen[part] = _parts[part][word]()
-        accepted = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in _parts]
+        chosen = parts_named(words)
+        accepted = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in PARTS]
         for argument in arguments | options:
             if argument not in accepted:
                 raise UnknownName(f"argument of scheduler {words!r}", argument, accepted)
-        return cls(**chosen, **{**arguments, **options})
+        made = {part: PARTS[part][word]() for part, word in chosen.items()}
+        return cls(**made, **{**arguments, **options})
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Bind the choice to nodes and job types; reservations on nodes still there are kept."""
