@@ -259,8 +259,13 @@ def test_slips_are_refused_with_what_was_meant(command, values, log, monkeypatch
 
 @pytest.mark.parametrize(
     "command",
-    ["replay no.swf", "replay log.swf --policies easyy", "replay log.swf --as fcfs+easyy"]
-    + ["forecast log.swf --scheduler easyy", "replay log.swf --policies no.py:Rule"],
+    [
+        "replay no.swf",
+        "replay log.swf --policies easyy",
+        "replay log.swf --policies no.py:Rule",
+        "replay log.swf --as fcfs+easyy",
+        "forecast log.swf --scheduler easyy",
+    ],
 )
 def test_a_name_that_is_not_there_is_refused_before_the_compiler_is_loaded(command, log):
     program = (
@@ -271,6 +276,13 @@ def test_a_name_that_is_not_there_is_refused_before_the_compiler_is_loaded(comma
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=log, capture_output=True)
     assert done.stdout.strip() == b"2 False", done.stderr
+
+
+def test_the_first_line_answers_what_was_asked(log, monkeypatch):
+    monkeypatch.chdir(log)
+    asked = ["what-if", "log.swf", "--kinds", "all", "--target"]
+    done = inside(*asked, "waiting.mean < 1s")
+    assert done.stdout.startswith("2 nodes reach waiting.mean < 1s; now there are 4")
 
 
 def test_parts_of_a_scheduler_may_stand_apart(log, monkeypatch):
@@ -320,3 +332,13 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     inside(*arguments[:-1], tmp_path / "again")
     assert whole.equals(pl.read_parquet(tmp_path / "again" / "rewards.parquet"))
     assert not list((out / ".gangwise" / "checkpoints").iterdir())
+
+
+def test_a_sweep_of_replays_names_the_unit_of_its_times(log, monkeypatch):
+    monkeypatch.chdir(log)
+    (log / "rules.toml").write_text(
+        'name = "rules"\nscenario = "replay"\nseeds = 1\npolicies = ["fcfs", "sjf"]\n'
+        '[settings]\nsource = "log.swf"\n[grid]\nload = [0.5, 0.9]\n'
+    )
+    done = inside("sweep", "rules.toml", "--out", "rules", "--jobs", "1")
+    assert "completion," in done.stdout

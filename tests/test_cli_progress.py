@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gangwise.cli.options import RECENT, progress_lines
+import pytest
+
+import gangwise.core.jit
+from gangwise.cli.options import RECENT, progress, progress_lines
 
 
 def lines(pace, of):
@@ -26,3 +29,17 @@ def test_what_was_fast_long_ago_does_not_count():
 def test_nothing_is_told_of_the_time_left_before_anything_has_ended():
     assert lines([0, 3], of=9) == ["runs: 0 of 9", "runs: 3 of 9, 0:04:00 left"]
     assert lines([0, 1], of=60)[1] == "runs: 1 of 60"  # it may have waited for kernels
+
+
+def test_what_compiles_for_several_kinds_of_input_is_announced_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiled = ["play", "sort", "play", "sort"]
+    monkeypatch.setattr(gangwise.core.jit, "on_compile", lambda report: [*map(report, compiled)])
+    with progress("nothing is kept"):
+        pass
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(";")[0] for line in lines] == [
+        "compiling the simulation: up to a minute",
+        "compiling kernels",
+    ]

@@ -383,7 +383,7 @@ class _Announced(event.Listener):
     def on_start(self, event: Any) -> None:
         if not _Announced.said:
             _Announced.said = True
-            text = "compiling the simulation, once per installation: up to a minute …"
+            text = "compiling the simulation: up to a minute; kept for the next time …"
             logging.getLogger("gangwise").warning(text)
 
     def on_end(self, event: Any) -> None:

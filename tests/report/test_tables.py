@@ -10,7 +10,7 @@ from gangwise.papers.fluctuating_speeds.policies import LCF
 from gangwise.report.experiments import terminal_sheets
 from gangwise.report.page import html
 from gangwise.report.pages import comparison_page
-from gangwise.report.tables import Sheet, rich_tables
+from gangwise.report.tables import Cell, Sheet, rich_tables
 from gangwise.study.compare import Comparison, compare
 from tests.report.made import made
 
@@ -23,6 +23,21 @@ def printed(comparison: Comparison, width: int) -> str:
     out = io.StringIO()
     Console(file=out, width=width).print(rich_tables(sheets(comparison)))
     return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_columns_that_do_not_fit_go_on_below_under_the_same_names(width: int) -> None:
+    name, wide = "fcfs+conservative+best-fit:depth=100", "+5,076.3 (+2,539.4 to +11,516.0)"
+    headings = tuple(f"change {i}" for i in range(12))
+    sheet = Sheet("Wide", headings, ((name, tuple(Cell(f"{wide}{i}") for i in range(12))),))
+    out = io.StringIO()
+    Console(file=out, width=width).print(rich_tables([sheet]))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(f"{wide}{i}" in out.getvalue() for i in range(12))
+    assert all(heading in out.getvalue() for heading in headings)
+    blocks = [line for line in lines if line.startswith("─")]
+    assert sum(line.startswith("fcfs+") for line in lines) == len(blocks) > 1
 
 
 TWO = {"a": [[10.0, 14.0], [13.0, 15.0]], "b": [[8.0, 12.0], [10.0, 10.0]]}

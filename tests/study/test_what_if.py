@@ -243,9 +243,9 @@ def test_lines_of_kueue_that_would_change_are_paths_that_change_them_back() -> N
     there = changed(site, changes_of(f"{path}+=4,kueue.queues.y.weight=3.0,cap.1.most=9.0"))
     lines = changed_lines(site, there)
     assert lines == [
-        f"- {path} = 8.0", f"+ {path} = 12.0",
-        "- kueue.queues.y.weight = 1.0", "+ kueue.queues.y.weight = 3.0",
-        "  [[cap]]", "- most = 2.0", "+ most = 9.0",
+        f"- {path} = 8", f"+ {path} = 12",
+        "- kueue.queues.y.weight = 1", "+ kueue.queues.y.weight = 3",
+        "  [[cap]]", "- most = 2", "+ most = 9",
     ]  # fmt: skip
     back = changes_of(",".join(line[2:] for line in lines[:4] if line[0] == "-"))
     assert changed(there, back)["kueue"] == site["kueue"]
@@ -254,7 +254,7 @@ def test_lines_of_kueue_that_would_change_are_paths_that_change_them_back() -> N
 def test_lines_of_the_site_file_that_would_change(asked: CurrentRules) -> None:
     found = lines_of(what_if(asked, [CHANGES[0], CHANGES[2], CHANGES[3]]))
     assert found[CHANGES[0]] == [
-        "  [[pool]]", "- most_time = 90000.0", "  [[cap]]", "- most = 16.0", "+ most = 32.0",
+        "  [[pool]]", "- most_time = 90000", "  [[cap]]", "- most = 16", "+ most = 32",
     ]  # fmt: skip
     assert "+ 2 = 12" in found[CHANGES[2]]
     assert "+ most_nodes = 12" in found[CHANGES[2]]
@@ -370,6 +370,8 @@ def test_the_fewest_nodes_are_those_that_brute_force_finds(
     gate = Gate.of(target)
     played, found = capacity(asked, gate, ["2", "all"])
     assert [each.kind for each in found] == ["2", "all"]
+    changes = [name.split("=") for name in played.schedulers if name != CONFIGURED]
+    assert changes == sorted(changes, key=lambda change: (change[0], int(change[1])))
     for each in found:
         assert each.now == {"2": 16, "all": 32}[each.kind]
         assert each.needed is not None
@@ -392,7 +394,7 @@ def test_the_fewest_nodes_are_those_that_brute_force_finds(
     write_report(Path(asked.out))
     page = Path(asked.out, "report.html").read_text(encoding="utf-8")
     heading = html.unescape(page.split("<h1>")[1].split("</h1>")[0])
-    assert f"{found[1].needed:,} nodes reach {target}, and there are 32" in heading
+    assert f"{found[1].needed:,} nodes reach {target}; now there are 32" in heading
 
 
 def test_what_cannot_be_reached_is_said_and_unknown_kinds_are_named(asked: CurrentRules) -> None:

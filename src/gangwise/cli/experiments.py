@@ -57,10 +57,11 @@ def compare_command(
     if as_json:
         options.echo(options.json_text(comparison.as_dict()))
     else:
-        from gangwise.report.experiments import terminal_sheets
+        from gangwise.report.experiments import terminal_sheets, verdict
         from gangwise.report.tables import rich_tables
 
         console = options.screen(wide=False)
+        console.print(verdict(comparison.results), style="bold", markup=False)
         for line in comparison.notes:
             console.print(line, highlight=False, markup=False)
         console.print(rich_tables(terminal_sheets(comparison.results)))
@@ -362,6 +363,7 @@ def tune_command(
         study = scenario, policy, ranges or [], folder, fixed
         tuning = tune(*study, trials, tuned_on, judged_on, **how)
     from gangwise.report.experiments import trials_sheet
+    from gangwise.report.page import sentence_case
     from gangwise.report.tables import rich_tables
 
     for name in ("tuning", "validation"):
@@ -371,10 +373,11 @@ def tune_command(
         options.echo(options.json_text(tuning.as_dict()))
         return
     results = Results.open(folder, TUNING)
+    console = options.screen(wide=False)
+    console.print(f"{sentence_case(tuning.sentence)}.", style="bold", markup=False)
     for line in results.notes:
         options.echo(line)
-    options.screen(wide=False).print(rich_tables([trials_sheet(tuning, results, SHOWN)]))
-    options.paragraph(f"{tuning.sentence[0].upper()}{tuning.sentence[1:]}.")
+    console.print(rich_tables([trials_sheet(tuning, results, SHOWN)]))
     if site:
         options.echo(_bound_sentence(folder, tuning, fixed))
     _report_of(folder, f"{len(tuning.trials)} trials")
@@ -588,9 +591,9 @@ def _print_reproduced(rows: Sequence[pages.ClaimResult], quick: bool) -> None:
         shown.append((Text(sign, colour), claim.says, str(claim.number), ""))
         shown += [("", f"  {row.version}", "", row.text) for row in mine]
     screen = options.screen(wide=False)
+    screen.print(f"{pages.counts(rows, quick)}.", style="bold", markup=False)
     screen.print(table(["", "claim, and by which version", "the paper", "ours"], shown, (0, 1)))
     words = [(_SIGNS[verdict], pages.verdict_text(verdict, quick)) for verdict in pages.VERDICTS]
     screen.print(Text("   ").join(Text(f"{sign} {word}", look) for (sign, look), word in words))
     for reason in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
         options.paragraph(f"why not: {reason}")
-    options.paragraph(f"{pages.counts(rows, quick)}.")

@@ -368,11 +368,10 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
         from gangwise.core.jit import on_compile
 
         def compiling(kernel: str) -> None:
-            if kernel == "play":
-                console.print("compiling the simulation, once per installation: up to a minute …")
-            elif not reported:
-                console.print("compiling kernels, once per installation …")
-            reported.add(kernel)
+            part = "the simulation: up to a minute" if kernel == "play" else "kernels"
+            if part not in reported:
+                console.print(f"compiling {part}; kept for the next command like this …")
+            reported.add(part)
 
         on_compile(compiling)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -282,23 +283,24 @@ def what_if_command(
             played, needed = capacity(current, Gate.of(target), names, advance)
         else:
             played = what_if(current, change or [], advance, gates)
-    results = results_of(played, command=options.command_line())
+    about = [need.as_dict(Gate.of(target)) for need in needed]
+    results = replace(results_of(played, command=options.command_line()), capacity=about)
     reasons = broken(played.compared(), gates)
     if as_json:
         answer = as_dict(played) | {"fails": reasons}
-        answer |= {"capacity": [need.as_dict(Gate.of(target)) for need in needed]} if target else {}
+        answer |= {"capacity": about} if target else {}
         options.echo(options.json_text(played.as_dict() | answer))
     else:
         options.screen().print(results.terminal())
         for need in needed:
-            options.echo(f"\n{sentence_case(need.sentence(Gate.of(target)))}")
+            sentence = sentence_case(need.sentence(Gate.of(target)))
+            options.screen().print(f"\n{sentence}", markup=False)
         for name, lines in results.edits.items() if not target else ():
             head = "in the site's files:" if lines else "no line of a site's files"
             options.echo("\n".join([f"\n{name} changes {head}", *lines]))
     if out is not None:
         from gangwise.report.pages import write_replay
 
-        about = [need.as_dict(Gate.of(target)) for need in needed]
         write_replay(played, out, None, options.command_line(), about)
         options.say(f"wrote report.html and summary.json to {out}")
     for line in reasons:
@@ -320,6 +322,7 @@ def audit_command(
     """Say what is asked for and not used, what shorter limits save, and who lacks its share."""
     from gangwise.report import tables
     from gangwise.report.answers import shorter_text, usage_page, usage_sheets
+    from gangwise.report.page import sentence_case
     from gangwise.study.replay import BASE
     from gangwise.study.usage import audit_log
 
@@ -328,11 +331,12 @@ def audit_command(
         audit = audit_log(source, rules or BASE, values, _prices(price), advance, queues)
 
     def show() -> None:
-        options.echo(f"{audit.verdict}.\n")
-        options.echo("\n".join(audit.lines))
-        options.screen().print(tables.rich_tables(usage_sheets(audit)))
+        console = options.screen()
+        console.print(f"{sentence_case(audit.verdict)}.\n", style="bold", markup=False)
+        console.print("\n".join([*audit.lines, ""]), markup=False)
+        console.print(tables.rich_tables(usage_sheets(audit)))
         if audit.shorter is not None:
-            options.echo(shorter_text(audit.shorter))
+            console.print(f"\n{shorter_text(audit.shorter)}", markup=False)
 
     options.give("audit", audit.as_dict(), show, partial(usage_page, audit), out, as_json)
 

@@ -4,6 +4,7 @@
 
     GangwiseError
     ├── ScenarioError       a cluster, job type, workload or parameter that makes no sense
+    │   └── NothingEnded    no job of a simulation ended
     ├── TraceError          a trace file that cannot be read; names the file and the row
     ├── InfeasibleDecision  a policy broke a constraint; names slot, server, device, job type
     ├── UnknownName         no such policy, scenario or comparator; says what was probably meant
@@ -34,6 +35,10 @@ class GangwiseError(Exception): ...
 
 class ScenarioError(GangwiseError, ValueError):
     """A problem, workload or parameter is not well formed."""
+
+
+class NothingEnded(ScenarioError):  # noqa: N818 - the name says what it is
+    """No job of a simulation ended, so that it has no makespan."""
 
 
 class TraceError(GangwiseError, ValueError):

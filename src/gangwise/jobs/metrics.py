@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints, Tabular
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import NothingEnded
 from gangwise.core.jit import kernel
 from gangwise.jobs.books import of_groups
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING, SET_ASIDE
@@ -230,7 +230,10 @@ class Outcome(Tabular):
     def span(self) -> tuple[float, float]:
         """Time of the first submission and of the last end."""
         if not self.ended.any():
-            raise ScenarioError(f"{self.name}: no job ended, there is nothing to measure")
+            text = (
+                f"{self.name}: no job fits on the nodes, or none ended: there is nothing to measure"
+            )
+            raise NothingEnded(text)
         return float(self.jobs.submit.min()), float(np.nanmax(self.end))
 
     @property

@@ -486,9 +486,9 @@ def report(log: JobLog, facts: Mapping[str, Any]) -> str:
         log.played.line,
         *log.played.warnings,
         "",
-        f"{facts['jobs']:,} jobs in {duration(end - start)} on {facts['nodes']:,} "
-        f"{'node' if facts['nodes'] == 1 else 'nodes'} ({devices}); "
-        f"{facts['job_type']['types']:,} job types, by {log.job_type}"
+        f"{_counted(facts['jobs'])} in {duration(end - start)} on "
+        f"{_counted(facts['nodes'], 'node')} ({devices}); "
+        f"{_counted(facts['job_type']['types'], 'job type')}, by {log.job_type}"
         + f"; {facts['unlike']:,} jobs have unlike tasks, which start together"
         * bool(facts["unlike"]),
     ]
@@ -505,7 +505,7 @@ def report(log: JobLog, facts: Mapping[str, Any]) -> str:
             lines.append(f"  {passed:>11s} {100 * share:6.1f} % " + "▇" * round(scale * share))
     lines.append(f"sizes ({facts['device']} per job):")
     for size in facts["sizes"]:
-        lines.append(f"  up to {size['most']:<8g} {size['jobs']:>9,} jobs")
+        lines.append(f"  up to {size['most']:<8g} {_counted(size['jobs'], width=9)}")
     for name, label in (("run", "run time"), ("wait", "wait")):
         spread, text = facts[name], "not recorded"
         if spread is not None:
@@ -522,12 +522,17 @@ def report(log: JobLog, facts: Mapping[str, Any]) -> str:
     for user in facts["top_users"][:5]:
         waited = "" if user["wait"] is None else f", mean wait {duration(round(user['wait'], 1))}"
         lines.append(
-            f"  {user['user'] or '(not named)':<16.16s} {user['jobs']:>8,} jobs "
+            f"  {user['user'] or '(not named)':<16.16s} {_counted(user['jobs'], width=8)} "
             f"{100 * (user['share'] or 0):5.1f} % of {log.played.unit}-hours{waited}"
         )
     if facts["dependencies"]:
         lines.append(f"dependencies: {facts['dependencies']:,}")
     if facts["recorded_nodes"]:
-        lines.append(f"nodes they ran on are known of {facts['recorded_nodes']:,} jobs")
+        lines.append(f"nodes they ran on are known of {_counted(facts['recorded_nodes'])}")
     lines += [f"note: {note}" for note in log.played.notes]
     return "\n".join(lines)
+
+
+def _counted(n: int, noun: str = "job", width: int = 0) -> str:
+    """How many of something, as wide in a column where it is one."""
+    return f"{n:>{width},} {noun}{'s' if n != 1 else ' ' * bool(width)}"

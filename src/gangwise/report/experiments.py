@@ -27,7 +27,7 @@ from gangwise.report.tables import (
     value_cell,
 )
 from gangwise.study.replay_scenario import EVERY
-from gangwise.study.results import At, Place, Results
+from gangwise.study.results import TIMES, At, Place, Results
 from gangwise.study.statistics import (
     NOTHING,
     UNKNOWN,
@@ -93,7 +93,9 @@ def result_sheet(results: Results, over: str = "") -> Sheet:
     """
     at, mean, names = results.ranked, results.of(results.objective), results.comparators
     single = len(results.places) == 1
-    columns: Columns = [(page.in_words(results.objective), estimate_cells([mean[a] for a in at]))]
+    unit = ", s" * (not results.slotwise and results.objective.startswith(TIMES))
+    heading = f"{page.in_words(results.objective)}{unit}"
+    columns: Columns = [(heading, estimate_cells([mean[a] for a in at]))]
     captions = [over_seeds(len(results.seeds))]
     title = "Reward" if results.rewarded else page.in_words(results.objective)
     title += f" of every {results.deciders[0]} in every cell"

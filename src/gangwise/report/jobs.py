@@ -89,7 +89,8 @@ def causes_sheets(n: Compared, of: Mapping[str, WaitingCauses]) -> list[Sheet]:
     if HAPPENED in means and n.base in means:
         left = float(means[HAPPENED].sum() - means[n.base].sum()) / size
         about = {"left": number(abs(left), 2), "longer": "longer" if left > 0 else "less"}
-        caption += " " + web.phrase("unexplained", unit=unit, base=n.base, **about)
+        base = "the rules as configured" if n.base == CONFIGURED else n.base
+        caption += " " + web.phrase("unexplained", unit=unit, base=base, **about)
     return [columns_sheet("Where the waiting went", [*means], columns, (caption,), "scheduler")]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
@@ -141,10 +142,30 @@ class Breakable:
         return Measurement(min(longest, 20), max(len(self.name), 1))
 
 
-def rich_tables(sheets: Iterable[Sheet]) -> Group:
-    """Tables with their captions for the terminal; names are shown as they are."""
-    parts: list[RenderableType] = []
-    for sheet in sheets:
+@dataclass(frozen=True)
+class Blocks:
+    """A table as Rich renders it; columns that do not fit go on below, under the same names."""
+
+    sheet: Sheet
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        names = [self.sheet.first, *(name for name, _ in self.sheet.rows)]
+        names_width = min(max(map(cell_len, names)), int(NAMES * options.max_width))
+        block: list[int] = []
+        unused = options.max_width - names_width
+        for i, heading in enumerate(self.sheet.columns):
+            texts = [folded(heading, 12), *(cells[i].text for _, cells in self.sheet.rows)]
+            width = max(cell_len(line) for text in texts for line in text.split("\n"))
+            width = GAP + (min(width, WORDS) if self.sheet.words(i) else width)
+            if block and width > unused:
+                yield self._table(block)
+                yield Text()
+                block, unused = [], options.max_width - names_width
+            block.append(i)
+            unused -= width
+        yield self._table(block)
+
+    def _table(self, columns: Sequence[int]) -> Table:
         table = Table(
             box=box.SIMPLE_HEAD,
             show_edge=False,
@@ -152,18 +173,30 @@ def rich_tables(sheets: Iterable[Sheet]) -> Group:
             padding=(0, 1, 0, 0),
             header_style="none",
         )
-        table.add_column(Text(sheet.first), vertical="top")
-        for i, heading in enumerate(sheet.columns):
-            words = sheet.words(i)
+        table.add_column(Text(self.sheet.first), vertical="top")
+        for i in columns:
+            words = self.sheet.words(i)
             table.add_column(
-                Text(folded(heading, 12)),
+                Text(folded(self.sheet.columns[i], 12)),
                 justify="left" if words else "right",
                 no_wrap=not words,
                 vertical="top",
             )
-        for name, cells in sheet.rows:
-            table.add_row(Breakable(name), *(Text(cell.text) for cell in cells))
-        parts += [Text(sheet.title, "bold"), Text(), table, Text()]
+        for name, cells in self.sheet.rows:
+            table.add_row(Breakable(name), *(Text(cells[i].text) for i in columns))
+        return table
+
+
+NAMES = 0.4  # names of rows may take this part of the width before columns go on below
+WORDS = 24  # columns of words are at least so wide
+GAP = 2  # characters between columns
+
+
+def rich_tables(sheets: Iterable[Sheet]) -> Group:
+    """Tables with their captions for the terminal; names are shown as they are."""
+    parts: list[RenderableType] = []
+    for sheet in sheets:
+        parts += [Text(sheet.title, "bold"), Text(), Blocks(sheet), Text()]
         parts += [*(Text(caption, "dim") for caption in sheet.captions), Text()]
     return Group(*parts[:-1])
 

@@ -245,11 +245,13 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
 
     >>> changed_lines({"start": {"a": 1, "b": 2}}, {"start": {"a": 3, "b": 2}})
     ['  [start]', '- a = 1', '+ a = 3']
+    >>> changed_lines({"cap": [{"most": 8.0}]}, {"cap": [{"most": 4.0}]})
+    ['  [[cap]]', '- most = 8', '+ most = 4']
     """
     lines: list[str] = []
     a, b = (  # what it has of Kueue is deep: a path and a value on each line
         _paths("kueue", document.get("kueue", {})) + toml_text({**document, "kueue": 0}).split("\n")
-        for document in (before, after)
+        for document in (_whole(before), _whole(after))
     )
     heading = ""
     for line in list(unified_diff(a, b, n=len(a) + len(b)))[3:]:
@@ -260,6 +262,15 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
             lines += [heading] * (heading not in ("", shown)) + [shown]
             heading = ""
     return lines
+
+
+def _whole(value: Any) -> Any:
+    """A document whose whole numbers are written without a point, as in a site's own file."""
+    if isinstance(value, Mapping):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _paths(path: str, value: Any) -> list[str]:

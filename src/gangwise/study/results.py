@@ -26,6 +26,9 @@ FEW_CELLS = 4  # at most so many kinds of cells are listed with how much of a lo
 Place = tuple[Any, ...]
 """Values of the settings that vary, in the order of :attr:`Results.cells`."""
 
+TIMES = ("waiting", "completion", "makespan", "worst users")
+"""Metrics that are seconds begin with one of these."""
+
 At = tuple[Place, str]
 """A cell, and a policy or comparator."""
 

@@ -499,7 +499,9 @@ def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     >>> verdict({**row, "mean": -12.1, "low": -12.9, "high": -11.3})
     'A falls behind B by 12.1 % ± 0.8 (20 seeds)'
     >>> verdict({**row, "seeds": 1, "percent": False, "low": None, "high": None})
-    'A beats B by 12.10 per slot (1 seed)'
+    'A beats B by 12.10 per slot (1 seed, which may be chance)'
+    >>> verdict({**row, "seeds": 1, "mean": 0.0, "low": None, "high": None})
+    'A and B are equal (1 seed)'
     """
     mean, low, high = row["mean"], row["low"], row["high"]
     a, b, n = row["policy"], row["over"], row["seeds"]
@@ -514,4 +516,7 @@ def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     amount = f"{mean}{percent}{f' ± {half}' if half else ''}{'' if percent else unit}"
     if not apart:
         return f"{a} and {b} cannot be told apart: {amount} ({seeds})"
-    return f"{a} {beats} {b} by {amount} ({seeds})"
+    if not row["mean"]:
+        return f"{a} and {b} are equal ({seeds})"
+    chance = ", which may be chance" if low is None else ""
+    return f"{a} {beats} {b} by {amount} ({seeds}{chance})"

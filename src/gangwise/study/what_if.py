@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import NothingEnded, ScenarioError
 from gangwise.core.settings import toml_key
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.scheduler import create_scheduler
@@ -27,7 +27,8 @@ from gangwise.study import replay_scenario, store, sweep
 from gangwise.study.answer import CONFIGURED, Compared
 from gangwise.study.changes import SettingChange, changed, changed_lines, changes_of, seconds_of
 from gangwise.study.replay import BASE, Replayed, played_by, replay_source, seeds_of
-from gangwise.study.statistics import UNKNOWN, Estimate, number, numbers
+from gangwise.study.results import TIMES
+from gangwise.study.statistics import UNKNOWN, Estimate, count, number, numbers
 
 
 @dataclass(frozen=True)
@@ -199,9 +200,6 @@ def as_dict(played: Replayed) -> dict[str, Any]:
 
 _GATE = re.compile(r"\s*([\w. ]+?)\s*(<=|>=|<|>)\s*([+-]?)\s*([0-9.]+(?:[smhd0-9.]*)?)\s*(%?)\s*")
 
-TIMES = ("waiting", "completion", "makespan", "worst users")
-"""Metrics in seconds, for which a gate may give minutes, hours and days."""
-
 
 class Gate(NamedTuple):
     """A condition: ``METRIC COMPARISON NUMBER``.
@@ -286,7 +284,9 @@ class Needed(NamedTuple):
         kind = "" if self.kind == "all" else f" of {self.kind}"
         if self.needed is None:
             return f"no number of nodes{kind} tried reaches {target.text}"
-        return f"{self.needed:,} nodes{kind} reach {target.text}, and there are {self.now:,}"
+        verb = "reaches" if self.needed == 1 else "reach"
+        nodes = f"{count(self.needed, 'node')}{kind}"
+        return f"{nodes} {verb} {target.text}; now there are {self.now:,}"
 
     def sentence(self, target: Gate) -> str:
         """The verdict, the metric then, and what one node more than now is worth."""
@@ -323,12 +323,18 @@ def capacity(
     nodes = base.scenario.site_nodes(site)
     size = site.counts(nodes)
     tried = {CONFIGURED: target.of_run(base.compared(), CONFIGURED).mean}
+    left_out = {CONFIGURED}
 
     def value(kind: str, n: int) -> float:
         """The number that the target speaks of; NaN where jobs are shut out."""
         change = CONFIGURED if n == size[kind] else f"nodes.{toml_key(kind)}={n}"
         if change not in tried:
-            compared = what_if(asked, [change], progress).compared()
+            try:
+                compared = what_if(asked, [change], progress).compared()
+            except NothingEnded:  # no job fits
+                tried[change] = math.nan
+                left_out.add(change)
+                return math.nan
             tried[change] = target.of_run(compared, change).mean
             tried[change] = math.nan if compared.refused(change)[0] else tried[change]
         return tried[change]
@@ -351,7 +357,8 @@ def capacity(
         needs.append(Needed(kind, size[kind], enough, value(kind, high), below, math.nan, math.nan))
     # One node more than now of each kind, to say what the next is worth.
     grown = [f"nodes.{toml_key(kind)}={size[kind] + 1}" for kind in kinds]
-    played = what_if(asked, list(dict.fromkeys([*tried, *grown]))[1:], progress)
+    changes = sorted({*tried, *grown} - left_out, key=_kind_and_number)
+    played = what_if(asked, changes, progress)
     worth = marginal_worth(played, site.of_processors(nodes), progress)
     means = {name: np.mean([o.until_left for o in row]) for name, row in played.outcomes.items()}
     return played, [
@@ -360,6 +367,11 @@ def capacity(
         )
         for row, added in zip(needs, grown)
     ]
+
+
+def _kind_and_number(change: str) -> tuple[str, int]:
+    kind, _, n = change.rpartition("=")
+    return kind, int(n)
 
 
 def marginal_worth(
