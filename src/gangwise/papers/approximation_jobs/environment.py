@@ -27,7 +27,7 @@ from gangwise.papers.estimators import Estimator, make_estimator
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a policy sees before it decides.
+    """Observation of a slot, before the decision.
 
     Attributes
     ----------
@@ -68,6 +68,7 @@ class Outage:
 
 def rate_generator(seed: int) -> np.random.Generator:
     """The generator that the rates of a run are drawn from, as it begins."""
+    # As ``Inputs`` spawns it: realised prices and comparators meet the rates of the run itself.
     return Streams.of(seed).noise.spawn(2)[0]
 
 
@@ -84,6 +85,7 @@ class Inputs:
         workload: np.random.Generator,
         noise: np.random.Generator,
     ):
+        # Delays have a stream of their own, so that late feedback leaves the rates alone.
         rates, self.fate = noise.spawn(2)
         self.problem, self.delivery = instance.problem, instance.delivery
         self.rates, self.jobs = instance.rates.stream(rates), instance.jobs.stream(workload)
@@ -127,7 +129,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What ``slot``, which need not be the last one, taught about the machines that ran a task.
+    """Semi-bandit feedback of ``slot``, maybe not the last one: machines that ran a task.
 
     ``machines`` [n] are ascending, ``rates`` [n] their θ_i^t, in work per task and slot.
     """
@@ -178,7 +180,7 @@ COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
 
 @dataclass(kw_only=True)
 class RateLearning:
-    """What policies that estimate the machines' rates share: parameters of estimators, learning.
+    """Base of policies that estimate the machines' rates: parameters of estimators, learning.
 
     The parameters are those of :func:`~gangwise.papers.estimators.make_estimator`.
     """
@@ -246,12 +248,13 @@ class ApproximationEnvironment:
         self._mailbox = Mailbox[tuple[Feedback, Ints, Floats, Ints]]()
         self._before = np.full(self.problem.M, -1, np.int64)  # the table row that each machine ran
         self._observation, self._out = None, np.zeros(2)
+        # Sized anew with the table, at the first arrival.
         self._limit = self._worked = np.zeros(0)
         self._moved = np.zeros((2, 0), np.int64)
         self._pace = 0.0
 
     def _turnover(self, slot: int, new: Sequence[problems.Job]) -> tuple[Ints, Ints]:
-        """Take out the jobs that leave and enter those that come; rows of the latter first."""
+        """Remove jobs at their deadline, add those that come; returns rows added and removed."""
         rows = self.rows
         # Leaving comes first, so that a row freed now can be given out in the same slot.
         departed = rows.active[rows.deadline[rows.active] <= slot].tolist()
@@ -296,6 +299,7 @@ class ApproximationEnvironment:
         )
         if refused:
             row, machine = row[paid], machine[paid]
+        # What budgets refused did not run, and reports nothing.
         rates = rate[machine]
         feedback = Feedback(slot, machine, rates)
         worked, active = float(self._worked.sum()), rows.active
@@ -334,6 +338,7 @@ class ApproximationEnvironment:
         return tuple(arrived)
 
     def _over(self) -> float:
+        # Enforced budgets are never exceeded, but for the slack of rounding.
         if self.problem.enforce:
             return 0.0
         active = self.rows.active
@@ -416,6 +421,7 @@ class ApproximationInstance(InstanceBase):
         """Machines that are there in a slot, shape [M]; asked in every slot, so without a loop."""
         available = np.ones(self.problem.M, dtype=bool)
         machine, away_from, back = self._away
+        # Outages of one machine may overlap: it is there where none covers the slot.
         available[machine[(away_from <= slot) & (slot < back)]] = False
         return available
 
@@ -445,6 +451,7 @@ class ApproximationInstance(InstanceBase):
     def jobs_of(self, slots: int, seed: int) -> list[problems.Job]:
         """Jobs of a run, drawn again."""
         source = self.jobs.stream(Streams.of(seed).workload)
+        # Whole blocks, as a run draws them, so that the generator gives the same jobs.
         drawn = [jobs for _ in range(0, slots, BLOCK) for jobs in source.draw(BLOCK)]
         return [job for jobs in drawn[:slots] for job in jobs]
 

@@ -156,6 +156,7 @@ class Programme:
         self.member = np.empty(self.start[-1], dtype=np.int64)
         free = self.start[:-1].copy()
         for j in range(len(self.jobs)):
+            # A view: adding 1 below moves on the next free place of each epoch of the job.
             places = free[begin[j] : end[j]]
             self.member[places] = j
             places += 1
@@ -371,6 +372,7 @@ def _dual_descent(programme: Programme, tolerance: float, steps: int = STEPS) ->
         work = programme.worth.work_at_slope(w, programme.cap)
         f = float(programme.worth.conjugate(w, programme.cap).sum() + lam @ programme.budget + hull)
         # Danskin: the derivative of a maximum is that at the maximiser, f* by w is −X.
+        # w = (bid + λ) / top: λ enters the hull through w as well as by itself, hence both sums.
         by_w = (worked - work) / top
         return f / total, (unit * (by_w, by_w + programme.budget - spent)).ravel() / total
 

@@ -143,6 +143,7 @@ class PrimalDual:
                 raise ScenarioError(
                     f"{name} must be finite numbers; found {numbers[~np.isfinite(numbers)][0]}"
                 )
+        # The two matrices take turns: nothing is copied, and the kernel writes over the older one.
         self.shares, self._before = self._before, self.shares  # the draw needs both slots' shares
         self.total, self._total_before = self._total_before, self.total
         prices = self.prices
@@ -295,7 +296,7 @@ class OPM(RateLearning, PolicyBase):
         return state.draw(self._rng, self.rounding == "coupled")
 
     def _target(self, jobs: problems.JobTable, rows: Ints, t: int) -> Floats:
-        """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
+        """Spending target of each job in this slot: β_j of OPM (64), or re-paced; shape [n]."""
         if self.pacing == "left":
             remaining = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
             paced: Floats = remaining / (jobs.deadline[rows] - t)  # slots left, this one included
@@ -503,7 +504,7 @@ class CountingPolicy(PolicyBase):
         self._held = Assignment(self._holder, running, np.empty(0, np.int64))
 
     def most(self, observation: Observation) -> Floats:
-        """How many machines each active job can pay in this slot, shape [n], as a real number."""
+        """Largest number of machines that each active job can pay in a slot, shape [n], float."""
         jobs, prices = observation.jobs, self._problem.prices[observation.available]
         most = np.full(jobs.rows.size, float(prices.size))
         if self._problem.enforce and prices.size:
@@ -637,7 +638,7 @@ def inverse_slope(kind: int, v: float, shape: float, at: float) -> float:
 
 
 class JobDemands(NamedTuple):
-    """What n jobs want: their utilities, what was done, and what they may still spend; each [n].
+    """Demands of n jobs: their utilities, what was done, and what they may still spend; each [n].
 
     Utilities are numbered as in :mod:`~gangwise.papers.approximation_jobs.problem`.
     ``done`` is X_j, ``money`` B_j − C_j, in units of price, and ``slots`` d_j − t, at least 1.

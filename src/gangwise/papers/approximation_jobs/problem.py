@@ -109,6 +109,7 @@ class Saturating(_Scaled):
     form = SATURATING
 
     def value(self, work: float) -> float:
+        # expm1, log1p: exact to the last digits also where the work is small beside s.
         return -self.v * math.expm1(-work / self.s)
 
 
@@ -225,6 +226,7 @@ class ApproximationProblem:
     @property
     def cluster(self) -> Cluster:
         """The machines as servers with one device type, for tools that serve all families."""
+        # One unit of one device type, since a machine runs one task at a time, OPM (3).
         return Cluster(np.ones((self.M, 1)), ("task",), self.machines)
 
 
@@ -255,7 +257,7 @@ class JobTable:
 
 
 class ActiveJobs:
-    """Keeps the rows; the environment's side of :class:`JobTable`.
+    """Table of active jobs, the environment's side of :class:`JobTable`.
 
     ``active`` are the rows in use, ascending; ``work`` is what was really done, ``reported`` what
     feedback has delivered of it; ``serial`` tells apart the jobs that have used a row, 0 for none.
@@ -273,6 +275,7 @@ class ActiveJobs:
 
     def _grow(self) -> None:
         before = len(self.jobs)
+        # Columns become new arrays: views that policies hold keep what they showed.
         added = max(16, before)
         for name, column in vars(self).items():
             if isinstance(column, np.ndarray) and name != "active":
@@ -296,6 +299,7 @@ class ActiveJobs:
         self.arrival[j], self.deadline[j], self.serial[j] = job.arrival, job.deadline, self._count
         self.life[j], self.budget[j] = job.lifetime, job.budget
         self.kind[j], self.v[j], self.shape[j] = job.utility.code
+        # The row may have been another job's.
         self.cost[j] = self.work[j] = self.reported[j] = 0.0
         return j
 

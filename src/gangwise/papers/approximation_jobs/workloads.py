@@ -115,6 +115,7 @@ class _GammaStream:
             self.up = np.ones(M, dtype=np.bool_)
             self.left = self._lengths(self.up)
         self.left -= 0.5  # of the period under way, counted from the midpoint of the slot
+        # Where in its range the rate of the period under way lies, if periods have one rate.
         self.share = rng.random(M)
 
     def _lengths(self, up: Bools, biased: int = 0) -> Floats:
@@ -133,12 +134,14 @@ class _GammaStream:
         kernels.draw_periods(self.rng, kernels.Periods(*state), p.per_period, up, share)
         low = np.where(up, p.up_rate[0], p.down_rate[0])
         high = np.where(up, p.up_rate[1], p.down_rate[1])
+        # Uniform in the range of the state: one uniform number serves either.
         rates: Floats = low + share * (high - low)
         return rates
 
     def draw(self, slots: int) -> Floats:
         parts, drawn = [self._rest], len(self._rest)
         while drawn < slots:
+            # Whole blocks: slots asked for at a time must not change what is drawn.
             parts.append(self.block())
             drawn += BLOCK
         rates = np.concatenate(parts)
@@ -202,13 +205,14 @@ class GammaPeriods:
     @property
     def means(self) -> Floats:
         a = self.availability
+        # The middle of a range is the mean of a uniform rate.
         mean = a * sum(self.up_rate) / 2 + (1 - a) * sum(self.down_rate) / 2
         return np.full(self.machines, mean)
 
 
 @dataclass(frozen=True, eq=False)
 class ReplayedRates:
-    """Rates from a table of shape [slots, M]; it begins again after its last slot."""
+    """Replayed rates of a table of shape [slots, M], which begins again after its last slot."""
 
     table: Floats
 
@@ -231,7 +235,7 @@ class ReplayedRates:
 
 @dataclass(frozen=True, eq=False)
 class Relabelled:
-    """The rates of another process, with its machine ``order[i]`` now called ``i``."""
+    """Relabelled rates of another process: its machine ``order[i]`` is now called ``i``."""
 
     process: RateProcess
     order: Ints
@@ -272,7 +276,7 @@ class JobWorkload(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ReplayedJobs:
-    """A given list of jobs, each arriving in its slot.
+    """Replayed jobs: a given list, each arriving in its slot.
 
     Raises
     ------
@@ -316,6 +320,7 @@ class ReplayedJobs:
 
     def _draw(self, first: int, slots: int, rng: np.random.Generator) -> list[Sequence[Job]]:
         slot = np.arange(first, first + slots + 1)
+        # Jobs are sorted by arrival, so that those of a slot lie between two places.
         at = np.searchsorted([job.arrival for job in self.jobs], slot).tolist()
         return [self.jobs[a:b] for a, b in pairwise(at)]
 
@@ -454,7 +459,7 @@ def load_of(jobs: Sequence[Job], prices: npt.ArrayLike, slots: int) -> float:
 
 @dataclass(frozen=True)
 class SyntheticJobs:
-    """Jobs, added until their budgets reach a load.
+    """Synthetic jobs, added until their budgets reach a load.
 
     ``load`` is Σ B / (p M T), for a mean ``price`` p of a machine; the last job may exceed it. Jobs
     arrive during the share ``last`` of the slots: ``poisson`` arrivals are independent and uniform,

@@ -37,6 +37,7 @@ def artefacts(paper: str) -> tuple[Artefact, ...]:
     >>> artefacts("esdp")[0].name
     'figure-2'
     """
+    # Late, like the next import: the names of papers are asked for before any of them is played.
     from gangwise.core.errors import UnknownName
 
     if paper not in PAPERS:

@@ -32,6 +32,7 @@ class ESDPByProgramme(policies.ESDPAsPrinted):
 def steeper(results: Results, who: str, than: Sequence[str], part: float) -> Estimate:
     """Growth of the average from T/part to T less that of the steepest of others, in points."""
     T = float(measures.recorded(results, who)[-1])
+    # How much the average still rises says how far it is from level.
     rise = {
         policy: 100
         * (measures.average(results, policy, T) / measures.average(results, policy, T / part) - 1)
@@ -68,6 +69,7 @@ def share_change(results: Results, who: str, of: str) -> Floats:
 
 def _largest_over_least(each: Sequence[Floats]) -> Floats:
     """Over the seeds, the column with the largest mean over that with the least."""
+    # Which policy is best is decided by the mean, then compared seed by seed.
     order = np.argsort([column.mean() for column in each])
     return np.asarray(each[order[-1]] / each[order[0]])
 
@@ -131,6 +133,7 @@ def numbers_s(delta: str, channels: int, slot: int, alpha: float = 0.5) -> float
     817.0
     """
     m = alpha * channels
+    # (18): ξ = ⌈m / δ⌉; (19): s = 0, 1, …, ξ m.
     return math.ceil(m / policies.DELTAS[delta](slot)) * m + 1
 
 
@@ -176,6 +179,7 @@ def _decades(results: Results, who: str) -> tuple[Floats, Floats, Floats]:
 def growth_by_decade(results: Results, who: str) -> Floats:
     """Regret added in the last decade of slots over that of the decade before."""
     a, b, c = _decades(results, who)
+    # 1 for a regret in ln t, 10 for one in t.
     return (c - b) / (b - a)
 
 
@@ -196,6 +200,8 @@ def smallest_gap(instance: environment.FluctuatingSpeedsInstance) -> float:
     best = solver.solve(v, nothing, gap=1e-12).x
     choices_below = []
     for channel in np.flatnonzero(best):
+        # Without one channel of the best choice, the best of the
+        # others: the second best is among these.
         rest = np.arange(problem.E) != channel
         choices_below.append(v[solver.solve(v, nothing, available=rest, gap=1e-12).x].sum())
     return float(v[best].sum() - max(choices_below))
@@ -209,5 +215,6 @@ def slope_in_units(results: Results, who: str) -> Floats:
     _, before, end = _decades(results, who)
     every = _instances(results)
     channels, gap = np.array([(instance.problem.E, smallest_gap(instance)) for instance in every]).T
+    # The order of (38): |E| (ln m)² / Δ for each unit of ln T.
     unit = channels * np.log(0.5 * channels) ** 2 / gap
     return np.asarray((end - before) / math.log(10) / unit)

@@ -54,10 +54,12 @@ class Readings:
         self._distance: dict[Reading, float] = {}
         for row in rows:
             if row.agrees is not None:
+                # VERSION, SETTING @ ROWS: which rows of the traces comes last.
                 name, _, choices = row.version.partition(pages.AT)
                 reading = (*claim.readings.get(name, (name, "")), choices)
                 self.found[reading] = self.found.get(reading, True) and row.agrees
                 if (number := claim.rule.near) is not None:
+                    # Cut at 1, so that one number far off does not outweigh all others.
                     off = min(1.0, abs(row.ours.mean - number) / abs(number))
                     self._distance[reading] = max(off, self._distance.get(reading, 0.0))
 
@@ -128,6 +130,7 @@ def _committed(name: str) -> dict[str, Any]:
 
 
 def _commit(name: str, entries: Mapping[str, Any]) -> Path:
+    # A line for each entry: a change of one number is a change of one line.
     lines = [f"{json.dumps(k, ensure_ascii=False)}: {json.dumps(v)}" for k, v in entries.items()]
     write_whole(FOLDER / f"{name}.json", "{\n" + ",\n".join(lines) + "\n}\n")
     return FOLDER / f"{name}.json"
@@ -147,6 +150,7 @@ def totals(results: Mapping[str, Results]) -> dict[str, dict[str, list[float]]]:
         for *cell, policy, _, value in (
             result.per_seed().sort(*result.cells, "policy", "seed").rows()
         ):
+            # Nine digits, for they are compared to six.
             mine.setdefault(" ".join(map(str, [*cell, policy])), []).append(float(f"{value:.9g}"))
     return by_experiment
 
@@ -167,6 +171,7 @@ def different_seeds(found: Totals, quick: bool) -> list[str]:
     for name in found.keys() & committed.keys():
         for policy in sorted(found[name].keys() | committed[name].keys()):
             ours, theirs = (table[name].get(policy, []) for table in (found, committed))
+            # Six digits of nine, relative to what was earned, or to 1 where that is less.
             unchanged = len(ours) == len(theirs) and all(
                 abs(a - b) <= 1e-6 * max(1.0, abs(b)) for a, b in zip(ours, theirs)
             )
@@ -194,6 +199,7 @@ def claim_id(artefact: Artefact, claim: Claim) -> str:
 
 def rule_hash(claim: Claim) -> str:
     """Hash of the paper's number, of when ours agrees with it, and of how words are given."""
+    # Our own number is no part of it: a rule may not depend on the result.
     decides = [claim.says, claim.paper, claim.rule_text, SETTLING]
     return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:12]
 
@@ -239,6 +245,7 @@ def _rules_commit() -> str:
         command = ["git", "-C", str(FOLDER), *words, "--", "rules.json"]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
+    # Uncommitted rules have no date that anybody could check.
     return "" if git("status", "--porcelain") else git("log", "-1", "--format=%H")
 
 
@@ -277,7 +284,10 @@ def write(rows: Sequence[pages.ClaimResult], quick: bool) -> Path:
     """Put results in the place of the committed ones; those of other artefacts stay."""
     redone = {f"{row.paper} {row.artefact}" for row in rows}
     estimates = {
-        key: estimate for key, estimate in read(quick).items() if key.split(":")[0] not in redone
+        # The artefact is all before the first colon; claims may have colons of their own.
+        key: estimate
+        for key, estimate in read(quick).items()
+        if key.split(":")[0] not in redone
     }
     estimates |= {row.id: row.ours for row in rows}
     of_claims: dict[str, dict[str, list[float | None]]] = {}
@@ -451,6 +461,7 @@ def reproduce(
             left_out[artefact.stem] = reason
         else:
             chosen[artefact] = list(artefact.experiments(scale))
+    # Artefacts share experiments, each of which is played once.
     unique = {e.name: e for experiments in chosen.values() for e in experiments}
     runs, runs_done = sum(len(e.runs()) for e in unique.values()), 0
     results: dict[str, Results] = {}
@@ -480,6 +491,7 @@ def reproduce(
         )
     earlier = earlier_artefacts(out, scale, chosen)
     files |= _claim_files([*earlier.rows, *pages.over_readings(rows)])
+    # One that an earlier command played is not left out, though this command lacks its trace.
     stems = {artefact.stem for artefact in earlier.artefacts}
     missing = {
         k: reason for k, reason in {**earlier.left_out, **left_out}.items() if k not in stems
@@ -490,6 +502,7 @@ def reproduce(
     paths = publish(out, files, earlier.artefacts)
     store = Store(out / "runs")
     keys = {run["key"] for result in results.values() for run in result.runs}
+    # The earliest: a rule made after any of its runs is no rule in advance.
     played = min((store.path(key).stat().st_mtime for key in keys), default=0.0)
     again = bool(earlier.artefacts)
     return Reproduction(rows, paths, left_out, totals(results), tuple(chosen), played, again)

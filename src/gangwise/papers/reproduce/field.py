@@ -113,6 +113,7 @@ class Picked:
                 if room >= size[picked]:
                     break
                 room, due = room + size[j], begun[j] + limit[j]
+            # The environment cannot take a pick back: time goes on until there is room.
             while size[picked] > free:
                 if self.backfilling:
                     for j in sorted(queue):
@@ -143,6 +144,7 @@ class Sequences(ReplayScenario):
         digest = hashlib.sha512(b"1").digest()[:8]
         rng = np.random.RandomState(np.frombuffer(digest, dtype="<u4"))
         most, row = len(self.jobs) - self.length - 1, np.arange(len(self.jobs))
+        # The s-th number needs the s before it: RandomState has no other way to get there.
         begin = rng.randint(self.length, most, size=seed + 1)[seed]
         jobs = only_jobs(self.jobs, (row >= begin) & (row < begin + self.length))
         return ReplayInstance(jobs, self.log.nodes, Conditions())
@@ -160,6 +162,7 @@ class Sequences(ReplayScenario):
         if isinstance(decider, Picked):
             rows, start = Rows(), decider.start(jobs, processors)
             took = start + jobs.run - jobs.submit
+            # Bounded slowdown: jobs under ten seconds count as of ten.
             slow = np.maximum(took / np.maximum(jobs.run, 10.0), 1.0)
             for name, value in (spread("completion", took) | spread("slowdown", slow)).items():
                 rows.add(name, value)
@@ -256,6 +259,7 @@ class Entities(Unallocated):
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         drawn, j, ones = random.Random(0), np.arange(self.jobs), np.ones(self.jobs, np.int64)
         rates = np.array([sorted(drawn.random() for _ in range(3)) for _ in j])
+        # Weights within an entity, by turns; j // 6 below is the entity.
         part = np.where(j % 2 == 0, 1.0, 2.0)
         arguments = ones, np.ones(self.jobs), np.full(3, 3.0), j // 6, np.arange(1.0, 4.0), part
         level = (rates * water_filling(rates, *arguments)).sum(axis=1) / rates.mean(axis=1)
@@ -312,6 +316,7 @@ class Filling:
         k = nodes.devices.index("gpu")
         self.total = int(nodes.capacity[:, k].sum())
         rows = rng.permutation(np.flatnonzero(~t.aside))
+        # Thousandths of a GPU, so that parts of one add up exactly.
         asks = (t.cluster.demand[jobs.shape, k] * jobs.tasks).astype(np.int64)
         if not asks[rows].any():
             raise ScenarioError("filling measures GPUs: no job that fits asks for one")
@@ -419,6 +424,7 @@ def clustering(x: Board, s: int, n: int) -> float:
 @inner_kernel
 def fgd(x: Board, s: int, n: int) -> float:
     """Growth of what is fragmented, negative; looked up where the node is as it was."""
+    # Growth depends on the node alone, so it holds until something is put there or taken off.
     if x.known[s, n] != x.changes[n]:
         level, mask = growth(x.cluster, x.memo, x.room, s, n)
         x.grown[0, s, n] = level
@@ -449,6 +455,7 @@ def score(x: Board, s: int, n: int) -> float:
             share *= x.cluster.demand[s, k] / x.cluster.largest[k]
         total += x.scored[k] * share
         weight += x.scored[k]
+    # Whole per cents as in the authors' code, whose ties decide much.
     return float(math.floor(100.0 * (1.0 - total / weight)))
 
 
@@ -528,6 +535,7 @@ def chosen(x: Board, s: int, placed: int, node: float, gpu: float) -> tuple[int,
         if not room(x, s, placed, n):
             continue
         able += 1
+        # A random choice needs only how many nodes are able: one of them is drawn below.
         if x.policy != RANDOM:
             value = score(x, s, n)
             if best < 0 or value > most:

@@ -38,12 +38,14 @@ def _cumulative(results: Results, metric: str) -> dict[tuple[Any, ...], tuple[Fl
     curves = {}
     for group, part in rows.collect().group_by([*results.cells, "policy"], maintain_order=True):
         at = part["at"].unique().sort().to_numpy().astype(np.float64)
+        # Rows are sorted by seed, and each seed has the same slots: one row for each.
         curves[group] = at, part["value"].to_numpy().reshape(-1, at.size)
     return curves
 
 
 def _curve(results: Results, who: str, metric: str, cell: Cell) -> tuple[Floats, Floats]:
     curves = _cumulative(results, metric)
+    # Names in the order of the results: a cell may be written in any.
     key = (*(cell[name] for name in results.cells), who)
     if key not in curves:
         raise StoreError(f"no curve of {metric} for {who} in {dict(cell)}")
@@ -91,6 +93,7 @@ def total(
     slots, sums = _curve(results, who, metric, cell)
     if at is None:
         return sums[:, -1]
+    # Sums are recorded at some slots only; between two of them they are taken as linear.
     return np.array([np.interp(at, slots, row) for row in sums])
 
 
@@ -115,6 +118,7 @@ NO_PERCENTAGE = Estimate(math.nan, None, None)
 
 def percentage(percent: Floats, whole: Floats) -> Estimate:
     """Mean over seeds of a percentage; none (NaN) of a whole that is negative or near zero."""
+    # One seed with a whole near zero would rule the mean.
     if whole.min() <= 0 or np.abs(percent).max() > LARGEST_PERCENTAGE:
         return NO_PERCENTAGE
     return mean_and_interval(percent)
@@ -133,6 +137,7 @@ def from_base(earned: Floats, base: Floats) -> Estimate:
     Scenarios differ far more from seed to seed than policies do in any of them, and by the same for
     all: what tells policies apart is the distance from what another one earned there.
     """
+    # Paired by seed: what seeds have in common cancels in the difference.
     mean, distance = float(earned.mean()), mean_and_interval(base - earned)
     if distance.half is None or np.array_equal(earned, base):
         return Estimate(mean, None, None)
@@ -189,6 +194,7 @@ def lead(
     for result in also or (results,):
         for point, base in product(_points(result, who, slot, parts, cell), over):
             a, b = total(result, who, **point), total(result, base, **point)
+            # |b|: a lead over a loss is a lead, whatever the sign of the whole.
             leads.append(percentage(100 * (a - b) / np.abs(b), b))
     return least(leads)
 
@@ -256,6 +262,7 @@ def flattening(results: Results, who: str) -> Estimate:
 
 def swing(results: Results, who: str) -> Estimate:
     """Largest less smallest average over slots 1 to 50, in per cent of the average at the end."""
+    # Both papers speak of rewards that oscillate at first, and of no number of slots.
     averages = np.array([average(results, who, at) for at in range(1, 51)])
     spread = averages.max(axis=0) - averages.min(axis=0)
     end = average(results, who, recorded(results, who)[-1])

@@ -27,6 +27,8 @@ def optimum(results: Results, cell: measures.Cell = measures.ALL) -> Floats:
     over all slots is then corrected by that, which leaves far less to chance than the sampled slots
     do by themselves.
     """
+    # Control variate: regret on the sampled slots, scaled to
+    # all, is added to what was earned on all.
     rows = measures.in_cell(results, _behind(results, OPTIMUM), {**cell, "policy": REACT})
     earned: Floats = measures.total(results, REACT, cell=cell) + rows["regret"].to_numpy()
     return earned
@@ -64,6 +66,7 @@ def overhead_growth(results: Results, who: str, among: Sequence[float]) -> Float
         / measures.total(results, who, None, metric, least_cell)
         for metric in ("gain", "overhead")
     )
+    # Both are factors of growth from the smallest value of the setting to the largest.
     return 100 * (overhead - gain)
 
 
@@ -118,6 +121,7 @@ def regret(
         column = measures.in_cell(results, _behind(results, BEST_FIXED), {**cell, "policy": who})[
             "regret"
         ]
+    # Over √T (power 1/2) a regret of the order of Theorem 1 is level.
     return np.asarray(column.to_numpy() / measures.slots_played(results) ** power)
 
 

@@ -59,6 +59,7 @@ def _costs(results: Results) -> tuple[dict[tuple[str, int], Floats], ...]:
     for (policy, seed), part in results.jobs().group_by(["policy", "seed"], maintain_order=True):
         cost, utility, budget = (part[c].to_numpy() for c in ("cost", "utility", "budget"))
         costs, played = np.full(cost.size, np.inf), cost > 0
+        # Money spent for nothing is dearer than any: infinite, not left out.
         np.divide(cost, utility, out=costs, where=utility > 0)
         ratios[str(policy), int(seed)] = costs[played]
         uses[str(policy), int(seed)] = cost / budget
@@ -88,6 +89,7 @@ def share_below_fairs(results: Results, who: str, share: float) -> Floats:
 
 def share_sparing(results: Results, who: str, level: float) -> Floats:
     """Jobs that spend less than a share of their budget, in per cent."""
+    # Strictly below the level: one that spends exactly so much does not count.
     return _shares(_costs(results)[1], who, lambda seed: level - 1e-9)
 
 
@@ -184,6 +186,7 @@ def _claimed(jobs: Sequence[Job], M: int, T: int, optimum: float, policy: str) -
     lipschitz = max(float(job.utility.code[1]) for job in jobs)  # π of v ln(1 + X)
     budget, pace = sum(job.budget for job in jobs), min(job.pace for job in jobs)
     epsilon = 8.0 * M * M * T / budget**2 if len(jobs) == 1 and policy == "as printed" else 0.0
+    # (75): the estimation term, and then M π √T Σ B / min β.
     estimation = M * lipschitz * math.sqrt(T * math.log(M * T / DELTA))
     return {
         "budget": budget,

@@ -108,6 +108,7 @@ class Rule:
             return None
         if self.near is not None:
             return abs(found.mean - self.near) <= self.within * abs(self.near)
+        # Without an interval (a single seed, a formula) the mean stands for both ends.
         low, high = (found.mean if v is None else v for v in found[1:])
         return (self.above is None or low > self.above) and (
             self.below is None or high < self.below
@@ -151,12 +152,14 @@ class Claim:
 
     def __post_init__(self) -> None:
         by_side = (self.rule.above, self.rule.below) != (None, None)
+        # A number that only had to have the right sign would agree far too easily.
         if isinstance(self.paper, float) and by_side:
             raise ValueError(f"{self.says}: {self.paper} is a number; ours must be near it")
 
     def agrees(self, version: str, found: Estimate) -> bool | None:
         """Whether our number for a version does; None where it is not tested."""
         version = version.partition(AT)[0]
+        # A row is called VERSION or VERSION, SETTING; a longer name may begin alike.
         rival = any(version == name or version.startswith(f"{name}, ") for name in self.beside)
         return None if rival else self.rule(found)
 
@@ -291,6 +294,7 @@ class Paper:
         kind = self.tables["kinds"][own["kind"]] if "kind" in own else {}
         layers = (self.tables["defaults"], kind, own)
         merged = {**self.tables["defaults"], **kind, **own}
+        # Nested tables are merged key by key; {**a, **b} would replace the whole of them.
         merged["quick"] = {k: v for layer in layers for k, v in layer.get("quick", {}).items()}
         return merged
 
@@ -319,6 +323,7 @@ class Paper:
             if "trace" in fields:
                 folder = (scale.traces or Path()) / fields["trace"]
                 key = "source" if "source" in settings else "folder"
+                # A source is a file in the trace's folder; others take the folder itself.
                 settings[key] = str(folder / settings.get(key, ""))
             sets = fields["policies"]
             policies = [
@@ -352,6 +357,7 @@ class Paper:
 
     def _members(self, name: str) -> list[LabelledExperiment]:
         specification = self._specification(name)
+        # Of either scale: what a claim names must exist whichever is played.
         lengths = {*specification.get("lengths", ()), *specification["quick"].get("lengths", ())}
         return [
             LabelledExperiment("" if lengths else label, self._name(name, variant))
@@ -364,6 +370,7 @@ class Paper:
             labelled = []
             for label, value in on.items():
                 chosen = {"experiment": value} if isinstance(value, str) else dict(value)
+                # One experiment exactly: a label stands for one.
                 [(_, experiment, _)] = self._members(chosen.pop("experiment"))
                 labelled.append(LabelledExperiment(label, experiment, chosen))
             return labelled
@@ -387,6 +394,7 @@ class Paper:
         if name not in self._functions:
             raise UnknownName("measure", name, [n for n in self._functions if n.islower()])
         measure = self._functions[name]
+        # A misspelt parameter would otherwise be found only when results are there.
         accepted = inspect.signature(measure).parameters
         for key in parameters:
             if key not in accepted:
@@ -428,6 +436,7 @@ class Paper:
         paper, whys = row["paper"], row.get("why", [])
         if isinstance(paper, dict):
             ours, theirs = paper["lead"]
+            # Two printed values: the paper's own percentage often differs from what they give.
             paper = round(100 * (ours / theirs - 1), paper["digits"])
         reasons = self.tables["reasons"]
         every = row.get("every", "")
@@ -471,6 +480,7 @@ class Paper:
         def answer(line: Table, place: LabelledExperiment, *results: Results) -> Estimate:
             arguments = {**parameters, **line, **place.parameters}
             policy = arguments.pop("policy")
+            # {} in parameters stands for the policy of the version that is measured.
             arguments = _filled(arguments, "", policy)
             chosen = row.get("choice", "{}").replace("{}", policy)
             if row.get("join") and "also" in inspect.signature(measure).parameters:
@@ -526,6 +536,8 @@ class Paper:
                         continue
                     both = {**parameters, **point}
                     if "cell" in parameters and "cell" in point:
+                        # The panel fixes some settings and the axis
+                        # another: a cell names all of them.
                         both["cell"] = {**parameters["cell"], **point["cell"]}
                     yield name, line, x, *measure(results, base, **both)
 
@@ -614,6 +626,7 @@ def traced(
 
     def experiments(scale: RunScale) -> list[Experiment]:
         most = slots[0 if scale.quick else 1]
+        # Every reading is played: fewer seeds of each, for the same time.
         chosen = replace(scale, seeds=tuple(scale.first_seeds(3 if scale.quick else 10)))
         folder = {"folder": str(scale.traces or "")}
         left_out = () if scale.quick else without
@@ -630,6 +643,7 @@ def traced(
             )
             for i, reading in enumerate(readings)
             for experiment in artefact.experiments(chosen)
+            # Only experiments of the replaced scenario have rows to be played on.
             if experiment.scenario == instead
         ]
 

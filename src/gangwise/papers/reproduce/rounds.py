@@ -79,6 +79,7 @@ class Rounds:
         def shares(active: list[int], clock: float) -> Floats:
             share = np.zeros((len(active), speed.shape[1]))
             if len(active) <= room:
+                # With a best GPU for everybody there is nothing to share.
                 share[:, 0] = 1.0
                 return share
             kinds, kind_of, count = np.unique(jobs.type[active], False, True, True)
@@ -372,6 +373,7 @@ class Rivals:
         work = self.work
         gpus = np.array([work.gpus[j] for j in active], dtype=np.float64)
         pace = np.array([work.pace[j][0] for j in active])
+        # Seconds of work, not steps: jobs differ in what a step takes.
         left = np.array([work.remaining[j] for j in active]) / pace
         age = clock - np.array([work.submit[j] for j in active])
         return np.asarray(self.compute(active, gpus, pace, left, age))[:, None]

@@ -75,8 +75,10 @@ def rows_of(trace: str, folder: str) -> TraceRows:
     else:
         tables = tabular(TRACES[trace])(place).scan()
         tables = completed(tables, "jobs") if tables.jobs.is_empty() else tables
+    # v2018 gives memory in per cent of a machine; GiB make it comparable with gpu-v2020.
     gib = np.array([1.0, V2018_MEMORY / 100 if trace == "v2018" else 1.0, 1.0])
     asks = pl.sum_horizontal(QUANTITIES) > 0
+    # Ties by row, so that the order of the files does not matter.
     jobs = tables.jobs.drop_nulls(["created", *QUANTITIES]).filter(asks).sort("created", "row")
     if jobs.is_empty() or tables.servers.is_empty():
         raise ScenarioError(f"{place} has no machines, or no jobs of which the requests are known")
@@ -107,6 +109,7 @@ def k_centres(points: Floats, weight: Ints, number: int) -> Ints:
     while len(chosen) < min(number, len(points)):
         chosen.append(int(np.argmax(away)))
         away = np.minimum(away, np.abs(points - points[chosen[-1]]).max(axis=1))
+    # np.resize repeats from the beginning where there are fewer points than centres.
     return np.resize(np.array(chosen, dtype=np.int64), number)
 
 
@@ -127,6 +130,7 @@ def select_machines(s: RowSettings, number: int, rng: np.random.Generator) -> Fl
         machines = rows_of(trace, s.folder).machines
         if s.rows == "varied":
             kinds = np.unique(machines, axis=0)
+            # Each distinct machine as often as any other, however many of it the trace has.
             capacity[places] = rng.permutation(np.resize(kinds, (places.size, 3)))
         elif s.rows == "uniform":
             capacity[places] = machines[rng.permutation(len(machines))[: places.size]]
@@ -150,6 +154,7 @@ def select_jobs(
         rows = rows_of(trace, s.folder)
         wanted = rows.requests
         if s.tasks == "whole":
+            # What all tasks of a job request together; no more than one machine can have.
             wanted = np.minimum(wanted * rows.tasks[:, None], largest)
         if s.rows == "varied":
             distinct, count = np.unique(wanted, axis=0, return_counts=True)
@@ -162,6 +167,7 @@ def select_jobs(
         if slots:
             near = _nearest(_place(wanted, largest), _place(chosen, largest))
             since = rows.created - rows.created[0]
+            # The last job came at the very end of the trace: into the last slot, not one behind it.
             slot = np.minimum(since / max(since[-1], 1.0) * slots, slots - 1).astype(np.int64)
             np.add.at(counts, (slot, places[near]), 1)
     return requests, counts
@@ -220,6 +226,7 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
         slots = s.slots if s.arrivals == "trace" else 0
         wanted, counts = select_jobs(s, s.job_types, rng, slots)
         machines = select_machines(s, s.servers, rng)
+        # Shares: the largest machine of either trace becomes the largest of ogasched-default-v1.
         unit = np.array(OUR_MOST[:3]) / largest_machine(s.folder)
         unit = unit if s.units == "share" else np.ones(3)
         most = np.array((OUR_MOST if s.units == "share" else AUTHORS_MOST)[3:])
@@ -257,6 +264,8 @@ class ESDPRowsScenario(ESDPScenario):
         slots = s.slots if s.arrivals == "trace" else 0
         requests, counts = select_jobs(s, s.job_types, rng, slots)
         if s.limits == "ranked":
+            # Ranks spread evenly between the bounds what a few large
+            # requests would crowd at the lower one.
             ranks = [np.unique(column, return_inverse=True)[1] for column in requests.T]
             requests = np.column_stack(ranks).astype(np.float64)
         bounded = bounds(requests, float(s.requests[0]), float(s.requests[1]))
@@ -279,6 +288,7 @@ def bounds(values: Floats, low: float, high: float) -> Floats:
     """
     least, most = values.min(axis=0), values.max(axis=0)
     wide = most > least
+    # The inner where keeps columns without a range from dividing by zero.
     share = np.where(wide, (values - least) / np.where(wide, most - least, 1.0), 0.5)
     return np.asarray(low + (high - low) * share)
 

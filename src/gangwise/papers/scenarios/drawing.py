@@ -83,6 +83,7 @@ def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
     >>> device_names(("cpu", "gpu"), 2), device_names(("cpu", "gpu"), 1)
     (('cpu', 'gpu'), ('device-0',))
     """
+    # Known names are for the paper's number of device types; of another number they would mislead.
     return tuple(known) if len(known) == count else tuple(f"device-{k}" for k in range(count))
 
 
@@ -115,6 +116,7 @@ class DrawnScenario(Generic[SettingsT]):
     settings_model: ClassVar[type[Any]]
 
     def __init__(self, *, name: str = "", **settings: Any):
+        # The name carries the version, to which published numbers are bound.
         self.name = name or self.version
         self.settings: SettingsT = checked(self.settings_model, self.name, settings)
 
@@ -187,6 +189,7 @@ def draw_gangs(s: GangSettings, rng: np.random.Generator) -> DrawnGangs:
 def _requests(s: GangSettings, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
     # Each task is a part of some server that the job type connects to, so that it fits there.
     model = servers[rng.integers(0, len(servers), count)]
+    # Rounded down, so that a part of a server still fits on it.
     requests = np.floor(model * rng.uniform(*s.share, model.shape))
     requests[:, 0] = np.maximum(requests[:, 0], 1.0)
     if rng.random() < s.equal:

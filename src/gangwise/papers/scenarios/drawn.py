@@ -160,6 +160,7 @@ class OGASchedScenario(drawing.DrawnScenario[OGASchedSettings]):
         problem = draw_problem(s, rng, capacity, requests * s.contention, s.density, s.moving)
         workload = drawing.arrivals_of(s.arrivals, s.rho, L)
         if s.arrivals == "multiple":
+            # OGASched §3.4: J_l chances in a slot, each a job with ρ.
             workload = BinomialArrivals(np.full(L, s.rho), np.full(L, s.most_jobs))
         return GainOverheadInstance(problem, workload, s.delivery)
 
@@ -177,7 +178,10 @@ def draw_problem(
     ``capacity`` is of shape [R, K], and ``requests``, with contention, of shape [L, K].
     """
     (R, K), L = capacity.shape, len(requests)
+    # Density is job types per server (OGASched Table 2), so each
+    # channel has the probability density / L.
     channels = drawing.draw_channels(rng, (L, R), density / L)
+    # In this order: the draws of a seed are part of the scenario's version.
     kind = s.draw_kinds(rng, (R, K))
     utilities, beta = Utilities(kind, rng.uniform(*s.alpha, (R, K))), rng.uniform(*s.beta, (K,))
     cluster = Cluster(capacity, drawing.device_names(DEVICES, K))
@@ -209,6 +213,7 @@ class GangScenario(drawing.DrawnScenario[OGASchedGangSettings]):
         gangs = drawing.draw_gangs(s, rng)
         kind = s.draw_kinds(rng, (R, K))
         cluster = Cluster(gangs.capacity, drawing.device_names(DEVICES, K))
+        # m_l is uniform between one task and all of them.
         tasks = (gangs.job_type, gangs.requests, rng.integers(1, gangs.tasks + 1))
         utilities = Utilities(kind, rng.uniform(*s.alpha, (R, K)))
         beta, channels = rng.uniform(*s.beta, K), Channels.of_mask(gangs.mask)
@@ -266,14 +271,19 @@ class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
             "fraction": np.maximum(
                 (s.fraction * requests.sum(axis=0)).round(), requests.max(axis=0)
             ),
+            # The bounds 1 and 2 of Table 3 per channel, times α|E|
+            # with α = 1/2: as many as can be on.
             "normalised": (unit * 0.5 * E).round(),
             "literal": np.floor(unit + 0.5),
         }[s.capacity]
         mean = rng.uniform(*s.mean, E)
+        # Both kinds of cost are drawn whichever is used, so that
+        # what follows is the same for either.
         price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
         prices = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
         cost = linear_cost(requests, price) if s.cost == "linear" else prices.sum(axis=1)
         if s.cost_share is not None:
+            # One factor for all channels keeps the proportions of Table 3's costs.
             cost *= s.cost_share * float(mean.mean()) / cost.mean()
         speeds = self._speeds(rng, mean)
         servers = tuple(f"server-{r}" for r in range(R))
@@ -302,8 +312,10 @@ class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
         if s.speeds == "bernoulli":
             return speed_kinds.BernoulliSpeeds(mean)
         if s.speeds == "beta":
+            # A Beta of mean 1 has no noise and no second parameter.
             return speed_kinds.BetaSpeeds(np.minimum(mean, 0.99))
         if s.speeds == "jumping":
+            # At least two pieces, even in a run shorter than a period.
             begins = np.arange(0, max(s.slots, s.period + 1), s.period)
             # The first piece has the means that costs were scaled by.
             later = rng.uniform(*s.mean, (begins.size - 1, mean.size))
@@ -344,9 +356,11 @@ class ESDPGangScenario(drawing.DrawnScenario[ESDPGangSettings]):
         minimum = rng.integers(1, gangs.tasks + 1)
         channels = Channels.of_mask(gangs.mask)
         speeds = speed_kinds.NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
+        # N(0.5, 0.1) of Table 3 up to a factor, which the next line sets.
         cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
         cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
         scale = Scale.of("clip", speeds, cost)
+        # A task's own cost is in proportion to what it requests, in units of the largest server.
         share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
         task_cost = (
             s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
@@ -410,6 +424,7 @@ class MiniBatchScenario(drawing.DrawnScenario[MiniBatchSettings]):
         """The recorded workers; arrivals, and where their records begin, depend on the seed."""
         s, workers = self.settings, self.trace.workers
         jobs = tuple(dict.fromkeys(w.job for w in workers))
+        # A worker is a server with one channel: that of its own job.
         mask = np.array([[w.job == job for w in workers] for job in jobs])
         series, group = [w.speed for w in workers], np.array([jobs.index(w.job) for w in workers])
         speeds: speed_kinds.Speeds = (
@@ -455,8 +470,10 @@ class OPMScenario(drawing.DrawnScenario[OPMSettings]):
         """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""
         s = self.settings
         rates = workloads.GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
+        # Realised prices need the rates that a run with this seed will meet.
         prices = workloads.price_machines(rates, s.pricing, s.slots, rate_generator(seed))
         drawn = s.model_dump(include={"beta", "q", "value", "lifetime"})
+        # Load is a share of what all machines cost: with realised prices, of their mean.
         price = float(np.mean(prices))
         jobs = workloads.SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
         problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
@@ -493,7 +510,9 @@ class OPMTheoremScenario(drawing.DrawnScenario[TheoremSettings]):
     def instance(self, seed: int) -> ApproximationInstance:
         s, rng = self.settings, simulation.Streams.of(seed).instance
         means, prices = rng.uniform(*s.rate, s.machines), rng.uniform(*s.price, s.machines)
+        # A single job's factor changes nothing but the unit of the regret.
         values = rng.uniform(*s.value, s.jobs) if s.jobs > 1 else np.ones(1)
+        # ρ = B / (M T) of Theorem 2, shared by the jobs.
         budget = s.rho * s.machines * s.slots / s.jobs
         utilities: list[problems.Utility] = [
             problems.Log(v, 1.0) if s.utility == "log" else problems.Power(v, 0.5)
@@ -538,6 +557,7 @@ class FixedScenario:
 
     def __init__(self, file: ClusterFile):
         self.file, self.name, self.slots = file, file.name, file.slots
+        # Checked before the problem is built: a typing error may ask for millions.
         servers = sum(group.count for group in file.servers)
         require_count(f"the number of servers of {file.name!r}", servers)
         cells = servers * len(file.job_types)
@@ -617,7 +637,11 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> c
             family = arguments.pop("family", content.get("family", ""))
             form = content.get("format", "")
             return open_trace(
-                path.parent / content["trace"], trace=form, family=family, **arguments
+                # Settings given by the caller win over those of the file.
+                path.parent / content["trace"],
+                trace=form,
+                family=family,
+                **arguments,
             )
         if settings:
             raise errors.ScenarioError(

@@ -116,6 +116,7 @@ def lifetimes_of(
         notes.append(phrase("whole jobs", rows=rows, jobs=len(jobs), order=order))
     names: tuple[str | int, ...] = tuple(inside["as"].to_list())
     if len(set(names)) < len(names):
+        # Jobs of one name may overlap in the window, and ids of jobs in the system must differ.
         names = tuple(range(len(names)))
         notes.append(phrase("numbered"))
     arrival, hours = inside["created"].to_numpy() - start, inside["hours"].to_numpy()
@@ -153,6 +154,8 @@ def _whole_jobs(tables: trace_tables.Tables) -> pl.DataFrame:
             pl.col(named).first().alias("as"),
             pl.col("hours").sum(),
             run=ended.max() - begun.min(),
+            # Only a format that has starts can tell a job that never
+            # ran from one whose times are unknown.
             never=pl.col("run").is_null().all() & waits,
             lacks=pl.col("created").is_null().any() | (pl.col("run").is_null().any() & (not waits)),
         )
@@ -170,6 +173,7 @@ def _window(created: arrays.Floats, s: JobsSettings) -> tuple[float, float, int]
         slot = seconds(s.slot)
         # A slot that the window does not fill is played where it ends with the last creation.
         wanted = np.floor(length / slot) + (s.hours is None)
+        # Cut before it becomes an int: the check below refuses what is too long, however long.
         slots = int(min(max(wanted, 1), MAX_SLOTS + 1))
         length = slots * slot
     if slots > MAX_SLOTS:
@@ -203,6 +207,8 @@ def outages_of(
         if name not in place:
             continue
         for down, up in _times_down(log.select("time", "up").rows()):
+            # Floor and ceiling: a slot in which the machine is
+            # down for a part counts as a whole one.
             begin = 0 if down <= start else int((down - start) / slot)
             back = window.slots
             if up < start + window.length:
@@ -225,6 +231,7 @@ def _times_down(events: list[tuple[float, bool]]) -> list[tuple[float, float]]:
     for time, up in events:
         if up and down is not None:
             spans.append((down, time))
+        # A second event of the same kind changes nothing: the machine is down since the first.
         if up or down is None:
             down = None if up else time
     return spans if down is None else [*spans, (down, np.inf)]
@@ -259,6 +266,7 @@ class ReplayedLifetimes:
     def jobs(self, rng: np.random.Generator) -> list[Job]:
         s, (a, d) = self.settings, self.span
         drawn = workloads.paper_jobs(rng, a, d, self.machines, s.beta, s.q, s.value, self.names)
+        # Drawn for all jobs, after their budgets: thinning leaves the numbers of the others alone.
         chosen = rng.random(a.size) < s.keep
         return [job for job, keep in zip(drawn, chosen) if keep]
 
@@ -270,6 +278,7 @@ class ReplayedLifetimes:
         rates = workloads.GammaPeriods(
             self.machines, time_scale=s.time_scale, stationary=s.stationary, per_period=s.per_period
         )
+        # Realised prices are of the rates that the run with this seed will meet.
         prices = workloads.price_machines(rates, s.pricing, self.slots, rate_generator(seed))
         problem = ApproximationProblem(prices, horizon=self.slots)
         comparators = offline.COMPARATORS if s.comparators else ()
@@ -278,6 +287,7 @@ class ReplayedLifetimes:
     def report(self, base: trace_tables.Fidelity) -> trace_tables.Fidelity:
         s, (a, d) = self.settings, self.span
         jobs = self.jobs(simulation.Streams.of(0).workload)
+        # One machine has the price of all, for the population's mean is theirs.
         price = float(
             workloads.price_machines(
                 workloads.GammaPeriods(1), "population", 1, simulation.Streams.of(0).noise
@@ -297,6 +307,7 @@ class ReplayedLifetimes:
             causes = {f"thinned to {s.keep:g}, seed 0": (base.jobs - len(jobs), 1)}
             stages = (*stages, Stage("keep", base.jobs, len(jobs), causes))
         assert account is not None  # as both callers make it
+        # In the mean over seeds: which jobs are kept is drawn for each.
         thinned = ("played", "played_hours", "by_slot")
         account = replace(account, **{name: getattr(account, name) * s.keep for name in thinned})
         base = replace(base, servers=self.machines, jobs=len(jobs), stages=stages, kept=account)
@@ -362,7 +373,7 @@ class GoogleSettings(MachineSettings):
 
 
 class GoogleScenario(JobsTraceScenario):
-    """The jobs of Google ClusterData 2011 on machines with Gamma periods.
+    """Scenario of OPM §VI: the jobs of Google ClusterData 2011 on machines with Gamma periods.
 
     It takes fields of :class:`GoogleSettings`; ``strict`` stops at the first bad row.
 
@@ -384,6 +395,7 @@ class GoogleScenario(JobsTraceScenario):
         begin, close = OFFSET / 1e6, OFFSET / 1e6 + s.hours * 3600.0
         created = jobs["created"].cast(pl.Float64).to_numpy() / 1e6
         ended = jobs["deleted"].cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
+        # Jobs there before the window begins count from its beginning; nothing runs on after it.
         arrival, end = np.maximum(created - begin, 0.0), np.minimum(ended, close) - begin
         names, length = tuple(jobs["job"].to_list()), s.hours * 3600.0
         self.workload = ReplayedLifetimes(names, arrival, end, length, s.slots, s.machines, s)

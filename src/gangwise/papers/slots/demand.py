@@ -111,6 +111,7 @@ class Grouping:
             name = f"{cpu:.6g}cpu-{mem:.6g}mem" + (f"-{gpu:.6g}gpu" if gpu else "")
             name += f"-{models}" if models else ""
             alike = sum(earlier == name or earlier.startswith(f"{name}~") for earlier in names)
+            # Requests that print alike in six digits still need names of their own.
             names.append(f"{name}~{alike + 1}" if alike else name)
         return tuple(names)
 
@@ -188,6 +189,7 @@ def fits(requests: Floats, allowed: Sequence[str], capacity: Floats, model: Sequ
     """
     kinds, kind = np.unique(np.asarray(model, dtype=np.str_), return_inverse=True)
     sets, set_of = np.unique(np.asarray(allowed, dtype=np.str_), return_inverse=True)
+    # By distinct models and sets: traces have few of them and millions of jobs.
     may = np.array([[not s or m in s.split("|") for m in kinds] for s in sets], dtype=bool)
     room = (requests[:, None, :] <= capacity[None, :, :] * (1 + 1e-12)).all(axis=2)
     reachable = may[set_of.reshape(-1)][:, kind.reshape(-1)] | (requests[:, 2] == 0)[:, None]
@@ -225,6 +227,7 @@ def sample_servers(tables: trace_tables.Tables, servers: int) -> trace_tables.Ta
     # Largest remainder; stable, so that kinds with equal remainders go by their names.
     order = np.argsort(-(exact - places), kind="stable")
     places[order[: servers - int(places.sum())]] += 1
+    # Rank within the kind, by name: the first so many of each are kept.
     sampled = (
         tables.servers.join(kinds.with_columns(places=places), on=kind, how="left")
         .sort("name")
@@ -280,6 +283,7 @@ def in_units(
     largest = capacity.max(axis=0)
     factor = np.ones(3)
     if scale is not None:
+        # One factor for all GPU models, of the server with the most GPUs of any.
         factor[largest > 0] = scale / largest[largest > 0]
     capacity, requests = capacity * factor, grouping.requests * factor
     columns = [(QUANTITIES[k], capacity[:, k], requests[:, k]) for k in (0, 1) if largest[k] > 0]
@@ -583,7 +587,9 @@ def _window(jobs: pl.DataFrame, s: Steps, account: _Account) -> tuple[float, flo
     at, end = float(np.sort(created)[int(s.skip * len(created))]), created.max()
     usual = _median(np.where(run > 0, run, np.nan))
     median = 3600.0 if np.isnan(usual) else usual
+    # Jobs last one slot here, so a slot near the median run time gives them about what they had.
     length = slot_near(median, end - at) if s.slot is None else seconds(s.slot)
+    # On a whole multiple of the slot, so that skipping more jobs does not shift the slots.
     start = np.floor(at / length) * length
     slots = np.floor((end - start) / length) + 1
     if slots > MAX_SLOTS:
@@ -601,6 +607,7 @@ def _arrivals(
     how = getattr(s, "arrivals", "indicator")
     reason = f"more than {most} of its job type in the slot (arrivals = {how})"
     total, played = int(asked.sum()), int(counts.sum())
+    # The first row that is left out, for whoever looks it up in the file.
     lost = {reason: (total - played, int(over.min()))} if total > played else {}
     account.stages.append(Stage("arrivals", total, played, lost))
     busy = float((counts > 0).any(axis=1).mean())

@@ -79,6 +79,7 @@ def measured(trace: Reader | Tables, where: str) -> Measured | None:
         path = Path(where)
         if not path.exists():
             raise errors.TraceError("there is no such file or folder of measured speeds", path)
+        # Iteration times come as one file for each job, throughputs as a single file.
         recorded = path.is_dir() and any(path.glob("job_*_norm.csv*"))
         return MiniBatchTime(path) if recorded else GavelThroughputs(path)
     source = getattr(trace, "source", None)
@@ -107,6 +108,7 @@ def draw_possible_channels(able: Bools, density: float, rng: np.random.Generator
 
 def limited_capacity(requests: Floats, fraction: float) -> Floats:
     """c_k = fraction · Σ_e a_k, at least the largest request; requests of shape [E, K]."""
+    # A channel that asks for more than there is could never be on.
     return np.asarray(np.maximum(fraction * requests.sum(axis=0), requests.max(axis=0)))
 
 
@@ -152,6 +154,7 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: demands.Steps) -> 
     grouping = demands.Grouping(requests, ("",) * L, np.arange(L), np.ones(L))
     capacity, model = tables.servers.select(demands.QUANTITIES).to_numpy(), tables.servers["model"]
     fit = demands.fits(requests, grouping.models, capacity, model.to_list())
+    # No slots in ``counts``: arrivals are drawn, and neither slot length nor run time has a source.
     arrivals = (fit, np.zeros((0, L), dtype=np.int64), 3600.0, np.full(L, np.nan))
     fidelity = of_tables(tables)
     fidelity = replace(fidelity, notes=(*dict.fromkeys(fidelity.notes), *notes))
@@ -179,6 +182,7 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         self.measured = measured(trace, s.speeds)
         if "servers" not in settings and s.servers is not None:
             machines = s.machines or len(tables.servers)
+            # A sample that nobody asked for is no error where a trace has fewer servers.
             steps = s.model_copy(update={"servers": min(s.servers, machines)})
         else:
             steps = s
@@ -221,6 +225,7 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         s, rng, demand = self.settings, simulation.Streams.of(seed).instance, self.demand
         throughputs = self._throughputs(rng)
+        # NaN, not measured, stays; 0 says that the job does not run on the model.
         able = demand.fits & ~(throughputs == 0)
         if s.unmeasured == "drop" and isinstance(self.measured, GavelThroughputs):
             able &= ~np.isnan(throughputs) | ~self._with_gpus[:, None]
@@ -231,6 +236,7 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         mean = np.where(np.isnan(throughputs), drawn, throughputs)
         channels = Channels.of_mask(draw_possible_channels(able, s.density, rng))
         there = self._cluster.capacity[channels.server]
+        # A job type asks for every GPU model it may use; a channel holds that of its server only.
         requests = self._requests[channels.job_type] * (there > 0)
         used: Bools = np.any(requests, axis=0)
         requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
@@ -238,6 +244,7 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         if isinstance(speeds, speed_kinds.NormalSpeeds):
             mean_speed = float(np.mean(speeds.mean))
         else:
+            # What supply costs is a share of what channels bring on average, measured or drawn.
             mean_speed = float(np.mean([values.mean() for values in speeds.series]))
         capacity = total if s.fraction is None else limited_capacity(requests, s.fraction)
         devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
@@ -255,6 +262,7 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
     def _columns(self, table: GavelThroughputs) -> Ints:
         """Column of the table for each server, -1 where its model was not measured."""
         alike = np.array([[own.startswith(m) for m in table.models] for own in self._models])
+        # argmax of all False is 0, which is a model: those without one are told apart first.
         return np.where(alike.any(axis=1), alike.argmax(axis=1), -1)
 
     def _throughputs(self, rng: np.random.Generator) -> Floats:
@@ -290,8 +298,10 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
                 series.append(of_job[int(rng.integers(0, len(of_job)))])
             else:
                 noise = rng.standard_normal(RECORD)
+                # Job types without GPUs have no measured worker: a drawn record stands for it.
                 series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
         if s.order == "recorded":
+            # Workers of a job were measured together, so its channels go round together.
             return speed_kinds.RecordedSpeeds.anywhere(series, channels.job_type, rng)
         return speed_kinds.ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
 

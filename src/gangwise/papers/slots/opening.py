@@ -71,6 +71,7 @@ class TraceScenario(demands.TraceScenarioBase):
         self._requests *= s.contention
         rate = s.keep * self.counts.mean(axis=0)
         share = demands.mean_contention(self._cluster, self._requests, self.mask, rate)
+        # Where no server is ever contested all policies earn the same: a warning then.
         busy = demands.contested_share(self._cluster, self._requests, self.mask, self.counts)
         shares = ", ".join(f"{100 * x:.3g} % of {device}" for device, x in share.items())
         competition = phrase("competition", shares=shares, contention=s.contention)
@@ -78,6 +79,7 @@ class TraceScenario(demands.TraceScenarioBase):
         assert fidelity.kept is not None  # there are jobs
         widest = int(self.mask.sum(axis=1).max())
         at_once = f", on each of up to {widest:,} servers at once" * (widest > 1)
+        # Terms say what the scenario assumes beyond the trace, for the fidelity report.
         account = replace(
             fidelity.kept,
             terms=(
@@ -258,6 +260,7 @@ def write_outline(
     tables = getattr(scenario, "tables", None)
     family = str(scenario.family)
     if tables is None:
+        # Relative to the scenario file, so that both can be moved together.
         source = os.path.relpath(path.resolve(), out.resolve())
         arguments = {k: v for k, v in settings.items() if k not in ("family", "trace")}
     else:
@@ -267,6 +270,7 @@ def write_outline(
         if isinstance(scenario, fluctuating_speeds.SpeedsTraceScenario):
             found_at = scenario.measured
             arguments["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
+    # The keys that ``read_scenario`` reads again.
     lines = [f"trace = {toml_value(source)}", f"family = {toml_value(family)}"]
     if tables is None and settings.get("trace"):
         lines.append(f"format = {toml_value(settings['trace'])}")
