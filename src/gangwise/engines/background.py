@@ -155,6 +155,7 @@ class BackgroundLoop:
         """What is wrong with the loop; empty where it comes round. A dead thread is replaced."""
         if self._over.is_set() or self._thread is None:
             return ""
+        # A thread can end without a word, as where memory was short when it began.
         if not self._thread.is_alive():
             self.failures += 1
             # Its work is needed; that a thread ended by itself is told, and counted as a failure.
@@ -171,6 +172,7 @@ class BackgroundLoop:
     def join(self) -> None:
         """Wait until its thread has ended: one that is alive when Python ends can abort it."""
         self._over.set()
+        # A thread that waited for itself would never end.
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(JOIN)
 
@@ -181,6 +183,7 @@ class BackgroundLoop:
             # An outage may end while a call hangs in it: the count before the call is compared.
             recoveries, until = asker.recoveries if asker else 0, self.once() + clock()
             while (rest := until - clock()) > 0 and not self._over.wait(min(rest, LOOK)):
+                # It waits, and does not hang.
                 self._beat = clock()
                 if self.trouble and asker and asker.recoveries != recoveries:
                     self._backoff.reset()

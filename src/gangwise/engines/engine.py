@@ -83,6 +83,7 @@ class EngineNode:
         intake.name(self.name, "its name")
         intake.table(self.devices, "devices", intake.amount)
         intake.table(self.labels, "labels", _any_name)
+        # For people to read: it is cut where a name would be refused.
         object.__setattr__(self, "reason", intake.clean_text(self.reason))
 
 
@@ -153,6 +154,7 @@ class EngineJob:
         for part in self.parts:
             intake.whole(part.tasks, "its number of tasks", 1)
             intake.table(part.demand, "what it asks for:", intake.amount)
+            # A task without devices would fit on any node, any number of times.
             if not any(part.demand.values()):
                 raise intake.Malformed("it asks for no device")
             intake.whole(part.per_node, "its number of tasks on a node")
@@ -319,6 +321,7 @@ def check_placement(
     for p in placed:
         count[p.group] += p.tasks
     for g, part in enumerate(parts):
+        # What is left over after the last group is of groups that the job does not have.
         if count.pop(g, 0) != part.tasks or (count and g == len(parts) - 1):
             total = sum(p.tasks for p in placed if p.group == g)
             which = f" in group {g}" if job.groups else ""
@@ -330,6 +333,7 @@ def check_placement(
     by_name = {node.name: node for node in nodes if node.name in names}
     # Free devices are counted afresh from the cluster's table: the scheduler's books may be behind.
     free = {name: Counter(node.devices) for name, node in by_name.items()}
+    # As many pairs as nodes: then no node has tasks of two groups.
     on = {(p.node, p.group) for p in placed}
     if job.apart and len(on) > len({node for node, _ in on}):
         raise Rejected(f"job {job.id} has groups of tasks that must not share a node")
@@ -357,7 +361,9 @@ def check_placement(
                     f"job {job.id} needs {amount * p.tasks / 1000:g} {device} on node {p.node}, "
                     f"where {free[p.node][device] / 1000:g} are free"
                 )
+            # Pieces of one placement may be on the same node, and count together.
             free[p.node][device] -= amount * p.tasks
+    # By node: several pieces may name the same one.
     for (name, g), tasks in tasks_by_node(placed).items():
         if parts[g].per_node and tasks > parts[g].per_node:
             most = parts[g].per_node
@@ -376,6 +382,7 @@ def events_between(
     if old is None or (old.foreign and not row.foreign and row.phase == "pending"):  # ours now
         events.append(EngineEvent("submitted", row.job.submitted, name))
     if old is None:
+        # As if it had waited before it was seen, so that all that it went through becomes events.
         old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
     if old.phase in ENDED:
         return events
@@ -418,6 +425,7 @@ class Changes:
         at = time.time()
         events: list[EngineEvent] = []
         for name, is_up in up.items():
+            # A node counts as up before it was seen: one that is down at first is news.
             if self._up.get(name, True) != is_up:
                 events.append(EngineEvent("node_up" if is_up else "node_down", at, node=name))
         # A node that is listed no more is down, whatever it was.
@@ -434,6 +442,8 @@ class Changes:
         reports, self._reports = self._reports, {}
         for row in running:
             earlier_ranks = reports.get(row.job.id, ())
+            # A report may be away for a moment, while its folder cannot be
+            # read: the last ones stand.
             ranks = self._reports[row.job.id] = self._ranks(row) or earlier_ranks
             if ranks != earlier_ranks:
                 events.append(EngineEvent("measured", at, row.job.id, row.attempt, ranks=ranks))
@@ -456,6 +466,7 @@ def read_reports(
     ``run`` is the cluster's number of this start, ``owner`` the uid of the job's user: only files
     of this user count, and none where the user is not known.
     """
+    # The name becomes a part of a path.
     if owner is None or "/" in job:
         return ()
     names = (f"{folder}/{job}.{run}.{rank}.json" for rank in range(min(ranks, RANKS)))
@@ -466,7 +477,7 @@ def read_reports(
 def read_report(path: Path | str, owner: int | None) -> RankReport | None:
     """One report; None where it is missing, not of its owner, says nothing, or makes no sense.
 
-    ``owner`` is None where any is as good.
+    ``owner`` is None where any will do.
     """
     try:
         file = read_file(path, REPORT_BYTES)

@@ -45,12 +45,14 @@ def name(value: Any, what: str, empty: bool = False) -> str:
         raise Malformed(f"{what} is empty")
     if len(value) > NAME:
         raise Malformed(f"{what} has {len(value)} characters; at most {NAME}")
+    # JSON can hold lone surrogates, which no UTF-8 text has.
     if "\0" in value or (not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)):
         raise Malformed(f"{what} is {quoted(value)}, which is not UTF-8 text")
     return value
 
 
 def whole(value: Any, what: str, least: int = 0, most: int = TASKS) -> int:
+    # True is an int in Python, and no count.
     if not isinstance(value, int) or isinstance(value, bool):
         raise Malformed(f"{what} is {quoted(value)}, not a whole number")
     if not least <= value <= most:
@@ -64,6 +66,7 @@ def number(
     """A number within bounds, or one of ``also`` (inf, NaN), which mean that there is none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise Malformed(f"{what} is {quoted(value)}, not a number")
+    # NaN is equal to nothing, itself included.
     if not least <= value <= most and not any(
         value == special or (value != value and special != special) for special in also
     ):
@@ -135,6 +138,7 @@ def read_file(path: Path | str, most: int) -> Written | None:
             raise Malformed(f"{os.path.basename(path)} is a link, or not a file") from None
         raise
     try:
+        # The open file is judged and not its name, which may lead elsewhere by now.
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
             raise Malformed(f"{os.path.basename(path)} is not a regular file")
@@ -159,6 +163,7 @@ def read_json(path: Path | str, most: int) -> Any:
         raise Malformed(f"{os.path.basename(path)} is not JSON: {clean_text(str(error))}") from None
 
 
+# Of a link with O_NOFOLLOW (ELOOP, on BSD EMLINK), a socket (ENXIO), and a folder.
 _STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
 
 

@@ -78,6 +78,7 @@ class KubernetesEngine:
             identity = f"gangwise-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
             api.lease = KubernetesLeader(api, self.lease, identity)
         else:
+            # Where there is a lease, its renewals are the signs of life.
             api.asker.start(kubernetes_api.ASK)
         pods = api.core.list_pod_for_all_namespaces
         kubernetes_api.Follower(api, "nodes", api.core.list_node, table.all_nodes, table.one_node)
@@ -85,6 +86,7 @@ class KubernetesEngine:
         begun = time.monotonic()
         for follower in api.followers:
             while not follower.ready.wait(0.25):  # as long as pages of a long list come
+                # Whatever is heard prolongs the wait, a trouble that has a name does not.
                 if time.monotonic() < (begun if api.trouble() else api.heard) + sum(
                     kubernetes_api.PATIENCE
                 ):
@@ -151,6 +153,7 @@ class KubernetesEngine:
                 raise Rejected(f"job {job} is held: {gang.held}")
             if gang.removal_reason is not None:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.removal_reason}")
+            # Sent again, for the answer was lost: pods that are not bound yet are bound now.
             repeats = gang.phase in watched.ON_NODES and gang.attempt == attempt
             if not (repeats and gang.plan == plan):
                 engine.check_placement(
@@ -186,6 +189,7 @@ class KubernetesEngine:
             table.update(gang)
         if failed:
             table.wake_up.set()
+            # Rejected says that nothing was started, which is not known here.
             raise (EngineError if answer.unsure else Rejected)(f"job {job}: {message}")
 
     def _check_may_act(self, job: str) -> None:
@@ -234,7 +238,9 @@ class KubernetesEngine:
             gang.cancelled, gang.removal_reason = True, None
         delete, namespace = self._api.batch.delete_namespaced_job, gang.belongs.namespace
         with kubernetes_api.refusals(f"job {job} not cancelled"):
+            # The Job first, or it would make the pods again.
             for _, name in sorted(owners):
+                # Said outright: by default the API leaves the pods of a batch/v1 Job alone.
                 how: dict[str, Any] = {"propagation_policy": "Background"}
                 self._api.call(delete, name, namespace, missing_is_fine=True, **how)
         self._api.delete(pods, self._is_lost)
@@ -300,6 +306,7 @@ class KubernetesEngine:
                 table.note_lost(gang)
                 if time.monotonic() - gang.ended_at > watched.KEPT:
                     table.forget(gang)
+            # All see that a gang is lost, the leader alone takes it off.
             acts = self._api.lease is None or self._api.lease.held
             leaving = [g for g in gangs if acts and g.removal_reason is not None and g.pods]
             if time.monotonic() > self._reports_read + 0.5:
@@ -345,6 +352,7 @@ class KubernetesEngine:
         for kind, gangs in by_api.items():
             sizes: dict[tuple[str, str], int | None]
             keys = [(g.belongs.namespace, g.belongs.name) for g in gangs]
+            # A few by their names; of many, one listing costs less.
             if len(gangs) <= 8:
                 listed = api.pool.map(read_size, (g.belongs for g in gangs))
                 sizes = dict(zip(keys, listed, strict=True))
@@ -374,6 +382,7 @@ class KubernetesEngine:
                 f"pod {pod.name} gets no successor and stays", 409
             ):  # it was made before
                 self._api.call(self._api.core.create_namespaced_pod, pod.namespace, body)
+        # A pod on a lost node stays as leaving until it is deleted by force.
         self._api.delete([p for p in pods if not p.leaving or self._is_lost(p)], self._is_lost)
 
     def _is_lost(self, pod: watched.WatchedPod) -> bool:
@@ -418,7 +427,7 @@ class KubernetesLeader(Leader):
         if not (self.namespace and self.name):
             raise EngineError(f"the lease {where!r} is not written NAMESPACE/NAME")
         self._api, self.identity = api, identity
-        self._written: Lease | None = None  # by us: nobody else's, while it holds
+        self._written: Lease | None = None  # as we wrote it; nobody changes it while it holds
         self.what = f"the lease {where}"
         super().__init__()
 

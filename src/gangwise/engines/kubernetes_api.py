@@ -63,6 +63,7 @@ class Connection:
     """Connection to an API server; raises EngineError without a usable kubeconfig."""
 
     def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
+        # One of its own: the client's default configuration is one for the whole process.
         settings = client.Configuration()
         try:
             usual = map(os.path.expanduser, config.KUBE_CONFIG_DEFAULT_LOCATION.split(os.pathsep))
@@ -73,6 +74,7 @@ class Connection:
                 config.load_kube_config(path, context, client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
         except (config.ConfigException, OSError) as error:
             raise EngineError(f"no kubeconfig that works ({error}); give its path") from error
+        # Only the caller knows what may be repeated; a Binding may not be, unseen.
         settings.retries = False
         settings.connection_pool_maxsize = threads + 8
         self.server = settings.host
@@ -88,8 +90,8 @@ class Connection:
         self.coordination = client.CoordinationV1Api(api)
         self.lease: Any = None  # a Leader, where one is needed
         self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
-        self.heard = time.monotonic()  # anything
-        self.answered = clock()  # a call
+        self.heard = time.monotonic()  # when anything came from the server
+        self.answered = clock()  # when a call was answered
         self.closing = threading.Event()
         self.followers: list[Follower] = []
         self._streams: list[Any] = []
@@ -101,6 +103,7 @@ class Connection:
     def close(self) -> None:
         """End all watches and their threads, and drop calls that have not begun."""
         self.closing.set()
+        # While calls can still be made, so that another service can lead at once.
         if self.lease is not None:
             self.lease.release()
         # A thread that reads would wait for the next line, which may come in minutes.
@@ -143,6 +146,7 @@ class Connection:
 
     def _note_time(self, date: str | None) -> None:
         with suppress(ValueError, TypeError):
+            # Whole seconds, late by their way here: enough to tell when a pod has ended.
             self._ahead = parsedate_to_datetime(date or "").timestamp() - clock()
 
     def now(self) -> float:
@@ -275,6 +279,7 @@ class Connection:
             self.closing.wait(self.pause())
             try:
                 current = self.call(self.core.read_namespaced_pod, *key, missing_is_fine=True)
+                # Another pod may have taken the name.
                 if current is None or current["metadata"]["uid"] != pod.uid:
                     return Binding("it is gone")
                 bound, leaving = current["spec"].get("nodeName"), current["metadata"]
@@ -290,13 +295,16 @@ class Connection:
         """Delete pods; those of lost nodes without waiting for their kubelet."""
 
         def one(pod: WatchedPod) -> None:
+            # Not a pod that has taken the name since.
             body: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
             if by_force(pod):
+                # A kubelet that is gone confirms no end: without this the pod would stay for ever.
                 body["gracePeriodSeconds"] = 0
             key, delete = (pod.name, pod.namespace), self.core.delete_namespaced_pod
             with refusals(f"pod {pod.name} not deleted", 409):  # there is another of this name
                 self.call(delete, *key, body=body, missing_is_fine=True)
 
+        # A map over threads raises what they raised only where it is read.
         list(self.pool.map(one, pods))
 
     def read_size(self, of: Membership) -> int | None:
@@ -369,16 +377,19 @@ class Follower:
             self._list_after = clock() + self._lists.wait()  # a list costs much
             items, version = api.listed(self._listing, self._version, self.loop.beat)
             self._everything(items)
+            # Only when all of it is taken in; else the list is read again.
             self._version, self._expired, self._current = version, 0, clock()
             self._doubts = max(self._doubts - 1, 0)
             self.ready.set()
         began, events = clock(), 0
         try:
+            # Of random length, so that the watches of many clients do not end together.
             lasts = DOUBTED if self._doubts else WATCH * (1.0 + random.random())
             for event in self._events(self._version, int(lasts)):
                 version = _version_of(event)
                 if event["type"] != "BOOKMARK":
                     self._one(event["type"], event["object"])
+                # Only when the change is taken in: after a failure it comes again.
                 self._version = version
                 events, self._expired, self._current = events + 1, 0, clock()
                 self.loop.came_round()
@@ -401,6 +412,7 @@ class Follower:
             raise
         finally:
             self._opened = float("inf")
+        # A proxy that takes a watch and drops it would be asked without a pause.
         if not events and clock() < began + BRIEF and not api.closing.is_set():
             raise EngineError(f"the watch of {self.what} ended at once")
         return 0.0
@@ -439,6 +451,7 @@ def _lines(stream: Any) -> Iterator[bytes]:
     """Lines of a reply that goes on; raises EngineError for one that is too long, or dripped."""
     tail, began = b"", clock()
     for chunk in stream.stream(2**16):
+        # From the first byte of a line on: between two events there may be none for long.
         if not tail:
             began = clock()
         *whole_lines, tail = (tail + chunk).split(b"\n")
@@ -482,6 +495,7 @@ class _TimedReply(HTTPResponse):
         # The head of a watch comes at once, and its lines as long as it lasts.
         self._lasts = self._wait >= IDLE
         sock.settimeout(head := PATIENCE[1] if self._lasts else self._wait)
+        # Nothing is in the buffer yet, so that the raw stream can be put behind a clock.
         self._timed = _Timed(self.fp.detach(), self._began + head)
         self._sock = sock
         self.fp = BufferedReader(self._timed)
@@ -515,6 +529,7 @@ def _bounded(request: Callable[..., Any]) -> Callable[..., Any]:
                 if body.tell() > BYTES:
                     raise HTTPError(f"a reply of more than {BYTES} bytes")
         body.seek(0)
+        # It was decoded as it was read.
         as_it_is: dict[str, Any] = {"decode_content": False, "enforce_content_length": False}
         head = {"headers": response.headers, "status": response.status, "reason": response.reason}
         return urllib3.HTTPResponse(body, **head, **as_it_is)
@@ -553,6 +568,7 @@ def refusal(what: str, error: ApiException) -> EngineError:
 def retry_after(error: ApiException) -> float:
     """Seconds of a refusal's ``Retry-After``; 0 where there is none."""
     text = str((error.headers or {}).get("Retry-After") or "")
+    # HTTP allows a date as well, which Kubernetes never gives.
     return min(float(text), LONGEST_PAUSE) if text.isascii() and text.isdigit() else 0.0
 
 

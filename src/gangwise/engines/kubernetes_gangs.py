@@ -66,6 +66,7 @@ class WatchedPod:
         meta = manifest["metadata"]
         for part in ("labels", "annotations"):
             intake.table(meta.get(part) or {}, part, _any_text)
+        # Tried only: a time that cannot be read is found here, and left to this pod.
         objects.seconds(intake.name(meta["creationTimestamp"], "creationTimestamp"))
         return cls(
             intake.name(meta["uid"], "its uid"),
@@ -94,6 +95,7 @@ class WatchedPod:
     def bounced(self) -> bool:
         """Whether its node refused it, so that it never ran."""
         reason = (self.manifest.get("status") or {}).get("reason") or ""
+        # OutOfcpu, OutOfpods, …: its kubelet found no room when the pod came.
         return self.phase == "Failed" and (
             reason.startswith("OutOf")
             or reason in ("NodeAffinity", "NodeLost", "UnexpectedAdmissionError")
@@ -171,6 +173,7 @@ class ClusterCache:
     ):
         self.scheduler, self.lost_after = scheduler, lost_after
         self.reports, self.watch = reports, watch
+        # A list is taken in object by object, under the same lock.
         self.lock = threading.RLock()
         self.wake_up = threading.Event()  # something changed that may need doing
         self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
@@ -231,6 +234,7 @@ class ClusterCache:
                 self.silent.setdefault(name, time.monotonic() - self.lost_after)
                 down: str | None = "removed"
             else:
+                # Heartbeats come all the time; only what jobs depend on makes nodes anew.
                 if _described(node) != _described(self.nodes.get(name)):
                     # Both raise where the node cannot be read; then it stays as it was.
                     EngineNode(name, self._devices(node), node["metadata"].get("labels") or {})
@@ -250,6 +254,7 @@ class ClusterCache:
                 self.up[name] = down
             if Taint.of(self.nodes.get(name, {})) != taints:
                 self._described = None
+                # Gangs that wait have to avoid other taints now.
                 self.taints = {taint for each in self.nodes.values() for taint in Taint.of(each)}
                 self._update_waiting()
             if down and old_reason == "":
@@ -299,6 +304,8 @@ class ClusterCache:
     def all_pods(self, found: list[Any]) -> None:
         """Take in a list of all pods; those not listed are gone."""
 
+        # By this order, and not that of the list, pods fill their gangs:
+        # the same after each restart.
         def bound_first(pod: WatchedPod) -> tuple[Any, ...]:
             return (
                 not pod.node,
@@ -322,6 +329,8 @@ class ClusterCache:
             for pod in sorted(
                 self.quarantine.read_all("pod", found, WatchedPod.of, _name), key=bound_first
             ):
+                # Gangs are looked at when all pods are in; otherwise each
+                # would first appear incomplete.
                 self.one_pod("ADDED", pod.manifest, whole=True)
             for gang in self.gangs.values():
                 self.update(gang)
@@ -358,7 +367,9 @@ class ClusterCache:
             self._gang_of[pod.uid] = gang.id
             notes = pod.manifest["metadata"].get("annotations") or {}
             if (attempt := notes.get(f"{OURS}attempt")) is not None:
+                # Pods of a gang that was taken off half-way tell of different attempts.
                 gang.attempt = max(gang.attempt, _number(attempt))
+                # After a restart the plan is known from the pods alone.
                 if pod.node and gang.removal_reason is None and not gang.plan:
                     gang.plan = _plan(notes.get(f"{OURS}placement"))
             if not whole:
@@ -437,11 +448,13 @@ class ClusterCache:
             return self.gangs.setdefault(label, Gang(label, belongs))
         gang = self.gangs.get(self._open.get(belongs, ""))
         if gang is not None and not gang.cancelled and gang.phase not in ENDED:
+            # A gang that is being taken off gets its successors, others only what they lack.
             if gang.removal_reason is not None or not gang.full:
                 return gang
             # The size of a job never changes once a scheduler has seen it.
             belongs = Membership(pod.namespace, "pod", pod.uid)
         name = pod.name if belongs.kind == "pod" else belongs.name
+        # A name may come again, with its uid it does not.
         gang = Gang(f"{pod.namespace}/{name}~{pod.uid[:8]}", belongs)
         self.gangs[gang.id] = gang
         self._open[belongs] = gang.id
@@ -462,9 +475,11 @@ class ClusterCache:
         if status.phase in ON_NODES and gang.removal_reason is None:
             gang.cause = "released"
         if status.phase == "pending":
+            # What an earlier attempt measured says nothing of the next.
             gang.reports.clear()
         # Reports are read before the pods, and the files beside them, may be removed.
         if status.phase in ENDED:
+            # Before the end is reported, as they come with it.
             self.read_reports([gang])
             gang.ended_at = time.monotonic()
             gang.held = ""
@@ -513,6 +528,7 @@ class ClusterCache:
         if not job.groups:
             job = replace(job, tasks=sum(gang.plan.values()) or len(bound))
         begun = [t for p in bound for t in p.times("startedAt")]
+        # A gang has started when the last of its pods has.
         started = max(begun, default=math.nan)
         foreign = not gang.attempt and not any(
             objects.own_value(p.manifest, "attempt") for p in bound
@@ -526,6 +542,7 @@ class ClusterCache:
         over = all(p.ended for p in bound) and (complete or short)
         if gang.removal_reason is not None or gang.cancelled or not over:
             going = all(p.phase in ("Running", "Succeeded", "Failed") for p in bound)
+            # Once it runs, pods that end one after another are no change of its phase.
             ran = past is not None and past.phase == "running"
             return replace(row, phase="running" if ran or (going and complete) else "placed")
         return _ended(row, bound, len(bound) if complete else sum(gang.plan.values()))
@@ -577,6 +594,7 @@ class ClusterCache:
         for manifest in manifests:
             if reason := objects.not_modelled(manifest):
                 raise EngineError(f"left alone: it asks for {reason}, which is not modelled")
+            # Required anti-affinity holds in both directions: pods on nodes keep newcomers away.
             for uid, rules in self._keeps_away.items():
                 if uid not in gang.pods and any(
                     objects.selects(t, manifest, home) for home, t in rules
@@ -585,11 +603,13 @@ class ClusterCache:
         alike: dict[str, list[Any]] = {}
         for manifest in manifests:
             alike.setdefault(objects.asked(manifest), []).append(manifest)
+        # Sorted, so that groups have the same numbers after a restart.
         gang.kinds = tuple(sorted(alike)) if len(alike) > 1 and not _keep_apart(alike) else ()
         # Where pods of one group keep those of another off their nodes, all are one group, in which
         # each counts with the most that any asks for.
         groups = [alike[kind] for kind in gang.kinds] or [manifests]
         by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
+        # The oldest speaks for all: successors are younger than what they replace.
         oldest = manifests[by_age.index(min(by_age))]
         created = objects.seconds(oldest["metadata"]["creationTimestamp"])
         limit = oldest["spec"].get("activeDeadlineSeconds")
@@ -611,6 +631,7 @@ class ClusterCache:
         for manifest in manifests:
             for kind, amount in objects.demand(manifest).items():
                 needs[kind] = max(needs.get(kind, 0), amount)
+        # A port that some pod asks for is a device, of which each node has one from now on.
         for port in needs:
             if port.startswith(PORT) and port not in self._ports:
                 self._ports.add(port)
@@ -667,24 +688,25 @@ class ClusterCache:
         files: dict[str, list[tuple[str, int]]] = {}
         try:
             with os.scandir(self.reports) as folder:
+                # Others write into this folder, any number of files.
                 for file in islice(folder, FILES):
                     uid = file.name.partition(".")[0]
                     if uid in self._gang_of and file.name.endswith(".json"):
                         of_pod = files.setdefault(uid, [])
                         if len(of_pod) < OF_POD:
-                            text = file.stat(follow_symlinks=False).st_mtime_ns
-                            of_pod.append((file.name, text))
+                            stamp = file.stat(follow_symlinks=False).st_mtime_ns
+                            of_pod.append((file.name, stamp))
         except OSError:
             return  # not there now: no measurement
         for gang in gangs:
             fresh = []
             for uid in files.keys() & gang.pods.keys():
-                for name, text in files[uid]:
-                    if gang.files_read.get(name) == text:
+                for name, stamp in files[uid]:
+                    if gang.files_read.get(name) == stamp:
                         continue
                     if (report := read_report(self.reports / name, gang.pods[uid].user)) is None:
                         continue
-                    gang.files_read[name] = text
+                    gang.files_read[name] = stamp
                     gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
                     fresh.append(gang.reports[uid])
             if fresh and gang.phase == "running":
@@ -735,6 +757,7 @@ def successor(pod: WatchedPod, gang: Gang) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
+            # A name has at most 253 characters.
             "name": f"{base[:240]}-r{turn}",
             "labels": meta.get("labels") or {},
             "annotations": notes,

@@ -92,6 +92,7 @@ class Taint(NamedTuple):
     def of(cls, node: Mapping[str, Any]) -> tuple[Taint, ...]:
         rows = (node.get("spec") or {}).get("taints") or ()
         taints = (cls(t["key"], t.get("value") or "", t["effect"]) for t in rows)
+        # PreferNoSchedule keeps no pod away.
         return tuple(t for t in taints if t.effect in ("NoSchedule", "NoExecute"))
 
     def tolerated(self, pod: Mapping[str, Any]) -> bool:
@@ -118,6 +119,7 @@ def digest(terms: list[Any]) -> str:
 
 def fits_affinity(terms: list[Any], node: str, labels: Mapping[str, str]) -> bool:
     return any(
+        # A term without expressions fits no node, as in Kubernetes.
         bool(term.get("matchExpressions") or term.get("matchFields"))
         and all(_holds(e, labels) for e in term.get("matchExpressions") or ())
         and all(_holds(e, {"metadata.name": node}) for e in term.get("matchFields") or ())
@@ -129,6 +131,7 @@ def check_affinity(terms: list[Any]) -> None:
     """Raise EngineError for an expression that can be tried on no node."""
     for term in terms:
         for rule in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
+            # Without the label and with it: an operator may fail on one of the two.
             for labels in ({}, {rule["key"]: "1"}):
                 _holds(rule, labels)
 
@@ -147,6 +150,7 @@ def _whole(text: str | None) -> float:
 
 _OPERATORS: dict[str, Callable[[str | None, list[str]], bool]] = {
     "In": lambda has, values: has in values,
+    # Also where there is no such label, as in Kubernetes.
     "NotIn": lambda has, values: has not in values,
     "Exists": lambda has, values: has is not None,
     "DoesNotExist": lambda has, values: has is None,
@@ -186,6 +190,7 @@ def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = ""
     selector = term.get("labelSelector")
     labels = pod["metadata"].get("labels") or {}
     spaces = term.get("namespaces") or [namespace or pod["metadata"]["namespace"]]
+    # Which namespaces such a selector chooses is not known here: it may be any.
     if pod["metadata"]["namespace"] not in spaces and term.get("namespaceSelector") is None:
         return False
     # No selector selects nothing, an empty one everything.
@@ -246,6 +251,7 @@ class Membership(NamedTuple):
         for part, key, api in WORDS["gangs"]:
             if name := (meta.get(part) or {}).get(key):
                 operator = str((meta.get("labels") or {}).get(_OPERATOR, ""))
+                # Its MPIJob is of another version than the jobs of the training operator.
                 if operator == "mpi-operator":
                     api = api.replace("v1/{}", "v2beta1/mpijob")
                 api = api.format(operator.removesuffix("-controller"))
@@ -292,10 +298,12 @@ def gang_size(item: Mapping[str, Any]) -> int:
         return sum(count(job, "replicas", 1) * gang_size(job["template"]) for job in jobs)
     if "headGroupSpec" in spec:
         groups = spec.get("workerGroupSpecs") or ()
+        # An autoscaler of Ray's keeps minReplicas, whatever replicas says.
         least = (max(count(g, "replicas", 0), count(g, "minReplicas", 0)) for g in groups)
         return 1 + sum(n * count(g, "numOfHosts", 1) for n, g in zip(least, groups))
     for key, roles in spec.items():
         if key.endswith("ReplicaSpecs"):
+            # Such a launcher is made when the workers run, so that it does not start with them.
             late = spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
             roles = {k: role for k, role in roles.items() if not (late and k == "Launcher")}
             return sum(count(role, "replicas", 1) for role in roles.values())
@@ -323,6 +331,7 @@ def note(pod: Mapping[str, Any], name: str, default: float) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
+    # Written so that NaN fails it.
     if not value >= 0:
         raise EngineError(f"annotation {OURS}{name} is {text!r}; give a number of 0 or more")
     return value
@@ -348,6 +357,7 @@ def job_type(pod: Mapping[str, Any]) -> str:
 
 def natural(name: str) -> tuple[Any, ...]:
     """Sort key that puts worker-10 after worker-9."""
+    # Python refuses to read a number of more than 4,300 digits.
     parts = re.split(r"([0-9]{1,99})", name)
     return tuple(int(p) if i % 2 else p for i, p in enumerate(parts))
 

@@ -18,11 +18,14 @@ from typing import Any, BinaryIO
 
 
 def birth(pid: int) -> str:
-    """When a process began, by the kernel's count; empty where there is none."""
+    """Start of a process in clock ticks since boot, as text; empty where it has ended."""
     try:
+        # The second field is the program's name in brackets, which may hold spaces and brackets.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):
         return ""
+    # A zombie has ended. Field 22 of proc(5), twenty behind the name, is the
+    # start in ticks since boot.
     return "" if fields[0] == "Z" else fields[19]
 
 
@@ -63,6 +66,7 @@ def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, l
     try:
         signal.setitimer(signal.ITIMER_REAL, limit)
         while waiting and not any(exits):
+            # Of all ranks at once: the first that fails ends the gang, whichever it is.
             pid, status = os.wait()
             if pid in waiting:
                 code = os.waitstatus_to_exitcode(status)
@@ -76,6 +80,7 @@ def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, l
 
 def main(folder: Path) -> int:
     try:
+        # O_EXCL makes the file a lock: of several launchers one goes on.
         handle = os.open(folder / "launched", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
         return 0
@@ -114,10 +119,12 @@ def main(folder: Path) -> int:
                     stderr=output,
                 )
                 ranks.append(process)
+            # Only when all ranks have begun: a gang of which a part runs has not started.
             write_json(folder / "started.json", {"time": begun, "ranks": [r.pid for r in ranks]})
             state, exits = wait_for(ranks, float(job.get("limit") or 0.0))
         except OSError as error:
             exits = [f"{error.filename or job['command'][0]}: {error.strerror}"]
+        # This process is in the group that it ends.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(os.getpid(), signal.SIGTERM)  # ranks that are left, and what they started
         for one in ranks:

@@ -33,7 +33,7 @@ class Lease(NamedTuple):
 
     holder: str  # empty where anybody may take it
     mine: bool
-    renewal: object  # another one after each renewal
+    renewal: object  # changes with each renewal
     duration: float  # seconds for which it holds without a renewal
     state: Any = None  # what is to be changed; a change that comes second is refused
 
@@ -53,8 +53,10 @@ class Leader(ABC):
         self._until = -float("inf")
         self._seen: tuple[object, float] = (None, -float("inf"))
         self.why = f"{self.what} is not held yet"
+        # Short waits: several tries fit between a renewal that fails and the end of the lease.
         backoff = Backoff(self.duration / 8, self.duration / 6)
         self.loop = BackgroundLoop(self.what, self._renew, 6 * self.duration, backoff)
+        # The first try is made here, so that a service knows at its start whether it leads.
         self.loop.start(after=self.loop.once())
 
     @abstractmethod
@@ -83,6 +85,7 @@ class Leader(ABC):
 
     def release(self) -> None:
         """Stop acting, and let another service act at once."""
+        # The loop ends first: it would take the lease again.
         self.loop.join()
         if self.held:
             self._until = -float("inf")
@@ -93,6 +96,7 @@ class Leader(ABC):
         if not self.wanted:
             self.why = "it is left to others, for what is decided cannot be written down here"
             if self.held:
+                # Acts end before the lease is free.
                 self._until = -float("inf")
                 self.give_up()
             return self.duration / 4
@@ -111,6 +115,8 @@ class Leader(ABC):
                     self.why = f"{record.holder} holds {self.what}"
                     return self.duration / 4
             self.take(record)
+            # Acts end a third of the duration before others may begin: what is
+            # under way is over by then.
             self._until = began + self.duration * 2 / 3
         except StandingBy as error:
             self._until, self.why = -float("inf"), str(error)
@@ -180,8 +186,10 @@ class FolderLeader(Leader):
             return None
         beat: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError, TypeError, intake.Malformed):
+            # Of a beat that cannot be read the holder is unknown, which is not nobody.
             beat = dict(intake.read_json(self._folder(number) / "beat", 1 << 16))
         mine, holder = number == self.number, str(beat.get("holder", "whoever took it"))
+        # The identity names a locked folder, so that another process of that name is dead.
         if holder == self.identity and not mine:  # an earlier life of ours, or one that lost it
             holder = "" if not self.number else "another by our name"
         return Lease(holder, mine, (number, beat.get("beat")), self.duration, number)
@@ -189,6 +197,7 @@ class FolderLeader(Leader):
     def take(self, found: Lease | None) -> None:
         number = found.state if found else 0
         try:
+            # mkdir and rename each fail for the second who tries: the file system decides.
             if found is None:
                 os.mkdir(self._folder(1), 0o700)
             elif not found.mine:
@@ -222,6 +231,7 @@ class FolderLeader(Leader):
         side = self._folder(self.number) / secrets.token_hex(8)
         try:
             side.write_text(json.dumps(content), encoding="utf-8")
+            # Unlike a rename, a link fails where there is a file of that name.
             os.link(side, path)
         except FileExistsError:
             raise Rejected(f"{path} is there already: another service was faster") from None
@@ -265,12 +275,15 @@ class ReservationLeader(Leader):
             name = f"ReservationName={self.prefix}{self.number}"
             self._run("scontrol", "update", name, f"EndTime={END}")
             return
+        # From the clock, as slurmctld may have forgotten all reservations: no number comes again.
         number = 1 + (found.state if found else int(time.time()))
+        # Without nodes a reservation has to name something: a burst buffer takes nothing from jobs.
         how = ("StartTime=now", f"EndTime={END}", "Users=root", "Flags=ANY_NODES", "BurstBuffer=1")
         name = f"ReservationName={self.prefix}{number}"
         try:
             self._run("scontrol", "create", "reservation", name, *how)
         except EngineError as error:
+            # scontrol has one exit code for all that it refuses.
             if "Duplicate reservation name" in str(error):
                 raise StandingBy(f"{self.what}: another service was faster") from error
             raise

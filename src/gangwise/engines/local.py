@@ -130,6 +130,7 @@ class LocalEngine(Led):
         them; ranks are numbered group by group and find theirs in ``GANGWISE_GROUP``.
         """
         jobs, number = Path(folder) / "jobs", LocalEngine._new_id(Path(folder))
+        # Without its job.json the folder is no job yet.
         (jobs / str(number)).mkdir()
         usual: dict[str, Any] = {"demand": {"cpu": 1}, "job_type": "job", "user": str(os.getuid())}
         usual |= {"submitted": time.time(), "limit": None, "per_node": 0, "constraint": {}}
@@ -177,6 +178,7 @@ class LocalEngine(Led):
 
     def jobs(self) -> list[Status]:
         at, began = time.time(), time.monotonic()
+        # Asked for, so that none stays as a zombie.
         _launchers[:] = [p for p in _launchers if p.poll() is None]
         try:
             names = sorted(os.listdir(self.folder / "jobs"), key=lambda n: (len(n), n))
@@ -184,9 +186,11 @@ class LocalEngine(Led):
             raise EngineError(f"{self.folder}: {error.strerror}") from error
 
         def read(name: str) -> Status | None:
+            # A job that has ended never changes again.
             row = self._ended.get(name) or self._status(name)
             if row is not None and row.phase in ENDED:
                 self._ended[name] = row
+                # Out of the folder that each look reads.
                 if row.ended < at - self.keep:
                     (self.folder / "ended").mkdir(exist_ok=True)
                     with contextlib.suppress(OSError):
@@ -375,6 +379,8 @@ class LocalEngine(Led):
     def _launch(self, here: Path) -> None:
         if (here / "launched").exists():
             return
+        # Neither the user's packages nor variables of Python change the
+        # launcher, and it starts fast.
         command = [sys.executable, "-I", "-S", launch.__file__, str(here)]
         try:
             output = launch.open_output(here)
@@ -383,6 +389,7 @@ class LocalEngine(Led):
         try:
             with output:
                 pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output}
+                # A session of its own: it outlives this process, and is ended as one group.
                 process = subprocess.Popen(command, start_new_session=True, stderr=output, **pipes)
                 _launchers.append(process)
         except OSError as error:

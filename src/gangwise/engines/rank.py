@@ -74,8 +74,10 @@ class Meter:
 
     def report(self, total: float) -> None:
         at = time.monotonic()
+        # The first report is a mark and no work: a command that was restarted begins above 0.
         if self.first is None:
             self.began, self.first = at, total
+        # Time goes to the last change, so that no unit is counted in part.
         if total != self.total:
             self.total, self.last = total, at
 
@@ -96,6 +98,7 @@ def sleeper(args: argparse.Namespace, meter: Meter, node: str) -> int:
         if file:
             with contextlib.suppress(OSError, ValueError):  # while it is replaced: as before
                 speed = float(Path(file).read_text())
+        # At most a second, so that another speed is noticed.
         pause = min(1.0, (args.sleep - work) / speed)
         time.sleep(max(pause, 0.001))
         at = time.monotonic()
@@ -171,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     start, reporter = time.monotonic(), threading.Thread(target=reporting, daemon=True)
     if args.sleep is not None:
+        # 128 + 15, as a shell reports a process that SIGTERM has ended.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         reporter.start()
         code = sleeper(args, meter, identity.node)
@@ -181,6 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"gangwise rank: {command[0]}: {error.strerror}", file=sys.stderr)
             return 127
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # The command decides what a signal means; this process stays to see how it ends.
             signal.signal(number, lambda n, _: child.send_signal(n))
         reporter.start()
         if child.stdout is not None:

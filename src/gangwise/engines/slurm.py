@@ -149,6 +149,7 @@ class SlurmEngine(leader.Led):
                 if line.count(" ") < 2:
                     raise EngineError(f"sinfo prints {intake.quoted(line)}, which is no row")
                 state, *about, names = line.split(" ")
+                # Idle or allocated, a node takes tasks: no change.
                 like = "up" if state in TAKES_TASKS else state, *about
                 listed.setdefault(like, set()).update(expand(names) or (names,))
             self._reserved = {} if self.watch else self._reservations()
@@ -162,6 +163,7 @@ class SlurmEngine(leader.Led):
             rows = [row for row in rows if self._ours(row)]
         nodes = self.quarantine.read_all("node", rows, self._node, lambda row: row["name"])
         nodes = intake.distinct(nodes, lambda node: node.name, self.quarantine, "node")
+        # Which nodes would fit a job does not depend on whether they are up.
         old, now_are = ([replace(n, up=True, reason="") for n in ns] for ns in (self._nodes, nodes))
         if old != now_are:
             self._to_recheck.update(self._table)  # others fit now, perhaps
@@ -184,6 +186,7 @@ class SlurmEngine(leader.Led):
         return not isinstance(partitions, list | str) or self.partition in json_words(partitions)
 
     def _node(self, row: Mapping[str, Any]) -> engine.EngineNode:
+        # The name goes into commands and node lists.
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
             raise intake.Malformed(f"{intake.quoted(row['name'])} is not the name of a node")
         devices = {"cpu": 1000 * number(row.get("cpus"), 0)}
@@ -192,6 +195,7 @@ class SlurmEngine(leader.Led):
             devices[kind] = 1000 * amount
         features = json_words(row.get("active_features") or row.get("features"))
         state = {*json_words(row.get("state")), *json_words(row.get("state_flags"))}
+        # An asterisk marks a node that does not respond.
         state = {word.upper().rstrip("*") for word in state}
         down = sorted(state & NOT_UP)
         reason = f"{', '.join(down).lower()} {row.get('reason') or ''}".strip() if down else ""
@@ -199,6 +203,7 @@ class SlurmEngine(leader.Led):
         if not down and (name := self._reserved.get(str(row["name"]))):
             down, reason = ["RESERVED"], engine.RESERVED + name
         for kind, named in types_of(str(row.get("gres") or "")).items():
+            # Where a node has several models Slurm chooses: none can be asked for.
             if len(named) == 1:
                 labels[f"type of {kind}"] = next(iter(named))
         return self._listed(engine.EngineNode(str(row["name"]), devices, labels, not down, reason))
@@ -238,6 +243,7 @@ class SlurmEngine(leader.Led):
         if row is None or not all(self._is_free(part, attempt) for part in parts):
             text = self._left_alone.get(job, f"there is no such job in partition {self.partition}")
             raise Rejected(f"job {job} cannot be placed: {text}")
+        # Sent again after a crash: the same nodes are accepted, others are not.
         if row.attempt == attempt and row.phase in ("placed", "running"):
             if {(p.node, p.group) for p in row.placed} == {(p.node, p.group) for p in placed}:
                 return
@@ -253,6 +259,7 @@ class SlurmEngine(leader.Led):
         except Rejected:
             self._wait_again(parts, attempt)
             raise
+        # At once, so that the next placement counts these devices as taken.
         for part in parts:
             where = tuple(p._replace(group=0) for p in mine[part])
             ours: dict[str, Any] = {"attempt": attempt, "placed": where, "foreign": False}
@@ -365,11 +372,13 @@ class SlurmEngine(leader.Led):
             if mark is None or states.isdisjoint(("PENDING", "REQUEUED")) or states & ON_NODES:
                 continue
             job, is_held = _id(row), number(row.get("priority"), 1) == 0
+            # Held since it was placed, and not by us.
             by_hand = mark.by_hand or (is_held and mark.attempt > 0 and mark.state != "held")
             try:
                 name = target(job, components(row))
                 if is_held and not by_hand:
                     self._release_untouched(name, mark)
+                # The mark goes last: killed before, the next call still knows what is to be undone.
                 self._change("update", f"jobid={name}", f"admincomment={mark.text}", *mark.undone)
                 outcomes[job] = "held, as it was by hand" if by_hand else "released"
             except Rejected as error:
@@ -500,6 +509,7 @@ class SlurmEngine(leader.Led):
         listed = self._listing.jobs[name]
         row = {**self._rows[name], **listed.at}
         if listed.runs and self._read_as.get(name, ("",))[0] != "runs":
+            # Placed here and not started again since: the mark tells where it runs.
             mark = Mark.of(row) or NO_MARK
             if self.watch or not mark.attempt or mark.restarts != row["restart_cnt"]:
                 return
@@ -582,6 +592,7 @@ class SlurmEngine(leader.Led):
         ranks = request.ranks * request.tasks
         owner, parts = _owner(row), components(row)
         self._details[name] = JobDetails(restarts, ranks, owner, request, mark, parts)
+        # Slurm writes 0 for none.
         started = float(number(row.get("start_time"), 0)) or math.nan
         ended = float(number(row.get("end_time"), 0)) or math.nan
         detail = " ".join(json_words(row.get("state_reason")))
@@ -596,6 +607,7 @@ class SlurmEngine(leader.Led):
             elif restarts > mark.restarts and not foreign and "RUNNING" in states:
                 with contextlib.suppress(Rejected):
                     self._requeue(name)  # Slurm started it again by itself
+            # It runs, so that it was placed at least once.
             attempt = max(attempt, 1)
             return engine.Status(job, "running", attempt, placed, started, foreign=foreign)
         if "PENDING" in states or "REQUEUED" in states:
@@ -632,6 +644,7 @@ class SlurmEngine(leader.Led):
         )
         if phase is None:
             raise intake.Malformed(f"its state is {intake.quoted(row.get('job_state'))}")
+        # The start of a job that never ran is a forecast, later than its end.
         began = attempt > 0 and started <= ended
         placed = self._where.get(name, ())
         code = _exit_code(row.get("exit_code"))
@@ -660,6 +673,7 @@ class SlurmEngine(leader.Led):
             return earlier
         if reason := self._waits_for(row):
             return reason
+        # Slurm starts components together: one that is left to it takes the others along.
         siblings = [part for part in self._components(job.id) if part in self._left_alone]
         reason, patience = self._details[job.id].request.why, CERTAIN
         if not reason and self._unstarted.get(job.id, 0) >= UNSTARTED:
@@ -717,7 +731,7 @@ class SlurmEngine(leader.Led):
         deadline = number(row.get("deadline"), 0)
         submitted, eligible = (number(row.get(f"{w}_time"), 0) for w in ("submit", "eligible"))
         # Time in which it was held, or was not to begin, is no waiting.
-        if submitted < eligible <= time.time():  # held, or not to begin: no waiting
+        if submitted < eligible <= time.time():
             submitted = eligible
         constraint: dict[str, str] = {}
         for word in filter(None, str(row.get("features") or "").split("&")):
@@ -745,6 +759,7 @@ class SlurmEngine(leader.Led):
     def _json(self, program: str, key: str, *options: str) -> list[Mapping[str, Any]]:
         text = self._run(program, "--json", *options)
         try:
+            # Users can give a job control characters, which Slurm's JSON has as they are.
             rows = json.loads(text, strict=False)[key]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise EngineError(f"{program} --json does not print Slurm's JSON: {error}") from None
@@ -761,6 +776,7 @@ class SlurmEngine(leader.Led):
             raise Rejected(f"scontrol {words[0]} changes the cluster, which is only watched")
         self._check_lead()
         name = words[1].removeprefix("jobid=").partition("+")[0]
+        # Read again, whatever comes of the change: it may fail half-way.
         self._to_recheck.update(self._components(name))
         try:
             self._run("scontrol", "--", *words)
@@ -787,6 +803,7 @@ class SlurmEngine(leader.Led):
     def _release_untouched(self, job: str, mark: Mark) -> None:
         """Leave a job, as ``scontrol`` is told of it, to Slurm, as its user wrote it."""
         new_mark = Mark(state="left", text=mark.text)
+        # The mark before the release: a service that finds it completes the rest.
         self._change("update", f"jobid={job}", f"admincomment={new_mark}", *mark.undone)
         self._change("release", job)
         if (run := self._details.get(job.partition("+")[0])) is not None:
@@ -799,6 +816,7 @@ class SlurmEngine(leader.Led):
 
     def _run(self, *command: str, more: Mapping[str, str] | None = None) -> str:
         environment = {**self._environment, **more} if more else self._environment
+        # From the first command that is not answered.
         self._silent_since = min(self._silent_since, background.clock())
         try:
             text = run(command, environment, CHANGE if command[0] in BRIEF else COMMAND)
@@ -840,6 +858,7 @@ def together(rows: Sequence[engine.Status]) -> engine.Status:
     )
     # Between two looks some have started, or ended: it runs once all do, and until all have ended.
     if all(phase in engine.ENDED for phase in phases):
+        # The worst end of a component is that of the gang.
         order: tuple[engine.Phase, ...] = ("killed", "failed", "cancelled", "finished")
         phase = min(phases, key=order.index)
     elif "pending" in phases:
@@ -903,6 +922,7 @@ def allocation(row: Mapping[str, Any], job: engine.EngineJob) -> tuple[engine.Pl
         if cpus is None:
             cpus = node.get("cpus") or {}
             cpus = cpus.get("used") or cpus.get("count") if isinstance(cpus, Mapping) else cpus
+        # Slurm lists CPUs by node, and no tasks.
         tasks = max(number(cpus, 1) * 1000 // max(job.demand.get("cpu", 1000), 1), 1)
         numbers: tuple[int, ...] = ()
         if i < len(details) and (index := re.search(r"IDX:([0-9,-]+)", details[i])):

@@ -94,6 +94,7 @@ class Mark:
 
 def components(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Ids of all components of the heterogeneous job of a row, its leader first; else none."""
+    # They are written as ``12-14``, as within the brackets of a node list.
     ids = expand(f"[{row.get('het_job_id_set') or ''}]") if number(row.get("het_job_id"), 0) else ()
     return tuple(sorted(ids or (), key=int))
 
@@ -160,6 +161,7 @@ class SlurmRequest:
         # A share is what one node gets. A fixed number of nodes, or devices by node, makes shares
         # the unit that is placed.
         shares = fixed or (1 if by_node else 0)
+        # With so many ranks to a node, what a node gets of devices or memory is for a share.
         if not fixed and per_node and (by_node or number(memory, 0)) and ranks > 1:
             shares = -(-ranks // per_node)
         if shares and ranks % shares:
@@ -183,6 +185,7 @@ class SlurmRequest:
         wanted = expand(required)
         if wanted is None or expand(excluded) is None:
             why.append("it has a node list that cannot be read")
+        # To nodes that are named Slurm would add others of its own choice.
         elif len(wanted) > 1 and len(wanted) != fixed:
             why.append(f"it asks for {len(wanted)} nodes by name, and for others perhaps")
         features = str(row.get("features") or "")
@@ -203,6 +206,7 @@ def waits_for(row: Mapping[str, Any], now: float) -> str:
     begin = number(row.get("eligible_time"), 0)
     if number(row.get("priority"), 1) == 0:
         begin = max(begin, number(row.get("start_time"), 0))
+    # A second more: times of slurmctld are whole seconds.
     if begin > now + 1 and not number(row.get("restart_cnt"), 0):
         return LATER
     return ""
@@ -278,7 +282,7 @@ class Listed(NamedTuple):
 
     @property
     def what(self) -> tuple[str, str]:
-        """Another one where the JSON says something new of the job."""
+        """Key of what the JSON says of the job; it changes where the JSON has something new."""
         return "runs" if self.runs else str(self.at["job_state"]), self.request
 
 
@@ -294,6 +298,7 @@ class Listing:
         word = f"x{secrets.token_hex(8)}"
         self._field, self._end = f"{word}f", f"{word}e"
         names = ("jobid", *STATE, *SQUEUE["request"]["names"])
+        # A size of 0 neither pads nor cuts; the text after it ends the field.
         form = ",".join(f"{name}:0{self._field}" for name in names)
         self._variables = {"SQUEUE_FORMAT2": f"{form[: -len(self._field)]}{self._end}"}
         self._variables["SLURM_TIME_FORMAT"] = "%s"
@@ -302,6 +307,7 @@ class Listing:
         """Jobs that are new or not as before, and jobs that are gone; None where none is listed."""
         text = self._run("squeue", "--noheader", "--all", "--states=all", more=self._variables)
         *parts, tail = text.split(f"{self._end}\n")
+        # The last row has no end: the output was cut off, or has another format.
         if tail:
             return None
         rows = {name: row for name, _, row in (part.partition(self._field) for part in parts)}
@@ -316,6 +322,7 @@ class Listing:
                     changed.add(name)
         for name in removed:
             del self.jobs[name]
+        # Only now: after a row that cannot be read all are compared again.
         self._rows = rows
         return changed, removed
 
@@ -347,6 +354,7 @@ class Cost:
 
     @staticmethod
     def _now() -> float:
+        # A program counts when it has ended and was waited for.
         ran = resource.getrusage(resource.RUSAGE_CHILDREN)
         return time.thread_time() + ran.ru_utime + ran.ru_stime
 
@@ -410,6 +418,7 @@ def run(
         )
     )
     message = f"{' '.join(command[:3])}: {about}"
+    # A program that a signal has ended was refused nothing.
     code = refusal(text) if process.returncode > 0 else None
     raise EngineError(message) if code is None else Refused(message, code)
 
@@ -454,6 +463,7 @@ def ends_of(lost: Iterable[str], listed: int, ask: Callable[..., str]) -> dict[s
                 f"squeue lists {listed} jobs without job {name}, which scontrol shows as {state}"
             )
     try:
+        # One question for all of them: each is a query of the accounting's database.
         form = ("--format=JobIDRaw,State,End", f"--jobs={','.join(names)}")
         env = {"SLURM_TIME_FORMAT": "%s"}
         rows = ask("sacct", "--noheader", "--parsable2", "--allocations", *form, more=env)

@@ -9,7 +9,7 @@ from gangwise.notation import NotationError
 
 
 def timestamp(text: Any) -> float | None:
-    """Seconds since 1970 of a time of the API; None of none.
+    """Seconds since 1970 of a time as the API writes it; None where there is none.
 
     NotationError: When it is no time.
 
@@ -66,8 +66,10 @@ def pod_total(
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
             sidecars.update(asked(container))
+            # ``|`` of Counters is the larger amount of each resource.
             peak |= sidecars
         else:
+            # While this one runs, the sidecars before it run as well.
             peak |= sidecars + Counter(asked(container))
     total.update(sidecars)
     total |= peak

@@ -42,6 +42,7 @@ def expand_nodes(text: str) -> list[str]:
     if text.strip() in ("", "None", "None assigned", "(null)", "N/A"):
         return []
     names: list[str] = []
+    # Parts at commas outside brackets; a bracket that is left over is a part of its own.
     for part in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+|[,\[\]]", text.strip()):
         if part in "[]":
             raise NotationError(f"brackets do not match in {text!r}")
@@ -61,10 +62,12 @@ def fold_nodes(names: Iterable[str]) -> str:
     by_form, parts = defaultdict(list), []
     for name in names:
         prefix = name.rstrip("0123456789")
+        # By their length, too: n8 and n08 are two nodes, and a range keeps its width.
         by_form[prefix, len(name)].append(name[len(prefix) :])
     for (prefix, _), numbers in sorted(by_form.items()):
         # Numbers in a row differ from their places by the same amount.
         runs = groupby(enumerate(sorted(numbers)), lambda item: int(item[1] or 0) - item[0])
+        # As text, so that zeros in front stay.
         ends = [(run[0][1], run[-1][1]) for run in (list(run) for _, run in runs)]
         text = ",".join(low + f"-{high}" * (high > low) for low, high in ends)
         parts.append(prefix + (f"[{text}]" if len(numbers) > 1 else text))
@@ -76,6 +79,7 @@ def _expand(part: str) -> list[str]:
     # Alternating text and brackets: every combination is a name.
     for literal, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
         endings = [literal] if literal else _ranges(inside)
+        # Before the names are made: two long ranges in a row would fill the memory.
         if len(names) * len(endings) > MAX_NODES:
             raise NotationError(f"more than {MAX_NODES} nodes in {part!r:.60}")
         names = [name + ending for name in names for ending in endings]
@@ -147,6 +151,7 @@ def gres_words(text: str) -> Iterator[tuple[str, str, int]]:
     >>> list(gres_words("gpu:a100:4(S:0-1),gres:gpu:2,gres/gpu=2"))
     [('gpu', 'a100', 4), ('gpu', '', 2), ('gpu', '', 2)]
     """
+    # Sockets and device numbers, in round brackets, are no part of the request.
     for word in re.sub(r"\([^)]*\)", "", text).split(","):
         device, *details = re.split(r"[:=]", re.sub(r"^gres[:/]", "", word.strip()))
         if not device or device in ("N/A", "null", "cpu", "mem", "node", "billing"):
@@ -232,7 +237,7 @@ def shares(text: str) -> dict[str, float]:
 
 
 def licences(text: str) -> dict[str, float]:
-    """How many there are of each: ``ansys:4,matlab=2``.
+    """Number of each licence in a list such as ``ansys:4,matlab=2``.
 
     >>> licences("ansys:4,matlab")
     {'license/ansys': 4.0, 'license/matlab': 1.0}
@@ -249,6 +254,7 @@ def json_value(value: Any) -> Any:
     """
     if not isinstance(value, Mapping):
         return value
+    # First, as ``set`` is false of a value without a limit.
     if value.get("infinite"):
         return math.inf
     return value.get("number") if value.get("set", True) else None
@@ -287,6 +293,7 @@ def json_settings(kind: str, entry: Mapping[str, Any]) -> Iterator[tuple[str, st
                 filter(None, (words.get(text.upper(), text) for text in texts))
             )
         text = str(value)
+        # JSON has seconds since 1970 where the text has a date.
         if setting in ("StartTime", "EndTime") and text.isdecimal():
             text = datetime.fromtimestamp(int(text), UTC).isoformat()
         elif setting == "PreemptExemptTime" and text:

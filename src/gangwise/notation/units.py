@@ -39,6 +39,7 @@ UNITS: dict[str, float] = {
 }
 """Size of each unit in GiB, seconds, or ones."""
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
+# Exponents have three digits at most: the exact number of 1e999999999 would fill the memory.
 QUANTITY = rf"{NUMBER}(?:[eE][+-]?\d{{1,3}}|[KMGTPE]i|[numkMGTPE])?"
 CLOCK = r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)"
 
@@ -52,6 +53,7 @@ def read_duration(text: str | float) -> float:
     (5400.0, 194400.0, 60.0)
     """
     stripped = str(text).strip()
+    # ``min`` stands before ``m``, as the first that fits is taken.
     parts = re.findall(r"([\d.]+)\s*(min|[smhd])", stripped)
     try:
         if parts and re.fullmatch(r"(?:[\d.]+\s*(?:min|[smhd]))+", stripped):
@@ -74,9 +76,9 @@ def seconds(length: str | float) -> float:
 
 
 def clock_seconds(text: str, alone: float = 1.0) -> float | None:
-    """Seconds of ``[D-]H:M:S``, ``M:S``, ``D-H`` or ``D-H:M``; None of what is none.
+    """Seconds of ``[D-]H:M:S``, ``M:S``, ``D-H`` or ``D-H:M``; None for other text.
 
-    ``alone`` are the seconds that a number by itself counts.
+    A number by itself counts units of ``alone`` seconds.
 
     >>> [clock_seconds(text) for text in ("02:00:00", "90", "1:30", "1-12", "1-00:00:01", "")]
     [7200.0, 90.0, 90.0, 129600.0, 86401.0, None]
@@ -84,9 +86,9 @@ def clock_seconds(text: str, alone: float = 1.0) -> float | None:
     match = re.fullmatch(r"(?:(\d+)-)?(\d+(?:\.\d+)?(?::\d+(?:\.\d+)?){0,2})", text.strip())
     if match is None:
         return None
-    # Read from the right without days, from the left behind them.
+    # Without days the last part is seconds; behind days the first part is hours.
     parts = [float(part) for part in match[2].split(":")]
-    if match[1]:  # behind days come hours, whatever is left out
+    if match[1]:
         sizes: tuple[float, ...] = (HOUR, MINUTE, 1.0)
     else:
         sizes = (HOUR, MINUTE, 1.0)[3 - len(parts) :] if len(parts) > 1 else (alone,)
@@ -94,7 +96,7 @@ def clock_seconds(text: str, alone: float = 1.0) -> float | None:
 
 
 def clock(text: pl.Expr) -> pl.Expr:
-    """Seconds of ``[[D-]H:]MM:SS``; null of what is none.
+    """Seconds of ``[[D-]H:]MM:SS``; null for other text.
 
     >>> frame = pl.DataFrame({"t": ["1-02:03:04", "02:03:04", "03:04", "90"]})
     >>> frame.select(clock(pl.col("t"))).to_series().to_list()
@@ -114,6 +116,7 @@ def exact_quantity(text: str | int | float) -> Fraction:
     (Fraction(1, 2), True, Fraction(1000, 1))
     """
     digits = str(text)
+    # Python's \d takes the digits of all scripts.
     if not digits.isascii() or re.fullmatch(QUANTITY, digits) is None:
         raise NotationError(f"{text!r:.40} is no quantity")
     suffix = re.search(r"(?:[KMGTPE]i|[numkMGTPE])$", digits)
@@ -123,7 +126,7 @@ def exact_quantity(text: str | int | float) -> Fraction:
 
 
 def quantity(text: pl.Expr) -> pl.Expr:
-    """The numbers of quantities; null of what is none. Memory is in bytes.
+    """The numbers of quantities, memory in bytes; null for other text.
 
     >>> frame = pl.DataFrame({"q": ["500m", "16Gi", "2", "1e3", "1.5G", "many", "12E"]})
     >>> frame.select(quantity(pl.col("q")))["q"].to_list()
@@ -164,6 +167,7 @@ def roughly(seconds: float | None) -> str:
             size, unit = larger, name
             break
     amount = seconds / size
+    # Above 9.95 a number is rounded to two digits before the point.
     decimals = int(0 < abs(amount) < 9.95)
     text = f"{round(amount, decimals) + 0.0:,.{decimals}f}"  # + 0.0 turns -0.0 into 0.0
     return f"{text.replace('-', '−')} {unit}"

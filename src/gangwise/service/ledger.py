@@ -134,7 +134,7 @@ class Ledger:
 
     @property
     def open_books(self) -> job_books.Books:
-        """The books, of which there are some once a node was seen."""
+        """The books; there are none before the first node was seen."""
         assert self.books is not None
         return self.books
 

@@ -133,7 +133,7 @@ class Helper:
         self._process = subprocess.Popen(self._command, **pipes)
 
     def found(self) -> Any:
-        """The JSON that it has printed, once, when it has ended; None before, and for none."""
+        """JSON that it has printed, once after its end; None before, and where it printed none."""
         if self._process is None or self._process.poll() is None:
             return None
         self._process = None
