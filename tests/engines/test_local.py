@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from gangwise.engines import intake
+from gangwise.engines import intake, launch
 from gangwise.engines.engine import Placed
 from gangwise.engines.local import LocalEngine
 
@@ -67,3 +68,19 @@ def test_ids_never_return(tmp_path: Path) -> None:
         given += list(both)
     assert given[:5] == ["1", "2", "3", "8", "9"]
     assert len(set(given)) == len(given)
+
+
+def test_ranks_of_a_job_that_was_cancelled_half_way_are_ended(tmp_path: Path) -> None:
+    """The service was killed between the word that a job is cancelled and the end of its ranks."""
+    LocalEngine.create(tmp_path, [{"name": "n0", "devices": {"cpu": 4}}])
+    job = LocalEngine.submit(tmp_path, ["sleep", "600"])
+    engine = LocalEngine(tmp_path)
+    engine.place(job, 1, [Placed("n0", 1)])
+    end = time.monotonic() + 30.0
+    while engine.jobs()[0].phase != "running":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    started = json.loads((tmp_path / "jobs" / job / "1" / "started.json").read_text())
+    launch.write_json(tmp_path / "jobs" / job / "cancelled", {"time": time.time()})
+    assert [row.phase for row in LocalEngine(tmp_path).jobs()] == ["cancelled"]
+    assert not launch.birth(started["ranks"][0])

@@ -331,6 +331,10 @@ class LocalEngine(Led):
         unplaced, result = self._read(run / "unplaced.json"), self._read(run / "result.json")
         launched, started = self._read(run / "launched"), self._read(run / "started.json")
         since = float(started["time"]) if started else math.nan
+        lives = launched is not None and launch.birth(launched["pid"]) == launched["birth"]
+        # The file comes first, then the end of the processes: a service was killed between the two.
+        if lives and (cancelled is not None or unplaced is not None):
+            self._end_processes(run)
         if cancelled is not None:
             end = float(cancelled["time"])
             return Status(job, "cancelled", latest, placed, since, end, "cancelled")
@@ -343,7 +347,7 @@ class LocalEngine(Led):
             detail = ", ".join(str(code) for code in result["exits"] if code)
             times = float(result["started"]), float(result["ended"])
             return Status(job, result["state"], latest, placed, *times, detail)
-        if launched is not None and launch.birth(launched["pid"]) != launched["birth"]:
+        if launched is not None and not lives:
             if self._read(run / "result.json") is not None:  # it ended just now
                 return self._status(name)
             self._end_processes(run)

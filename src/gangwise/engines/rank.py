@@ -124,7 +124,7 @@ def count_lines(stream: IO[bytes], pattern: re.Pattern[str], meter: Meter) -> No
         if match := pattern.search(line.decode(errors="replace")):
             try:
                 total = float(match.group(1)) if pattern.groups else total + 1.0
-            except ValueError:
+            except (TypeError, ValueError):  # the group is no number, or took no part in the match
                 continue
             meter.report(total)
 
@@ -150,6 +150,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command and args.sleep is None:
         parser().error("give a command after --, such as: gangwise rank -- python train.py")
+    # Before the command starts, which would run on without this process.
+    try:
+        pattern = re.compile(args.match or "")
+    except re.error as error:
+        parser().error(f"--match {args.match!r} is no regular expression: {error}")
     identity, meter = Identity.here(), Meter()
     folder = args.report or os.environ.get("GANGWISE_REPORTS")
     ended = threading.Event()
@@ -189,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal.signal(number, lambda n, _: child.send_signal(n))
         reporter.start()
         if child.stdout is not None:
-            count_lines(child.stdout, re.compile(args.match), meter)
+            count_lines(child.stdout, pattern, meter)
         code = child.wait()
         code = 128 - code if code < 0 else code
     ended.set()
