@@ -22,23 +22,25 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def read_only(array: npt.NDArray[Any]) -> Any:
-    """The same numbers without gaps, not to be written: the one kind that kernels are given.
+    """Read-only contiguous view of the same numbers: the one kind of array that kernels are given.
 
     Kernels are compiled anew for arrays that can be written, or have gaps.
     """
+    # A view: the caller's own array stays writable.
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view
 
 
 def frozen(given: npt.ArrayLike, kind: type = np.float64, ndim: int = 0) -> Any:
-    """A copy that cannot be written."""
+    """Read-only copy of what a user gave."""
     return read_only(np.array(given, dtype=kind, order="C", ndmin=ndim))
 
 
 def keep(owner: object, **fields: Any) -> None:
     """Set fields of a frozen dataclass while it is made."""
     for name, value in fields.items():
+        # A frozen dataclass refuses plain assignment, in ``__post_init__`` as well.
         object.__setattr__(owner, name, value)
 
 
@@ -83,6 +85,7 @@ def check_numbers(interval: str, **numbers: Any) -> None:
             if not least <= v <= high or at_open_end:  # NaN is in no interval
                 rising = " and rise" if len(values) > 1 else ""
                 raise ScenarioError(f"{name} is {number}; it must lie in {interval}{rising}")
+            # A range must rise, so that each number is the least that the next may be.
             least = v
 
 
@@ -104,7 +107,7 @@ def check_names(names: tuple[str, ...], count: int, kind: str) -> tuple[str, ...
 
 
 class Tabular(Protocol):
-    """What has a table: a class defines its columns, or makes the frame itself.
+    """Protocol of what has a table: a class defines its columns, or makes the frame itself.
 
     Tools that read Arrow take it as it is: ``pyarrow.table(it)``, ``duckdb.from_arrow(it)``.
     """
@@ -124,6 +127,7 @@ class Tabular(Protocol):
             import pandas
         except ImportError as error:
             raise GangwiseError("to_pandas needs pandas: pip install pandas") from error
+        # By lists: polars' own way to pandas needs pyarrow, which is no dependency.
         return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -132,7 +136,7 @@ class Tabular(Protocol):
 
 
 def numbered(values: Ints) -> tuple[Ints, Ints]:
-    """The different values in order, and the place of each row's among them [J].
+    """Distinct values in order, and the place of each row's among them [J].
 
     As ``np.unique(..., return_inverse=True)``; sorted only where their range is much wider than
     they are many, else counted at a tenth of the time.
@@ -149,7 +153,7 @@ def numbered(values: Ints) -> tuple[Ints, Ints]:
 
 
 def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
-    """The different pairs [2, K] of two columns [J], in order, and the place of each row's [J].
+    """Distinct pairs [2, K] of two columns [J], in order, and the place of each row's [J].
 
     As ``np.unique(..., axis=1)``, which sorts records, at a tenth of the time.
 
@@ -158,5 +162,7 @@ def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
     ([[-1, 3, 3], [0, 4, 5]], [2, 0, 1])
     """
     (a, of_a), (b, of_b) = (numbered(column) for column in (first, second))
+    # One whole number for each pair, in the order of pairs;
+    # places are small, so that it cannot overflow.
     pairs, place = numbered(of_a * b.size + of_b)
     return np.stack([a[pairs // b.size], b[pairs % b.size]]), place

@@ -62,6 +62,8 @@ def check_policy(
     if family is None:
         raise PolicyCheckFailed(f"{name} has no attribute 'family'; give it one or pass family=")
     checked: Family = create("family", family) if isinstance(family, str) else family
+    # A missing attribute would otherwise show in the middle
+    # of a run, as an error of the simulation.
     configuration(original)  # raises for what is not a dataclass
     for part in ("start", "decide", "learn", "timing"):
         if not hasattr(original, part):
@@ -158,10 +160,13 @@ class _Trial:
                 observation = environment.observe(t, policy.timing)
                 observations.append(pickle.dumps(observation))
                 decision = policy.decide(observation)
+                # Observations share arrays with the environment: what a
+                # policy writes there changes the world.
                 if pickle.dumps(observation) != observations[-1]:
                     raise PolicyCheckFailed(
                         f"{place}, slot {t}: decide() changed what it was shown"
                     )
+                # Copied, since the next decision may be written into the same array.
                 decisions.append(np.array(decision, copy=True))
                 outcome = environment.step(t, decision)
                 if not np.isfinite(outcome.reward):
@@ -186,6 +191,7 @@ class _Trial:
             policy.start(pickle.loads(run.problem), _without_seed(self.drawn_by[1]))
             for t, shown in enumerate(run.observations):
                 decision = np.asarray(policy.decide(pickle.loads(shown)))
+                # To the last bit: from the same arguments there is no reason for any difference.
                 if not np.array_equal(decision, run.decisions[t]):
                     raise PolicyCheckFailed(
                         f"{self.where}, slot {t}: it decides otherwise where there is no world: "
@@ -203,6 +209,7 @@ class _Trial:
 
     def check_resume(self, policy: Policy[Any, Any, Any], rewards: npt.NDArray[np.float64]) -> None:
         simulation = Simulation(self.instance, clone(policy), self.slots, self.drawn_by[1])
+        # Half way, so that the state has something learned in it and something still to come.
         for _ in range(self.slots // 2):
             simulation.step()
         try:

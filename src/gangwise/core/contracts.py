@@ -28,7 +28,7 @@ FeedbackT = TypeVar("FeedbackT", contravariant=True)
 
 
 class Policy(Protocol[ObservationT, DecisionT, FeedbackT]):
-    """What every policy offers.
+    """Contract of a policy.
 
     ``start`` binds it to a problem and makes it forget everything; ``decide`` returns a feasible
     decision; ``learn`` receives the feedback of a slot, which may come late or never and therefore
@@ -99,6 +99,7 @@ def configuration(policy: object) -> dict[str, Any]:
             f"{type(policy).__name__} is not a dataclass; a policy is one, so that its constructor "
             "arguments are its whole configuration"
         )
+    # Only ``init`` fields: whatever else a policy holds is state, which ``start`` sets.
     return {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy) if f.init}
 
 
@@ -107,6 +108,7 @@ PolicyT = TypeVar("PolicyT")
 
 def clone(policy: PolicyT) -> PolicyT:
     """A fresh policy with the same configuration and no memory."""
+    # Through the constructor, not a deep copy, which would take what was learned along.
     return type(policy)(**configuration(policy))
 
 
@@ -143,7 +145,7 @@ class Environment(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Comparator:
-    """What a comparator would have earned on the very same slots.
+    """Rewards of a comparator on the very same slots as a run.
 
     ``slots`` [n] are those it was evaluated on, all or a sample, and ``rewards`` [n] what it earned
     there. Their total is proved to be within ``gap`` of the true optimum. ``bounds`` are named
@@ -163,6 +165,7 @@ def evenly_spaced(slots: int, sample: int | None) -> npt.NDArray[np.int64]:
     >>> evenly_spaced(10, 4), evenly_spaced(3, None)
     (array([0, 3, 6, 9]), array([0, 1, 2]))
     """
+    # Not clamped to 1: whoever asks for none should hear that regret needs some.
     if sample is not None and sample < 1:
         raise errors.ScenarioError(f"a sample of {sample} slots was asked for; it has at least one")
     if sample is None or sample >= slots:
@@ -203,10 +206,14 @@ class InstanceBase:
 
         Raises UnknownName for one that is not registered for the family.
         """
+        # Looked up late: a family's comparators may come from
+        # another package, which is not imported yet.
         registered = registry.comparators(self.family)
         if name not in registered:
             raise errors.UnknownName("comparator", name, list(registered))
         entry = registered[name]
+        # The preset tells apart names that share one function,
+        # such as realised and expected rewards.
         evaluated: Comparator = entry.load()(self, slots, seed, sample, **entry.preset)
         return evaluated
 

@@ -64,14 +64,18 @@ LISTED = 50  # an error lists at most so many names
 
 class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says what it is
     def __init__(self, kind: str, name: str, known: Sequence[str], instead: str = ""):
+        # Late: errors are imported by everything, and few of them look for a name.
         from difflib import get_close_matches
 
+        # Upper and lower case are mistaken for each other most of all.
         lowered = {k.lower(): k for k in known}
         close = [lowered[k] for k in get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
         if not close:
+            # A part of a long name has too little in common with it for difflib.
             close = [k for k in known if name and name in k][:3]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         hint = f"; {instead}." if instead else hint
+        # With a hint a long list would only hide it.
         names = [] if instead or (hint and len(known) > FEW) else sorted(known)
         if len(names) > LISTED:
             names = [*names[:LISTED], f"and {len(names) - LISTED:,} more"]
@@ -113,6 +117,7 @@ def papers_wing() -> Iterator[None]:
         if package in EXTRAS:
             extra = EXTRAS[package]
             raise ScenarioError(f"this needs {package}; {to_install(extra)}") from error
+        # A module that is missing for another reason is a fault to be seen as it is.
         if not (error.name or "").startswith("gangwise.papers"):
             raise
         raise ScenarioError(

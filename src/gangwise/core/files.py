@@ -145,6 +145,7 @@ class Publication:
         data = _bytes(content)
         self.folder.refuse_to_replace(name)
         with _as_store_error("write", self.folder.place(name)):
+            # In the state's folder: names of results must not appear before all of them can.
             side = write_side_file(self.folder.tree, STATE, data)
         self.staged[name] = side, Seal.of(data, self.name)
         return self.staged[name][1].sha256
@@ -185,6 +186,7 @@ class Folder:
         stem = f"{LOCKS}/{digest_of(name.encode())[:16]}"
         # By thread as well: two threads of a process are two writers.
         mine = (os.path.abspath(self.path / stem), os.getpid(), threading.get_ident())
+        # Taken again by its holder: through a second handle the lock would look like another's.
         if mine in self._held:
             yield
             return
@@ -285,6 +287,7 @@ class Folder:
         lines = [
             sealed_line({"file": name, "seal": seal and seal._asdict()}) for name, seal in entries
         ]
+        # Lines are appended under a lock of their own: runs of one study write at the same time.
         with self._registry_lock(), _as_store_error("write", self.path / REGISTRY):
             is_new = self.tree.status(REGISTRY) is None
             handle = self.tree.open(REGISTRY, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

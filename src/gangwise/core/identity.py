@@ -39,6 +39,7 @@ def key_of(identity: Mapping[str, Any]) -> str:
     True
     """
     text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
+    # 96 bits: a folder of many millions of runs has no two alike by chance.
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -94,6 +95,7 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {k: plain(item) for k, item in contracts.configuration(value).items()}
         kind = type(value)
+        # Revision 1 goes without saying: only a raised one changes the identity.
         return {"type": identify(kind).removesuffix(" r1"), **fields}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
@@ -156,6 +158,7 @@ def _imports(module: str, is_package: bool, source: bytes) -> tuple[str, ...]:
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
+            # ``from a import b`` may name a module a.b or a value in a: both are tried.
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return tuple(filter(None, names))
 
@@ -288,6 +291,7 @@ def _of_function(each: FunctionType, walk: Any) -> Iterator[bytes]:
 
 def _of_code(code: CodeType, names: set[str]) -> Iterator[bytes]:
     names.update(code.co_names)
+    # Bytecode and constants, not the text: a comment or another line break is no other function.
     yield code.co_code
     yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)).encode()
     for constant in code.co_consts:

@@ -43,7 +43,7 @@ GROUPS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered name.
+    """Entry of the registry: a name and what it stands for.
 
     ``target`` is ``module:attribute`` or the factory itself, ``summary`` a line for listings,
     ``family`` the problem family, ``preset`` the arguments that the name stands for. ``revision``
@@ -102,7 +102,9 @@ def register(
 
 
 def enter(kind: Kind, name: str, entry: Entry) -> None:
+    # Families have comparators of the same name, such as per_slot_optimum.
     place = f"{entry.family}/{name}" if kind == "comparator" and entry.family else name
+    # The same entry once more is no error, as when a catalogue is registered again.
     if _entries[kind].get(place, entry) != entry:
         raise ScenarioError(f"the {kind} name {name!r} is taken; choose another")
     _entries[kind][place] = entry
@@ -124,6 +126,7 @@ def _read_plugins() -> None:
     global _plugins_read
     if _plugins_read:
         return
+    # Before the reading: a catalogue's package is imported, may register names, and come back here.
     _plugins_read = True
     points = entry_points()
     for point in points.select(group=_CATALOGUES):
@@ -131,6 +134,7 @@ def _read_plugins() -> None:
             register_catalogue(point.value)
     for kind, group in GROUPS.items():
         for point in points.select(group=group):
+            # A plug-in may not replace a built-in name, to which published numbers are bound.
             if point.name not in _entries[kind]:
                 _entries[kind][point.name] = Entry(point.name, point.value, "plug-in")
 
@@ -146,6 +150,7 @@ def comparators(family: str) -> dict[str, Entry]:
     >>> comparators("gain_overhead")["per_slot_optimum"].summary
     'the best feasible decision of every single slot'
     """
+    # A family's own come first, so that they win over those of any family.
     ordered = sorted(entries("comparator").values(), key=lambda entry: not entry.family)
     chosen: dict[str, Entry] = {}
     for entry in ordered:
@@ -155,7 +160,7 @@ def comparators(family: str) -> dict[str, Entry]:
 
 
 def first_entry(kind: Kind, target: str) -> Entry | None:
-    """The first entry for ``module:attribute``; its name stays with it."""
+    """First entry for ``module:attribute``: the name that identifies it."""
     _read_plugins()
     for entry in _entries[kind].values():
         target_class = entry.target
@@ -174,6 +179,7 @@ def loaded_on_use(package: str, file: str) -> Callable[[str], Any]:
 
     @cache
     def homes() -> dict[str, str]:
+        # Read from the source: type checkers and this see one list of names, not two.
         body = ast.parse(Path(file).read_text("utf-8")).body
         checked = [line for part in body if isinstance(part, ast.If) for line in part.body]
         imports = [line for line in checked if isinstance(line, ast.ImportFrom)]
@@ -183,6 +189,7 @@ def loaded_on_use(package: str, file: str) -> Callable[[str], Any]:
         if name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(homes()[name]), name)
+        # Kept, so that ``__getattr__`` is asked once for each name.
         setattr(sys.modules[package], name, value)
         return value
 
@@ -213,6 +220,7 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
 
 def _value(text: str) -> Any:
     try:
+        # Numbers, lists and quoted text as Python writes them; no code is run.
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):  # a word; of TOML's, all but nan, which nothing takes
         return _WORDS.get(text, text)
@@ -282,8 +290,11 @@ def _module_of(file: Path) -> str:
     name, folder = file.stem, str(file.resolve().parent)
     if not name.isidentifier():
         raise ScenarioError(f"{file}: call it by a name that Python can import, such as mine.py")
+    # In front, as Python does for a script: the user's module
+    # wins over an installed one of its name.
     if name not in sys.modules and folder not in sys.path:
         sys.path.insert(0, folder)
+    # A module of this name that is loaded already would be taken for the user's file.
     imported = source_file(name)
     if imported is None or imported.resolve() != file.resolve():
         raise ScenarioError(f"{file}: Python has a module called {name} already; rename the file")
@@ -357,7 +368,9 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
             raise UnknownName(kind, name, list(registered), belongs_elsewhere(kind, name))
         entry = registered[name]
     factory = entry.load()
+    # Arguments of the command line come as text; a list is known by its bracket.
     lists = {k: _value(v) for k, v in arguments.items() if isinstance(v, str) and v[:1] in "(["}
+    # Later ones win: what the name stands for, the specification, the caller.
     values = {**entry.preset, **values, **arguments, **lists}
     _check_given(f"{kind} {name!r}", inspect.signature(factory).parameters, values)
     try:
@@ -408,6 +421,7 @@ def check_arguments(policy: object) -> None:
         if not f.init or f.type not in (int, int | None, "int", "int | None") or value is None:
             continue
         place = f"{f.name} of {type(policy).__name__}"
+        # ``__index__`` is what whole numbers have, NumPy's as well; True has it, too.
         if not hasattr(value, "__index__") or isinstance(value, bool):
             raise ScenarioError(f"{place} is {value!r}; it must be a whole number")
         if abs(int(value)) > LARGEST:

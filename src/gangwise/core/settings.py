@@ -44,6 +44,8 @@ def machine_memory() -> int | None:
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for name in _CGROUPS:
         try:
+            # Containers see the memory of the whole machine;
+            # their own limit is the control group's.
             limits.append(int(Path(name).read_text()))
         except (OSError, ValueError):  # there is none, or it says "max"
             continue
@@ -94,12 +96,14 @@ def require_seeds(seeds: object) -> tuple[int, ...]:
         seeds = range(int(seeds))
     if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
         raise ScenarioError(f"seeds are {seeds!r}; {how}")
+    # One more than allowed is enough to know: the iterable may have no end.
     listed = list(islice(seeds, MOST_SEEDS + 1))
     if len(listed) > MOST_SEEDS:
         raise ScenarioError(f"at most {MOST_SEEDS} seeds")
     for seed in listed:
         if not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0:
             raise ScenarioError(f"seed {seed!r} is not a whole number of 0 or more; {how}")
+    # dict.fromkeys keeps the order, which a set would not.
     return tuple(dict.fromkeys(int(seed) for seed in listed))
 
 
@@ -128,6 +132,7 @@ def errors_of(path: Path) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
+        # One fault at a time: others often follow from it.
         first = error.errors()[0]
         where = "".join(f"{part}." for part in first["loc"])[:-1]
         raise ScenarioError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from error
@@ -148,6 +153,7 @@ def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
     """
     try:
         settings = model(**given)
+        # Problems are as large as job types times servers, before anything is drawn.
         cells = getattr(settings, "job_types", 1) * (getattr(settings, "servers", None) or 1)
         require_memory(
             BYTES * cells, f"scenario {name!r} of {cells} job types times servers", "fewer of them"
@@ -173,6 +179,7 @@ def require_range(name: str, bounds: tuple[float, float], positive: bool = False
     ValueError: alpha must be a range (low, high) with 0 < low ≤ high
     """
     low, high = bounds
+    # Written so that NaN, which compares as false, is refused.
     if not (0 <= low <= high and math.isfinite(high)) or (positive and low == 0):
         least = "<" if positive else "≤"
         raise ValueError(f"{name} must be a range (low, high) with 0 {least} low ≤ high")
@@ -218,6 +225,7 @@ def toml_text(document: Mapping[str, Any]) -> str:
         heading = f"[{toml_key(key)}]" if isinstance(value, Mapping) else f"[[{toml_key(key)}]]"
         for table in tables:
             lines = [f"{toml_key(name)} = {toml_value(item)}" for name, item in table.items()]
+            # Plain entries come before all tables: behind one they would belong to it.
             blocks.append("\n".join([heading, *lines]))
     return "\n\n".join(["\n".join(plain)] * bool(plain) + blocks)
 
@@ -233,6 +241,7 @@ def toml_value(value: Any) -> str:
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    # JSON's strings, numbers and truth values are TOML's but for DEL, which TOML wants escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -265,7 +274,7 @@ UNIX = 1e8  # a log whose first second is later than this counts in Unix time
 
 @dataclass(frozen=True)
 class Clock:
-    """Where a log's time 0 lies: Unix time, and a zone, or seconds that it is ahead of UTC."""
+    """Clock of a log: Unix time of its time 0, and a zone, or seconds that it is ahead of UTC."""
 
     epoch: float
     zone: str = "UTC"
@@ -273,6 +282,7 @@ class Clock:
     @cached_property
     def tz(self) -> tzinfo:
         """The zone; raises ScenarioError for one that this computer does not know."""
+        # Some logs give their distance from UTC in seconds instead of a zone.
         if self.zone.lstrip("+-").isdecimal():
             return timezone(timedelta(seconds=int(self.zone)))
         try:
@@ -293,6 +303,8 @@ class Clock:
 
     def ahead(self, times: Floats) -> Floats:
         """Seconds by which local clocks are ahead of where they were at the log's time 0."""
+        # Clocks change on whole hours: a zone is asked once for
+        # each hour of a log, not for each time.
         hours, hour_of = np.unique(times // 3600, return_inverse=True)
         zones = [self.date(at).utcoffset() or timedelta(0) for at in (0.0, *(3600 * hours))]
         return np.array([(zone - zones[0]).total_seconds() for zone in zones[1:]])[hour_of]

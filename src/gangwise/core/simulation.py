@@ -67,6 +67,7 @@ class Streams:
         """
         if not hasattr(seed, "__index__") or seed < 0:
             raise ScenarioError(f"seed is {seed!r}; it must be a whole number, zero or larger")
+        # The order is part of every published number: a further stream may only be added behind.
         return cls(*(np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)))
 
 
@@ -131,6 +132,7 @@ class Run(arrays.Tabular):
         scaled to all slots.
         """
         comparator = self.comparator(versus, sample)
+        # On the comparator's slots: a difference of paired rewards varies far less than either.
         difference = comparator.rewards - self.rewards[comparator.slots]
         return float(difference.mean() * self.slots)
 
@@ -203,11 +205,13 @@ class Simulation:
         begin = clock()
         decision = self.policy.decide(observation)
         decided = clock()
+        # Looking at the kind costs less than a conversion, and nearly every decision passes here.
         if getattr(getattr(decision, "dtype", None), "kind", "") not in ("f", "i", "b", "u"):
             self._check_kind(decision)
         outcome = self.environment.step(t, decision)
         back = clock()
         self.policy.learn(outcome.feedback)
+        # The policy's time alone: deciding and learning, without the environment between them.
         self.nanoseconds[t] = decided - begin + clock() - back
         self.rewards[t] = outcome.reward
         self.metrics[t] = outcome.metrics
@@ -247,6 +251,7 @@ class Simulation:
                     if checkpoint is not None:
                         self.save(checkpoint)
                     raise Interrupted(self.slot, checkpoint, stop.signal)
+                # Between two slots only: a state saved within one could not be gone on with.
                 if self.slot & 15 == 0:  # looking at the clock costs as much as a small slot
                     at = clock()
                     if progress is not None and at - reported > 0.1:
@@ -283,6 +288,7 @@ class Simulation:
             raise StoreError(
                 f"{path} is not the checkpoint of a simulation; delete it to start afresh"
             )
+        # The pickle has the state, the class comes from today's code: both must belong together.
         if run["policy"] != (current := identify(type(simulation.policy), "policy")):
             raise StoreError(
                 f"{path}: {simulation.name} was edited since ({run['policy']} is now {current}); "
@@ -387,6 +393,7 @@ def _make_key(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     side = path.parent / write_side_file(Tree(path.parent), ".", secrets.token_bytes(32), 0o600)
     try:
+        # A link fails where the key is there already, as a rename would not.
         os.link(side, path)
     except FileExistsError:
         pass
@@ -416,10 +423,12 @@ def read_checkpoint(path: Path, run: Mapping[str, Any] | None = None) -> tuple[A
     the file is no checkpoint, damaged, another user's, or of another run or version.
     """
     about, payload = check_checkpoint(path)
+    # State of another version may unpickle and then mean something else.
     if about["version"] != __version__:
         raise StoreError(
             f"{path} was saved by gangwise {about['version']}, this is {__version__}; {AFRESH}"
         )
+    # Through JSON, as the checkpoint's was: tuples have become lists there.
     if run is not None and about["run"] != json.loads(json.dumps(dict(run))):
         raise StoreError(
             f"{path} holds another run: {differences(about['run'], run)}; give the arguments that "
@@ -451,6 +460,7 @@ def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:
     if not hmac.compare_digest(
         code.encode(), hmac.new(key, body, hashlib.sha256).hexdigest().encode()
     ):
+        # Which key it was says whether the file is foreign or damaged.
         if theirs != digest_of(key)[:8]:
             raise StoreError(
                 f"{path} was saved by another user, or with another key than {key_file()}; it is "

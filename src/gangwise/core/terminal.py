@@ -38,6 +38,7 @@ def shown(text: str) -> str:
     >>> print(shown("see [/ticket] 5\x1b[2J\x9b2J"))
     see [/ticket] 5\x1b[2J\x9b2J
     """
+    # Nearly all text passes: a search alone is cheaper than building it anew.
     return _ACTS.sub(_escaped, text) if _ACTS.search(text) else text
 
 
@@ -91,6 +92,7 @@ def watched(report: Report) -> Iterator[None]:
 
 def tell(what: str, done: int, of: int) -> None:
     if _reports:
+        # The innermost alone: whoever watches from further out counts in other units.
         _reports[-1](what, done, of)
 
 
@@ -128,6 +130,7 @@ def stop_at_once() -> None:
         raise _received[-1]
 
     for number, usual in zip(REQUESTS, (signal.default_int_handler, signal.SIG_DFL)):
+        # A handler that somebody else has set stays, and so does a signal that is ignored.
         if signal.getsignal(number) == usual:
             signal.signal(number, stop)
 
@@ -161,11 +164,13 @@ class StopRequest(threading.Event):
 def requests_to_stop() -> Iterator[StopRequest]:
     """Turn the first Ctrl-C or SIGTERM into a request, to be looked at when it suits."""
     request_made = StopRequest()
+    # Python lets signal handlers be set in the main thread only.
     if threading.current_thread() is not threading.main_thread():
         yield request_made
         return
 
     def request(number: int, frame: FrameType | None) -> None:
+        # The second request: whoever asks twice does not want to wait.
         if request_made.is_set():
             raise Stopped(number=number)
         request_made.signal = number

@@ -158,6 +158,7 @@ class Channels:
             raise ScenarioError(
                 f"channel (job type {job_type[e]}, server {server[e]}) is given twice"
             )
+        # Servers without a channel have an empty range, so that starts has R + 1 entries always.
         starts = np.append(0, np.cumsum(np.bincount(server, minlength=R))).astype(np.int64)
         arrays = {"job_type": job_type, "server": server, "starts": starts}
         keep(self, **{name: frozen(array, np.int64) for name, array in arrays.items()})
@@ -168,6 +169,7 @@ class Channels:
     @classmethod
     def of_mask(cls, mask: Bools) -> Channels:
         """Channels from a truth table of shape [L, R]."""
+        # Transposed, so that channels come sorted by server.
         server, job_type = np.nonzero(np.asarray(mask, dtype=bool).T)
         L, R = mask.shape
         return cls(job_type.astype(np.int64), server.astype(np.int64), (L, R))
@@ -185,6 +187,8 @@ class Channels:
         for start in range(0, len(requests), 256):  # bounded memory for many job types
             part = requests[start : start + 256]
             mask[start : start + 256] = (
+                # A job that fills its server exactly must fit, whatever
+                # its quantities were converted from.
                 part[:, None, :] <= cluster.capacity[None, :, :] * (1 + 1e-12)
             ).all(axis=2)
         if (l := first(~mask.any(axis=1))) is not None:
@@ -216,6 +220,7 @@ class Channels:
 
     def relabelled(self, order: Ints) -> tuple[Channels, Ints]:
         """With server ``order[i]`` now called ``i``; and what each channel was called before."""
+        # argsort inverts the permutation: what was called order[i] is now i.
         server = np.argsort(order)[self.server]
         return Channels(self.job_type, server, self.shape), np.lexsort((self.job_type, server))
 
@@ -279,7 +284,7 @@ def _probabilities(value: npt.ArrayLike, what: str, L: int | None = None) -> Flo
 
 @dataclass(frozen=True, eq=False)
 class BinomialArrivals:
-    """``most[l]`` chances in each slot, each a job with ``probability[l]``; both of shape [L].
+    """Binomial arrivals: ``most[l]`` chances in each slot, each a job with ``probability[l]``; [L].
 
     ``most`` is J_l of OGASched §3.4.
 
@@ -302,6 +307,7 @@ class BinomialArrivals:
         return SlotStream(self._draw, rng)
 
     def _draw(self, first: int, slots: int, rng: np.random.Generator) -> Ints:
+        # One uniform number for each chance, slot by slot: n slots and then m are as n + m.
         chances = rng.random((slots, int(self.most.sum())))
         starts = np.concatenate(([0], np.cumsum(self.most)[:-1]))
         hit = chances < np.repeat(self.probability, self.most)
@@ -309,7 +315,7 @@ class BinomialArrivals:
 
 
 class BernoulliArrivals(BinomialArrivals):
-    """At most one job of each type in a slot, with probability ``probability[l]`` (OGASched (1)).
+    """Bernoulli arrivals, OGASched (1): at most one job of a type in a slot, ``probability[l]``.
 
     >>> BernoulliArrivals([1.0, 0.0]).stream(np.random.default_rng(0)).draw(2)
     array([[1, 0],
@@ -323,7 +329,7 @@ class BernoulliArrivals(BinomialArrivals):
 
 @dataclass(frozen=True, eq=False)
 class OnOffArrivals:
-    """Bursts: each job type is on or off; while on, a job arrives with ``probability[l]``.
+    """On-off arrivals: each job type is on or off; while on, a job comes with ``probability[l]``.
 
     On and off periods have geometric lengths with means ``mean_on`` and ``mean_off`` (slots),
     independently per job type; the first slot is drawn from the stationary distribution.
@@ -356,6 +362,8 @@ class _OnOffStream:
 
     def draw(self, slots: int) -> Ints:
         w = self.workload
+        # Two numbers per slot and type whatever the state, so
+        # that common random numbers stay common.
         u = self.rng.random((slots, 2, w.probability.size))
         arrivals = np.empty((slots, w.probability.size), dtype=np.int64)
         for t in range(slots):
@@ -368,7 +376,7 @@ class _OnOffStream:
 
 @dataclass(frozen=True, eq=False)
 class ReplayedArrivals:
-    """Arrivals counted from a trace, optionally thinned.
+    """Replayed arrivals: counts from a trace, optionally thinned.
 
     ``counts`` [slots, L] are the jobs of each type in each slot; a job is kept with probability
     ``keep`` (ρ of OGASched §4); with ``repeat`` they begin again after the last slot.
@@ -407,6 +415,7 @@ class ReplayedArrivals:
                     f"the trace has {length} slots and more were asked for; use fewer slots, "
                     "shorter slots, or repeat the trace"
                 )
+        # Without ``repeat`` the index is below the length already.
         counts = self.counts[index % length]
         thinned: Ints = rng.binomial(counts, self.keep) if self.keep < 1 else counts
         return thinned
@@ -430,6 +439,7 @@ class ArrivalsBySlot:
         """Arrivals of a slot, shape [L], read-only; slots are asked for in order."""
         while slot >= self._first + len(self._block):
             self._first += len(self._block)
+            # A copy, made read-only below: a stream may hand out an array of its own.
             self._block = np.array(self._stream.draw(BLOCK), dtype=np.int64)
             self._block.setflags(write=False)
         row: Ints = self._block[slot - self._first]
@@ -440,6 +450,7 @@ def first_slots(stream: ArrivalStream, slots: int) -> Ints:
     """Arrivals of the first slots of a stream, shape [slots, L]."""
     blocks: list[Ints] = []
     while (missing := slots - sum(map(len, blocks))) > 0:
+        # A replayed trace may give fewer than asked for, and raises once it has none.
         blocks.append(np.asarray(stream.draw(missing), dtype=np.int64))
     return np.concatenate(blocks)
 
@@ -496,6 +507,7 @@ class Delivery:
 
     def draw(self, slots: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Delay of the feedback of each slot; −1 where it is lost."""
+        # Drawn even where nothing can be lost: the delays that follow stay the same for any loss.
         lost = rng.random(slots) < self.loss
         if self.kind == "geometric":
             # Inverse transform, so that one number is used per slot.
@@ -511,7 +523,7 @@ class Delivery:
 
 @dataclass
 class Mailbox(Generic[FeedbackT]):
-    """Feedback on its way: posted with a delay, handed out when it is due, oldest slot first.
+    """Mailbox of feedback: posted with a delay, handed out when it is due, oldest slot first.
 
     >>> mailbox = Mailbox[str]()
     >>> [mailbox.exchange(t, delay, f"slot {t}") for t, delay in enumerate([1, -1, 0])]
@@ -522,9 +534,11 @@ class Mailbox(Generic[FeedbackT]):
 
     def exchange(self, slot: int, delay: int, feedback: FeedbackT) -> tuple[FeedbackT, ...]:
         """Post the feedback of ``slot`` (a delay of −1 loses it) and take what is due by now."""
+        # The usual case, in every slot of nearly every run: no heap is touched.
         if delay == 0 and not self._waiting:
             return (feedback,)
         if delay >= 0:
+            # The slot breaks ties, so that feedback itself is never compared.
             heapq.heappush(self._waiting, (slot + delay, slot, feedback))
         due = []
         while self._waiting and self._waiting[0][0] <= slot:
