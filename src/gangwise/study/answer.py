@@ -122,9 +122,11 @@ def kills_more(ours: Sequence[Outcome], base: Sequence[Outcome]) -> bool:
     """Whether killed jobs held a larger share of the cluster under ours than under the base."""
 
     def share(outcomes: Sequence[Outcome]) -> float:
+        # Device types have no common unit, so that each counts as a share of what the cluster has.
         killed = [o.endings["killed"][1] / np.maximum(o.capacity, 1e-9) for o in outcomes]
         return float(np.mean([shares.sum() for shares in killed]))
 
+    # Sums in another order differ in their last digits.
     return share(ours) > share(base) * (1 + 1e-9)
 
 
@@ -139,8 +141,10 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
     means = []  # [seeds, able]
     for of_seed in zip(*(outcomes[name] for name in able)):
         finished = np.logical_and.reduce([outcome.timed for outcome in of_seed])
+        # Where no job is done under all of them, each is judged by its own jobs.
         finished = finished if finished.any() else np.ones_like(finished)
         means.append([float(np.nanmean(outcome.completion[finished])) for outcome in of_seed])
+    # A scheduler under which nothing was done is never the best.
     least = np.nan_to_num(np.array(means).mean(axis=0), nan=np.inf)
     return able[int(np.argmin(least))]
 
@@ -279,6 +283,7 @@ class Compared:
             ours, counts = self.outcomes[name][0], BY_BLOCKS[key][1]
             return self._by_blocks(key, ours, self.first, counts(ours) & counts(self.first))
         a, b = self.pair(name, key)
+        # What is infinite, or nothing, has no percentage.
         if not np.isfinite([a, b]).all() or (b == 0).any():
             return UNKNOWN
         return mean_and_interval(100 * (a / b - 1))
@@ -300,6 +305,7 @@ class Compared:
         since = self.first.jobs.submit - self.first.jobs.submit.min()
         # Stretches of equal length in time, not of equal numbers of jobs.
         share, stretches = since / max(float(since.max()), 1.0), self.stretches.many
+        # The last submission is at the very end of the last stretch.
         stretch: Ints = np.minimum((share * stretches).astype(np.int64), stretches - 1)
         return stretch
 
@@ -382,6 +388,7 @@ class Compared:
         if self.blocks is None:
             return mean_and_interval([gaps.mean() for _, gaps in pairs if gaps.size] or [math.nan])
         (on, extra), block = pairs[0], self.blocks
+        # Also for stretches in which the group has no job.
         jobs = np.bincount(block[on], minlength=block.max() + 1).astype(np.float64)
         longer = np.bincount(block[on], extra, jobs.size)
         # A ratio of sums over blocks, as those of changes: 100 ((n + d) / n - 1) is 100 d / n.
@@ -396,6 +403,7 @@ class Compared:
         """
         real = [n for n in self.outcomes if n != self.base and not ORACLES & words(n)]
         change = {name: self.change(name).mean for name in real}
+        # What cannot be compared comes last.
         return sorted(real, key=lambda name: change[name] if math.isfinite(change[name]) else 1e300)
 
     @property
@@ -407,6 +415,7 @@ class Compared:
     def device(self) -> str:
         """The device type of which the largest share is held: the scarce one."""
         used = self.first.utilisation
+        # A device type that no node has is never the scarce one.
         return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
 
     @cached_property
@@ -440,6 +449,7 @@ class Compared:
         if not bounds:
             return None
         by_seed = zip(self.outcomes[self.base], bounds)
+        # Below 0 by rounding alone: no schedule is below its bound.
         return max(float(np.mean([100 * (1 - low / o.until_left) for o, low in by_seed])), 0.0)
 
     @cached_property
@@ -447,6 +457,7 @@ class Compared:
         """The recorded outcome; None where the log does not say, or something else is played."""
         if not self.as_logged or self.drawn:
             return None
+        # All of them play the same jobs, so that any one has what was recorded.
         any_ = next(iter(self.outcomes.values()))[0]
         return Outcome.recorded(any_.jobs, any_.nodes)
 
@@ -592,6 +603,7 @@ def waits_explained(n: Compared) -> str:
         jobs += f", without the {early} that ran when it begins,"
     elif n.warm is not None:
         jobs += ", without those of its first day,"
+    # The rules were then chosen by how much they explain, which the sentence has to say.
     chosen = not n.rules and len(n.plain) > 1
     return phrase(
         "waits explained",

@@ -28,6 +28,7 @@ from gangwise.notation import NotationError, units
 
 MOST_NAMED = 20  # at most so many of the parts that exist are named in an error
 
+# Quotes keep a path whole; +, − and * before the = belong to the sign.
 _CHANGE = re.compile(r'\s*((?:"[^"]*"|[^"=+*])+?)\s*(\+=|-=|\*=|=)\s*(.+?)\s*', re.DOTALL)
 
 
@@ -125,6 +126,7 @@ def changes_of(text: str) -> list[SettingChange]:
     pieces, depth, quoted = [""], 0, False
     for letter in text:
         quoted ^= letter == '"'
+        # Brackets within quotes do not count.
         depth += 0 if quoted else (letter in "[{") - (letter in "]}")
         if letter == "," and depth == 0 and not quoted:
             pieces.append("")
@@ -138,6 +140,7 @@ def changes_of(text: str) -> list[SettingChange]:
                 "PATH*=VALUE, such as pool.gpu.most_time=1d"
             )
         change = SettingChange(*parts.groups())
+        # TOML reads +8 as the number 8, where more was meant.
         if change.how == "=" and change.given.startswith("+"):
             raise ScenarioError(
                 f"change {change}: write {change.path}+={change.given[1:]} for more, or "
@@ -237,6 +240,7 @@ def _value(change: SettingChange, old: Any) -> Any:
     if not math.isfinite(old):
         raise ScenarioError(f"change {change}: {change.path} is not set; write = to set it")
     value = old * term if change.how == "*=" else old + (term if change.how == "+=" else -term)
+    # A whole number stays whole: there is no part of a node.
     return round(value) if isinstance(old, int) else value
 
 
@@ -254,6 +258,7 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
         for document in (_whole(before), _whole(after))
     )
     heading = ""
+    # The first three lines are headings of the format.
     for line in list(unified_diff(a, b, n=len(a) + len(b)))[3:]:
         shown = f"{line[0]} {line[1:]}"
         if line[1:].startswith("["):

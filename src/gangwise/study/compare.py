@@ -171,6 +171,7 @@ class Comparison(PrintedTable):
             numbers = {n: float(v[0]) for n, (_, v) in rows.items() if n.startswith("bound.")}
             bounds = {n.removeprefix("bound."): value for n, value in numbers.items()}
             gap = float(rows["gap"][1][0])
+            # Rows are pairs of places and values: slots, and rewards.
             comparators[name, run["seed"]] = Comparator(name, *rows["reward.slot"], gap, bounds)
         return comparators
 
@@ -244,6 +245,7 @@ class Comparison(PrintedTable):
         ``behind``, ``behind.low``, ``behind.high``, how many per cent more the best policy has,
         paired by seed; ``share of NAME`` for each comparator; ``us_per_slot``.
         """
+        # The best policy is behind none, and has no values there.
         best, nothing = self.table()[0], (None, None, None)
         behind = ("behind", "behind.low", "behind.high")
         rows = [
@@ -261,6 +263,7 @@ class Comparison(PrintedTable):
     def gap(self, name: str) -> float:
         """The largest proven gap of a comparator over the seeds, relative to its total reward."""
         by_seed = [self.comparators[name, s] for s in self.seeds]
+        # Not 0, where a comparator earned nothing.
         return max(c.gap / max(abs(float(c.rewards.sum())), 1e-300) for c in by_seed)
 
     def as_dict(self) -> dict[str, Any]:
@@ -335,6 +338,7 @@ class Comparison(PrintedTable):
     def store(self, folder: Path | str) -> Store:
         """Copy the runs into a folder, for ``gangwise report`` and :meth:`open`."""
         store, mine = Store(folder), self.results.store
+        # In its own folder all of it is there.
         if store.folder != mine.folder:
             with store.lock():
                 store.write_plan(str(self.results.experiment["name"]), self.results.plan())
@@ -436,6 +440,7 @@ def compare(
         raise ScenarioError(f"nothing to run: {slots} slots and {len(listed)} seeds")
     if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
+    # On the first instance, before anything is played.
     judges = _judges(comparators, RunSpec(source, {}, listed[0], slots))
     everyone = [(label, policy) for label, (_, policy) in named.items()]
     # Seed by seed, so that a comparison that is stopped has whole pairs.
@@ -481,6 +486,7 @@ def _judges(comparators: Sequence[str] | None, first: RunSpec) -> list[str]:
     if isinstance(comparators, str):
         raise ScenarioError(f"comparators is {comparators!r}; give a list of names")
     if comparators is None:
+        # All seeds have the same comparators, so that the first says which.
         comparators = first.source.instance(first.seed).comparators
     check_names(first, comparators, ())
     return list(comparators)
@@ -489,6 +495,7 @@ def _judges(comparators: Sequence[str] | None, first: RunSpec) -> list[str]:
 def _named(policies: Any, scenario: Scenario) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
     if policies is None:
         registered = entries("policy").items()
+        # Those of the family; others could not play it.
         policies = [name for name, entry in registered if entry.family == scenario.family]
     elif isinstance(policies, str):
         policies = names_of(policies)
@@ -496,6 +503,7 @@ def _named(policies: Any, scenario: Scenario) -> dict[str, tuple[str, Policy[Any
     named: dict[str, tuple[str, Policy[Any, Any, Any]]] = {}
     for label, entry in pairs:
         policy: Any = create("policy", entry) if isinstance(entry, str) else entry
+        # A class has these methods as well, and would fail only when a run starts.
         if isinstance(policy, type):
             kind = policy.__name__
             raise ScenarioError(f"{kind} is a class; give a policy with its arguments, {kind}()")
@@ -519,6 +527,7 @@ def _named(policies: Any, scenario: Scenario) -> dict[str, tuple[str, Policy[Any
 
 
 def _count(what: str, value: Any) -> int:
+    # numpy's whole numbers have it, too; so has True.
     if not hasattr(value, "__index__") or isinstance(value, bool):
         raise ScenarioError(f"{what} is {value!r}; it must be a whole number")
     return int(value)

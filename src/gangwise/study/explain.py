@@ -95,6 +95,7 @@ def explain_job(
     j = ids.index(job)
     decider = fresh(registry.create("scheduler", replayed.scheduler_of(scheduler)))
     options = scenario.options
+    # As a simulation sets them before it plays.
     if isinstance(decider, Composed):
         decider.limits, decider.restart = options.limits, options.restart
     refused = schedule.refuses_groups(decider)
@@ -106,6 +107,7 @@ def explain_job(
     outcome = replayed.outcomes[scheduler][list(replayed.seeds).index(seed)]
     start, end = float(outcome.start[j]), float(outcome.end[j])
     begun = float(simulation.schedule().start[j])
+    # NaN, of a job that never started, is equal to nothing.
     if not (begun == start or (math.isnan(begun) and math.isnan(start))):
         raise StoreError(
             f"played again, job {job} starts at {begun:g} s, and {start:g} s is stored: the folder "
@@ -280,6 +282,7 @@ class Past:
         starts = self.forecaster.starts(moment, self.history, self.draws, rng)
         promised = self.forecaster.promised(moment)
         truth = self.begun[moment.waiting]
+        # One that has not started yet starts later than anything that is known.
         truth = np.where(np.isnan(truth), np.inf, truth)
         return Forecasts(moment.now, moment.waiting, starts, promised, truth)
 
@@ -289,6 +292,7 @@ class Past:
         """The calibration of forecasts at earlier instants, in order, as known by ``now``."""
         fit = StartCalibration()
         for drawn in (self.known_at(instant, rng) for instant in instants):
+            # A random part: the first ones have waited longest.
             for w in rng.permutation(drawn.waiting.size)[:MOST_JUDGED].tolist():
                 if self.played.jobs.withdrawn[drawn.waiting[w]] < now:
                     continue  # when it would have started is not known
@@ -348,6 +352,7 @@ def forecast_log(
         hint = f"; the next one waits at {next_one[0]}" if next_one else "; choose a time by --at"
         end_or_then = "at the end of the log, " if typed is None else "at "
         raise ScenarioError(f"{end_or_then}{changes.instant_text(at, clock)}, no job waits{hint}")
+    # A fixed seed, so that the same question has the same answer.
     rng = np.random.default_rng(0)
     # Earlier forecasts correct this one: made at instants drawn from the days before.
     begin = max(float(submit[0]), at - DAYS * DAY)
@@ -478,6 +483,7 @@ def forecast_from_history(
         then = changes.instant_text(time, clock)
         raise errors.ScenarioError(f"no job waits at {then} in {source}{near}")
     instants = np.unique(pending.now)
+    # To judge takes every instant, to answer only the last.
     only = () if judge else (time,)
     final, levels, truths = None, [], []
     for step in forecast_in_order(pending, only):
@@ -517,6 +523,7 @@ def _rows(pending: PendingJobs, last: Any) -> list[dict[str, Any]]:
 
 def _judged(quantiles: arrays.Floats, left: arrays.Floats, instants: int) -> Judged:
     started = np.isfinite(left)
+    # A start at once would divide by 0.
     ratio = quantiles[started, 0] / np.maximum(left[started], 1.0)
     # Factors: half and twice the truth are equally far off.
     off = np.abs(np.log(ratio))
@@ -553,6 +560,7 @@ def _of_log(
             f"--at {at}: jobs of {source} are submitted from "
             f"{changes.instant_text(begin, log.clock)} to {changes.instant_text(end, log.clock)}"
         )
+    # Instants that are closer show the same queue.
     instants = int(np.clip((time - begin) / APART, 1, INSTANTS))
     groups = {"user": jobs.user, "account": jobs.charged, "pool": jobs.pool}
     # A group with one member shows nothing.
@@ -565,6 +573,7 @@ def _of_log(
         jobs.limit,
         groups,
         np.asarray(jobs.id).astype(str),
+        # Without the first instant, at which nobody waits.
         np.linspace(begin, time, instants + 1)[1:],
     )
     return pending, time if at else float(pending.now.max()), log.clock

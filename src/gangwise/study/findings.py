@@ -249,10 +249,12 @@ def _distance_of(
         levels = ()
     levels = levels or tuple(next(iter(places.values()), {}))
     domain = domains(nodes, levels)
+    # The slowest node of each place; a node without an estimate counts as none.
     slow = np.maximum.reduceat(np.nan_to_num(effects.shrunk)[runs.node], runs.place_from[:-1])
     several = sorted(set(kinds))
     number = {kind: c for c, kind in enumerate(several)}
     found = distance_effects(
+        # What the slowest node costs is taken off first, and is no cost of distance.
         runs._replace(log_run=runs.log_run - slow[runs.place]),
         levels_on(domain, runs.node, runs.place_from),
         np.array([number[kind] for kind in kinds]),
@@ -271,6 +273,7 @@ def _comparable(tables: Tables) -> tuple[pl.DataFrame, dict[str, int]]:
     rows = jobs.with_columns(work(jobs)["run"], pl.col(begun).alias("start"))
     rows = rows.with_row_index("place")
     rules = {"name no nodes": pl.col("hosts").fill_null("") != ""}
+    # A list has one separator less than nodes.
     large = pl.col("hosts").str.count_matches("|", literal=True) >= MOST_NODES
     # Of a gang of nearly all nodes hardly any node is left to compare with.
     rules[f"ran on more than {MOST_NODES} nodes"] = ~large.fill_null(False)
@@ -359,6 +362,7 @@ class EstimatedWorld:
         e, rng = self.findings.effects, np.random.default_rng([seed, 29])
         drawn = dict(zip(self.findings.names, e.shrunk + e.left * rng.normal(size=e.left.size)))
         sd = float(np.nan_to_num(e.spread[0]))
+        # A node that the log says nothing of is drawn as nodes of this log are.
         effect = np.array([drawn.get(n, sd * rng.normal()) for n in log.nodes.names])
         # A gang is as slow as its slowest node: that much of the logged time was not work.
         slowest = np.zeros(int(log.jobs.row.max()) + 1)
@@ -391,6 +395,7 @@ class EstimatedWorld:
         assert found is not None
         row = {kind: c for c, kind in enumerate(found.kinds, 1)}
         at = np.array([row.get(kind, 0) for kind in types])
+        # Half of a 95 % interval is 1.96 standard errors.
         effects, sds = found.effects.mean, (found.effects.high - found.effects.mean) / 1.96
         cost = np.zeros((len(types), len(found.levels) + 1))
         for h in np.flatnonzero(np.isfinite(effects[0])).tolist():
@@ -401,6 +406,7 @@ class EstimatedWorld:
             sd = np.sqrt(tau**2 * (1 - weight) + ((1 - weight) * sds[0, h]) ** 2)
             mean = weight * np.nan_to_num(effects[at, h]) + (1 - weight) * effects[0, h]
             cost[:, h + 1] = mean + sd * rng.normal(size=len(types))
+        # Who leaves a rack has left a node: levels add up, and distance makes nothing faster.
         overhead = np.expm1(np.maximum(np.cumsum(cost, axis=1), 0.0))
         return Distance(found.labels, overhead, np.zeros_like(overhead))
 
@@ -555,6 +561,7 @@ def calibrate_log(
     away = None if times is None else tuple(m for w in windows for m in w.rule)
     fit = by_local_time(record, log.clock, progress, away)
     fit = replace(fit, findings=(*fit.findings, *windows))
+    # Where the log has processors and no nodes, no node is unknown.
     unknown = {*log.nodes.names} if times is None or len(log.nodes) == 1 else {*times["server"]}
     return Calibrated(Path(path).name, log, record, fit, len(unknown - {*log.nodes.names}))
 
@@ -601,6 +608,7 @@ def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
     for (name,), rows in events.sort("time", maintain_order=True).group_by("server"):
         # A node whose first event is that it comes back was away from the start of the log.
         since = begin if rows["up"][0] else None
+        # At the end all are back, which closes the spans that are open.
         for time, up in (*rows.select("time", "up").rows(), (np.inf, True)):
             if not up and since is None:
                 since = max(time, begin)
@@ -628,6 +636,7 @@ def by_local_time(
 
     if clock is None:
         return calibrate(record, progress, away)
+    # Hours of rules are of the wall clock; what is found goes back to the log's own.
     submit = record.submit + clock.ahead(record.submit)
     start = np.maximum(record.start + clock.ahead(record.start), submit)  # an hour comes twice
     end = np.maximum(record.end + clock.ahead(record.end), start)

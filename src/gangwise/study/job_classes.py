@@ -54,6 +54,7 @@ class PoissonArrivals(settings.StrictSettings):
         # Thinning (Lewis and Shedler 1979): draw at the highest rate, keep with the ratio of rates.
         highest = self.per_hour * (1 + self.cycle) / 3600
         times = np.sort(rng.uniform(0, span, rng.poisson(highest * span)))
+        # The log begins at midnight.
         angle = 2 * np.pi * (times / 3600 - self.peak) / 24
         keep = rng.uniform(0, 1 + self.cycle, times.size) < 1 + self.cycle * np.cos(angle)
         return np.asarray(times[keep])
@@ -245,6 +246,7 @@ class ClusterOfJobs(settings.StrictSettings):
 
     def hide(self, jobs: Jobs, nodes: Nodes, seed: int) -> Conditions:
         """Rates of a seed: those declared, and what is hidden."""
+        # Nodes are listed group by group.
         generation = np.repeat(np.arange(len(self.nodes)), [g.count for g in self.nodes])
         return self.world.hide(jobs, nodes, generation, seed).conditions
 
@@ -279,9 +281,11 @@ class ClusterOfJobs(settings.StrictSettings):
                 "deadline": np.full(J, np.inf),
                 "per_node": np.full(J, job.per_node),
                 "priority": np.full(J, job.priority),
+                # No limit was requested.
                 "type": np.full(J, job.name),
                 "user": np.array([f"{job.name}-{u}" if job.users > 1 else job.name for u in user]),
                 "constraint": [job.constraint] * J,
+                # As columns, to be sorted along with the jobs.
                 **{f"of {k}": np.full(J, job.devices.get(k, 0.0)) for k in devices},
             }
             if job.limit is not None:
@@ -291,6 +295,7 @@ class ClusterOfJobs(settings.StrictSettings):
             parts.append(part)
         if not sum(part["submit"].size for part in parts):
             raise ScenarioError(f"{self.name}: no job is submitted in {self.days:g} days")
+        # Tables, which are not concatenated as arrays are.
         every = [constraint for part in parts for constraint in part.pop("constraint")]
         columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         order = np.argsort(columns["submit"], kind="stable")

@@ -71,6 +71,7 @@ class Replayed(PrintedTable):
         results = Results.open(folder, NAME)
         experiment = results.experiment
         scenario = NamedSource.of("replay", False, experiment["settings"]).scenario()
+        # The log may have changed since it was played.
         digest = scenario.describe()["digest"]
         if not isinstance(scenario, ReplayScenario) or digest != experiment.get("digest", digest):
             source = experiment["settings"].get("source")
@@ -159,6 +160,7 @@ class Replayed(PrintedTable):
         Of a scheduler without a name, only what always holds is looked at.
         """
         decider: Any = None
+        # One that was made in Python has no name, by which its rules could be looked up.
         with suppress(GangwiseError):
             decider = create_scheduler(self.scheduler_of(scheduler))
         scenario = self.scenarios[scheduler]
@@ -179,6 +181,7 @@ class Replayed(PrintedTable):
         if scenario.as_logged and causes:
             jobs, nodes, hidden = scenario.draw(seed)
             log, recorded = scenario.log, Outcome.recorded(jobs, nodes)
+            # Node lists are by job of the log, and fit where all of them are played.
             hosts = (log.host_from, log.host) if len(log.jobs) == len(jobs) else (None, None)
             if recorded is not None and (recorded.waiting[recorded.queued] > 0).any():
                 with suppress(ScenarioError):
@@ -203,6 +206,7 @@ class Replayed(PrintedTable):
         for name in self.schedulers:
             columns = {n: v for n, (_, v) in self.rows(name, self.seeds[0]).items()}
             if "learned.mean" in columns:
+                # Columns that an older run lacks are empty, and name no slow node.
                 cols = (columns.get(f"slow.{k}", ()) for k in ("node", "slower", "low", "high"))
                 slow = [SlowNode(nodes.names[int(n)], *map(float, ends)) for n, *ends in zip(*cols)]
                 mean, sd = (columns[f"learned.{cols}"].reshape(shape) for cols in ("mean", "sd"))
@@ -250,6 +254,7 @@ class Replayed(PrintedTable):
         )
 
     def compared(self, bounds: Certified = NO_BOUNDS) -> answer.Compared:
+        # As tuples, by which the answer is kept.
         values, preemptive, priced = bounds
         return self._compared(tuple(values), tuple(preemptive), priced)
 
@@ -264,6 +269,7 @@ class Replayed(PrintedTable):
         # An audit goes through all instants; of a million jobs it takes longer than the replay.
         large = len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED
         for name in self.schedulers:
+            # So many instants over all seeds together.
             reports = [] if large else self.audits(name, -(-INSTANTS // len(self.seeds)))
             audited = {key: sum(getattr(r, key) for r in reports) for key in ("starts", "instants")}
             audited["findings"] = sum(sum(report.counts.values()) for report in reports)
@@ -297,6 +303,7 @@ def _scheduler(compared: answer.Compared, name: str) -> dict[str, Any]:
     estimates = {key: numbers(compared.estimate(name, key)) for key in keys}
     if name != compared.base:
         differences = {key: difference(*compared.pair(name, key)) for key in keys}
+        # Their intervals are over stretches of time, as in the answer.
         for key in answer.BY_BLOCKS if compared.blocks is not None else ():
             differences[key] |= numbers(compared.change(name, key))
         over = {"than": compared.base, "jobs": compared.paired(name)[1], "metrics": differences}
@@ -369,6 +376,7 @@ def replay(
     >>> [len(each) for each in found.outcomes.values()]
     [1, 1]
     """
+    # What Slurm prints is both: the rules of the site, and the scheduler in force.
     if rules.startswith(PRINTED) and isinstance(scenario, str | Path):
         settings = {**settings, "site": together(rules, settings.get("site"))}
     source = _source(scenario, settings)
@@ -385,6 +393,7 @@ def replay(
     listed = seeds_of(played, seeds)
     called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
     if rules and label_of(rules) not in called:
+        # First, as tables begin with the base.
         called = {label_of(rules): rules, **called}
     by_label = {label: create_scheduler(scheduler) for label, scheduler in called.items()}
     about = {"rules": label_of(rules)} if rules else {}
@@ -423,6 +432,7 @@ def played_by(
         name: source.changed(changes) if (changes := own | varied.get(name, {})) else source
         for name in schedulers
     }
+    # Seed by seed, so that a replay that was stopped has whole pairs.
     specs = [
         RunSpec(sources[name], {}, seed, 1, None, 1, name, scheduler)
         for seed in seeds
@@ -500,6 +510,7 @@ class Leaderboard:
     def ratio(self, entry: str, over: str = "") -> arrays.Floats:
         """Completion over the bound, or over another entry's, geometric mean over logs [parts]."""
         logs = [
+            # A gap is completion over the bound, less 1.
             np.log1p(entries[entry]["gap"]) - (np.log1p(entries[over]["gap"]) if over else 0.0)
             for entries in self.numbers.values()
         ]
@@ -585,6 +596,7 @@ def _numbers(replayed: Replayed) -> dict[str, dict[str, arrays.Floats]]:
     interrupt = replayed.compared().interrupt
     by_scheduler: dict[str, dict[str, arrays.Floats]] = {}
     for name, outcomes in replayed.outcomes.items():
+        # A mean over fewer jobs could not be compared.
         if any(not outcome.finished.all() for outcome in outcomes):
             raise ScenarioError(f"{name} leaves jobs undone in {replayed.results.store.folder}")
         summaries = [outcome.summary() for outcome in outcomes]

@@ -169,6 +169,7 @@ class ReplayScenario:
         self.estimated = s.world.partition(":")[0] == ESTIMATED
         if self.estimated and (s.nodes or log is not None):
             raise ScenarioError("world estimated plays the nodes of a log's files: drop nodes")
+        # A drawn world needs a number of nodes, and has none of its own.
         if s.world and not s.nodes and not self.estimated:
             self.settings = s = s.model_copy(update={"nodes": 64})
         self.cluster: ClusterOfJobs | None = None
@@ -230,6 +231,7 @@ class ReplayScenario:
             return site
         counts, path = site.counts(self.site_nodes(site)), f"{site.path}, changed"
         whole = changed(site.document(whole=True) | {"nodes": counts}, changes)
+        # Counts that the file has or a change has set; others stay those of the log.
         count = {k: n for k, n in whole["nodes"].items() if k in site.rules.nodes or n != counts[k]}
         return replace(site, rules=Site.of(whole | {"nodes": count}, path).rules, path=path)
 
@@ -241,6 +243,7 @@ class ReplayScenario:
         scenario = ReplayScenario(**{**self.given, **settings})
         if self.cluster is None:
             scenario.log = self.log
+            # None of the other settings says which jobs are played.
             if not settings.keys() & {"nodes", "devices", "longest", "first", "unlike"}:
                 scenario.jobs = self.jobs
         return scenario
@@ -303,6 +306,7 @@ class ReplayScenario:
             kind = self._device
             k = jobs.devices.index(kind)
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
+            # A job that is larger than a node, or does not run, is not played.
             small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
             jobs = only_jobs(jobs, small, kind)
         return self._taken(jobs)
@@ -328,6 +332,7 @@ class ReplayScenario:
     def check_metric(self, name: str, what: str) -> None:
         """ScenarioError where a replay has no such number: a small job alone is played."""
         nodes = self.draw(0).nodes
+        # So little of one device that it fits on any node.
         job = Jobs.of([0.0], 1.0, 1, {nodes.devices[int(nodes.capacity.sum(0).argmax())]: 0.001})
         metrics = list(Outcome.of(simulate_jobs(job, nodes), "").summary())
         if name not in metrics:
@@ -375,6 +380,7 @@ class ReplayScenario:
             nodes = self.log.nodes if alike is None else alike
         if s.load:
             span = float(jobs.submit[-1] - jobs.submit[0])
+            # So long that the same work is the share that was asked for.
             jobs = stretched(jobs, span * load_of(jobs, nodes) / s.load)
         if self.cluster is not None:
             conditions = self.cluster.hide(jobs, nodes, seed)
@@ -483,6 +489,7 @@ class ReplayScenario:
         s, log = self.settings, self.log.jobs
         asked_for = np.ones(len(log), dtype=bool) if not s.longest else log.run <= s.longest
         if s.first:
+            # As in :meth:`_taken`: the longest, then the first ones, then unlike tasks.
             asked_for = asked_for & (np.cumsum(asked_for) <= s.first)
         return np.asarray(asked_for & log.grouped & bool(s.unlike))
 
@@ -551,6 +558,7 @@ class ReplayScenario:
         """Raise ScenarioError where a scheduler cannot play these jobs."""
         combined = [fresh(decider) for decider in deciders if isinstance(decider, Composed)]
         if combined:
+            # One seed stands for all: whether a scheduler can play depends on what there is alone.
             nodes = self.draw(seed).nodes
             for decider in combined:
                 require_playable(decider, nodes, self.options)
@@ -572,6 +580,7 @@ class ReplayScenario:
             ("piece", PIECES if outcome.pieces else (), outcome.pieces),
         ):
             for name in names:
+                # The store has numbers of one type.
                 column = np.asarray(getattr(source, name), dtype=np.float64)
                 rows.add(f"{table}.{name}", column, np.arange(column.size))
         rows.add("decisions", float(outcome.decisions))
@@ -654,6 +663,7 @@ def _with_gpus_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     capacity = nodes.capacity[:, nodes.devices.index("gpu")]
     # A task that takes part of a GPU must lie on one: then GPUs count one by one.
     parts = (demands % 1000 != 0) & (demands > 0)
+    # The GPUs of a node are bits of one whole number of 64.
     countable = not (capacity % 1000).any() and capacity.max() <= 63_000
     if not parts.any() or (demands[parts] > 1000).any() or not countable:
         return nodes
@@ -680,6 +690,7 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         for field in fields(jobs)
         if field.name not in TABLES
     }
+    # Only what is still used: schedulers have a table for each.
     used, columns["shape"] = np.unique(columns["shape"], return_inverse=True)
     types, columns["type"] = np.unique(columns["type"], return_inverse=True)
     return replace(
@@ -698,6 +709,7 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
     sha = hashlib.sha256()
     if site is not None:
         sha.update(repr((site.digest, site.ran_on, jobs.pools, jobs.accounts)).encode())
+        # Only where there are some, so that the digests of other logs stay.
         sha.update(repr(jobs.qoses).encode() * any(jobs.qoses))
         for codes in (jobs.pool, jobs.charged, *(jobs.qos,) * any(jobs.qoses)):
             sha.update(np.ascontiguousarray(codes).tobytes())
@@ -764,6 +776,7 @@ def bounded(played: ReplayInstance, options: schedule.Options) -> bounds.Bounded
     several, kind = np.unique(jobs.type * len(jobs.shapes) + jobs.shape, return_inverse=True)
     kinds = np.stack(np.divmod(several, len(jobs.shapes)))
     fits = np.array(room)[kinds[1]]
+    # More than the largest gang takes makes no difference.
     fits = np.minimum(fits, int(tasks.max()))
     work = tables.work if hidden.noise is None else tables.work / np.asarray(hidden.noise)
     if options.enforced and options.limits == "wall-clock":
@@ -775,6 +788,7 @@ def bounded(played: ReplayInstance, options: schedule.Options) -> bounds.Bounded
         work = np.minimum(work, jobs.limit * slowest)
     if tables.distance is not None:
         work = work / distance.best_factor(tables.distance, np.array(room), jobs.shape, tasks)
+    # A job that may leave without running adds nothing to a mean that is bounded from below.
     can = ~tables.aside & np.isinf(jobs.withdrawn)
     later = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
     # Dependencies on jobs that are set aside bind no job.

@@ -60,6 +60,7 @@ def _share_played(fidelity: Mapping[str, Any]) -> float:
 
 def _per_text(method: Callable[[Any, str], T]) -> cached_property[Callable[[str], T]]:
     """A method of one text whose answers are kept as long as its object is."""
+    # A cache on the method itself would keep every object alive.
     return cached_property(lambda self: cache(partial(method, self)))
 
 
@@ -141,6 +142,7 @@ class Results(PrintedTable):
         for run in sorted(self.runs, key=lambda run: str(run["key"])):
             sha.update(str(run["key"]).encode())
             for name, (at, values) in sorted(self.store.rows(run["key"]).items()):
+                # Timings differ from one execution to the next.
                 if name not in TIMINGS:
                     sha.update(name.encode() + at.tobytes() + values.tobytes())
         return sha.hexdigest()
@@ -260,6 +262,7 @@ class Results(PrintedTable):
         stored = self.store.scan(plan["key"])
         if not timings:
             stored = stored.filter(~pl.col("metric").is_in(TIMINGS))
+        # In the order of the plan, in whatever order files are read.
         rows = plan.lazy().join(stored, on="key", maintain_order="left_right")
         return rows.select(*plan.columns[:-1], "metric", "at", "value", "key")
 
@@ -295,6 +298,7 @@ class Results(PrintedTable):
             for group, row, part in _grouped(self.per_seed(metric), [*self.cells, "policy"]):
                 columns = groups.setdefault(group, {**row, "seeds": part.height})
                 columns |= _columns(metric, part["value"])
+        # A cell is where the first of its groups is.
         cell = {group[:-1]: i for i, group in reversed(list(enumerate(groups)))}
         sign = 1 if self.minimise else -1
         # Cells stay in the order of the experiment; within each the best comes first.
@@ -314,7 +318,11 @@ class Results(PrintedTable):
         base = values.filter(pl.col("policy") == over).drop("policy").rename({"value": "base"})
         # Paired by seed: both met the same arrivals, whose chance then cancels.
         pairs = values.filter(pl.col("policy") != over).join(
-            base, on=[*self.cells, "seed"], nulls_equal=True, maintain_order="left"
+            # A setting that a cell lacks is null, and is the same in both.
+            base,
+            on=[*self.cells, "seed"],
+            nulls_equal=True,
+            maintain_order="left",
         )
         rows = []
         for _, row, part in _grouped(pairs, [*self.cells, "policy"]):

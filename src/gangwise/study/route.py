@@ -147,6 +147,7 @@ def merged(logs: Sequence[tuple[model.Jobs, model.Nodes]]) -> tuple[model.Jobs, 
             "tasks": jobs.tasks,
             "limit": np.where(jobs.requested, jobs.limit, np.nan),
             "per_node": np.array([shape.per_node for shape in jobs.shapes])[jobs.shape],
+            # A name in two logs is two people.
             "user": [f"{c}:{jobs.users[u]}" for u in jobs.user],
             "type": [f"{c}:{jobs.types[k]}" for k in jobs.type],
             "id": [f"{c}:{name}" for name in jobs.id],
@@ -154,6 +155,7 @@ def merged(logs: Sequence[tuple[model.Jobs, model.Nodes]]) -> tuple[model.Jobs, 
             columns[name].extend(values)
     together = {device: np.concatenate(values) for device, values in demand.items()}
     jobs = model.Jobs.of(demand=together, **cast(dict[str, Any], columns))
+    # Jobs.of sorts by submission, so that the log is read off the id.
     return jobs, np.array([int(name.partition(":")[0]) for name in jobs.id.tolist()])
 
 
@@ -197,6 +199,7 @@ class Clusters:
             fixed, pieces = inputs(t, rules)
             parts.append((fixed, never_cut(initial_state(t, rules, pieces), len(jobs), pieces)))
         bank, _ = stacked([given for given, _ in parts])
+        # A second copy of the state, in which forecasts play ahead.
         (self.states, memory), (ahead, there) = (stacked([s for _, s in parts]) for _ in range(2))
         used, states, _ = only_used(bank, self.states, nothing_believed())
         ahead = only_used(bank, ahead, nothing_believed())[1]
@@ -214,6 +217,7 @@ class Clusters:
         self._step = partial(code, clusters, self._clusters[0])
 
     def play(self, route: Route | Ints) -> Ints:
+        # As they were before the first job.
         """Play all jobs by a route, or as given [J]; the cluster of each [J], −1 for none."""
         for fresh, array in zip(self._fresh, self._changing):
             array[...] = fresh
@@ -229,6 +233,7 @@ class Clusters:
             else:
                 chosen[j] = self._chosen(route, j, submit[j])
             self._step(kernels.SEND, j, int(chosen[j]), 0.0)
+        # Until nothing happens any more.
         self._step(kernels.UNTIL, 0, 0, NEVER)
         return chosen
 
@@ -308,6 +313,7 @@ def play_routes(
     scenarios = [ReplayScenario(**{**settings, "source": source}) for source in sources]
     names = list(dict.fromkeys(routes or registry.entries("route")))
     parts = max(1, scenarios[0].settings.parts)
+    # The oracle is always played, so that hindsight is no worse.
     chosen = {name: registry.create("route", name) for name in dict.fromkeys([*names, "oracle"])}
     if speeds and (len(speeds) != len(sources) or min(speeds) <= 0):
         raise ScenarioError(f"speeds {list(speeds)}: give a positive one for each of the logs")
@@ -326,6 +332,7 @@ def play_routes(
             numbers = _numbers(clusters, trial)
             if name in names:
                 tables[name].append(numbers)
+            # At a tie the earlier one stays.
             best, places = min((best, places), (numbers, trial), key=lambda pair: pair[0][0])
         tables[HINDSIGHT].append(_improved(clusters, best, places, tries, part))
     left_out = f"; {count(lost, 'job')} that fit on no cluster left out" if lost else ""
@@ -348,6 +355,7 @@ def _numbers(clusters: Clusters, places: Ints) -> Floats:
     """The numbers of one part, see :class:`Routed`."""
     waited, completed = clusters.times(places)
     ran, home = np.isfinite(completed), clusters.home
+    # Times 3600, since all of these are divided by it.
     hours = [completed[ran].mean(), waited[ran].mean(), 3600 * (places != home)[ran].mean()]
     hours += [completed[ran & (home == c)].mean() for c in range(len(clusters.tables))]
     return np.array(hours) / 3600
@@ -358,6 +366,7 @@ def _improved(clusters: Clusters, best: Floats, places: Ints, tries: int, seed: 
     rng = np.random.default_rng([seed, 5])
     movable = np.flatnonzero(clusters.able.sum(axis=0) > 1)
     clusters.play(places)
+    # A second more, so that jobs that did not wait can be moved as well.
     weight = np.nan_to_num(clusters.times(places)[0])[movable] + 1.0
     for _ in range(tries if movable.size else 0):
         j = int(rng.choice(movable, p=weight / weight.sum()))

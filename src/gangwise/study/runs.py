@@ -130,6 +130,7 @@ class ScenarioSource(ABC):
 class NamedSource(ScenarioSource):
     name: str
     trace: bool
+    # As text, so that a source can be a key.
     settings: str = "{}"
     changes: str = "{}"  # other settings, of a scenario that can be changed
 
@@ -187,11 +188,13 @@ def named_source(
     for what was played there. Raises ScenarioError for the ``family`` of something else than a
     trace, and for results of several scenarios.
     """
+    # Such a text is the content of something; the file system refuses it as a name.
     if len(target) > 4000:
         raise ScenarioError(f"{target[:40]}… is no scenario or trace: it has {len(target)} letters")
     from gangwise.logs.formats.own_csv import is_mapping
 
     path = Path(target)
+    # Results first: their folder may hold files that look like those of a trace.
     if not trace and any(path.glob(f"*{PLAN}")):
         return played_in(path, settings)
     if not trace and _is_file(target) and not is_mapping(path):
@@ -224,6 +227,7 @@ def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
             plan = json.loads(read_whole(path))["experiment"]
             name, own = (plan.get("scenario") or plan.get("trace"), plan.get("settings", {}))
             cells = [plan.get("grid", {}), *plan.get("cases", ())]
+            # A setting that varies has several values, unless one is given.
             varied = {key for cell in cells for key in cell} - settings.keys()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
@@ -258,6 +262,7 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
         return None
     account = fidelity()
     if isinstance(scenario, Replay):  # whole logs, without slots
+        # Its first line is the account, the others are warnings.
         warnings = [text.removeprefix("warning: ") for text in account[1:]]
         return {"line": account[0], "warnings": warnings} if account else None
     played = getattr(account, "kept", None)
@@ -266,12 +271,14 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=16)
 def _scenario(source: NamedSource) -> contracts.Scenario:
+    # What was read stays; only the changes are applied to it.
     if changes := json.loads(source.changes):
         base: Any = _scenario(replace(source, changes="{}"))
         changed: contracts.Scenario = base.changed(**changes)
         return changed
     settings = json.loads(source.settings)
     if source.trace:
+        # Only here, so that a replay loads nothing of the papers.
         with papers_wing():
             from gangwise.papers.slots.opening import open_trace
 
@@ -286,6 +293,7 @@ def _scenario(source: NamedSource) -> contracts.Scenario:
     return scenario
 
 
+# The last one alone, as instances may be large and runs of one come in a row.
 @lru_cache(maxsize=1)
 def _instance(source: ScenarioSource, seed: int) -> contracts.Instance:
     return source.scenario().instance(seed)
@@ -316,8 +324,10 @@ class RunSpec:
         if described.get("files"):
             described = {k: v for k, v in described.items() if k not in PATHS}
         decider: Any = {"comparator": self.label}
+        # What a user registered has no revision: its code stands for it.
         if (judge := self.registered) is not None and not judge.built_in:
             decider |= {"made": identify(judge.load()), "preset": plain(judge.preset)}
+        # Left out where it is 1, so that keys of before stay.
         elif judge is not None and judge.revision > 1:
             decider["revision"] = judge.revision
         if self.policy is not None:
@@ -331,6 +341,7 @@ class RunSpec:
                 "policy": identify(type(self.policy), deciders(scenario)),
                 "configuration": plain(contracts.configuration(self.policy)),
             }
+        # Only where it is set, so that keys of sweeps stay.
         if self.every_slot:
             decider["every_slot"] = True
         return {
@@ -375,6 +386,7 @@ def checkpoint_slots(slots: int, points: int) -> arrays.Ints:
     even = np.linspace(1, slots, points - points // 2)
     logarithmic = np.geomspace(1, slots, points // 2)
     at = np.concatenate([even, logarithmic, [slots]])
+    # Both meet at few slots, where one of two equal points stays.
     return np.unique(at.round().astype(np.int64))
 
 
@@ -389,6 +401,7 @@ def measure(
     begin = time.perf_counter()
     scenario = spec.source.scenario()
     if isinstance(scenario, Replay):
+        # A clone, as the one that is given plays other seeds, too.
         decider = None if spec.policy is None else contracts.clone(spec.policy)
         rows = scenario.replay(decider, spec.seed, spec.slots, spec.label)
     elif spec.policy is None:
@@ -405,6 +418,7 @@ def _of_policy(
     checkpoint: Path | None,
     progress: Callable[[int], None] | None,
 ) -> Rows:
+    # Without a checkpoint nothing is compared, and to identify a run its files are read.
     identity = {} if checkpoint is None else spec.identity()
     if checkpoint is not None and checkpoint.exists():
         simulation = Simulation.load(checkpoint, identity)
@@ -413,6 +427,7 @@ def _of_policy(
         simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
     run = simulation.run(checkpoint, progress=progress)
     results = getattr(simulation.environment, "results", None)
+    # Where the run was continued from a checkpoint, it is another object.
     policy = simulation.policy
     rows = Rows()
     columns = {"reward": run.rewards, **run.metrics}
@@ -423,6 +438,7 @@ def _of_policy(
             rows.add(f"{name}.slot", column, every)
         rows.add("nanoseconds.slot", run.nanoseconds.astype(np.float64), every)
     else:
+        # At the slots of comparators, so that both can be compared there.
         sampled = contracts.evenly_spaced(spec.slots, spec.optimum_slots)
         rows.add("reward.slot", run.rewards[sampled], sampled)
     rows.add("us_per_slot", run.us_per_slot)
@@ -457,4 +473,5 @@ def _series(rows: Rows, columns: Mapping[str, arrays.Floats], played: Iterable[i
         so_far = np.cumsum(column)
         rows.add(f"{name}.mean", column.mean())
         rows.add(f"{name}.total", column.sum())
+        # The sum after n slots is that up to the n-th.
         rows.add(f"{name}.cumulative", so_far[at - 1], at)

@@ -107,6 +107,7 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
     """
     x = np.asarray(values, dtype=np.float64)
     mean = float(x.mean())
+    # One seed says nothing of how seeds differ.
     if x.size < 2 or not np.isfinite(x).all():
         return Estimate(mean, None, None)
     # Student: t · s ÷ √n, with the standard deviation of n − 1 degrees of freedom.
@@ -208,6 +209,7 @@ def drifting(jobs: npt.NDArray[np.float64], many: int) -> float:
     Load that grows or falls steadily does the same in other logs as long, and is no persistence: 1
     where a line explains all correlation of :data:`REGULAR` weeks or more.
     """
+    # The logarithm of one more, as a week may have no jobs.
     y = np.log1p(jobs)
     y -= y.mean()
     if y.size >= REGULAR:
@@ -220,6 +222,7 @@ def drifting(jobs: npt.NDArray[np.float64], many: int) -> float:
         if white and abs(slope) >= STEEP * error:
             return 1.0
     r = lag_one(y)
+    # At most 0.97: nearer to 1 the factor would follow the error of ρ̂ alone.
     rho = min(max(r + (1 + 3 * r) / y.size, 0.0), 0.97)
     # Each stretch is a mean over sixteen instants, whose correlation falls with their distance.
     at = np.arange(16 * many) * (y.size / (16 * many))  # weeks: sixteen instants of each stretch
@@ -268,7 +271,9 @@ def heavy(
         return 1.0
     logarithms = np.log(np.maximum(by_week, 1e-3 * by_week.mean()))  # of a week without waiting
     around = without_cycle(logarithms, repeats)
+    # A mean was taken off for each phase.
     variance = float((around**2).sum()) / (around.size - repeats)
+    # The exponential of a wild estimate would overflow; the factor is bounded in any case.
     spread = math.expm1(min(variance, 50.0)) / by_week.size
     return min(max(math.sqrt(math.log1p(spread)) / error, 1.0), HEAVIEST)
 
@@ -476,6 +481,7 @@ def small_share(share: float) -> str:
     digits = max(0, -math.floor(math.log10(percent)))
     if digits > 8:
         return "0.00000001 %"
+    # Rounded before it is rounded up: 100 · 0.07 is a hair above 7.
     up = math.ceil(round(percent * 10**digits, 6)) / 10**digits
     return f"{up:.{digits}f}".rstrip("0").rstrip(".") + " %" if digits else f"{up:.0f} %"
 

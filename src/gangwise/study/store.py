@@ -67,13 +67,17 @@ class Store:
             )
 
         self.files.write(f"runs/{key}.parquet", parquet, replace=True)
+        # After the file is written, as its mark is that of the new file.
         self._remember(key, _about(key, identity), rows)
+        # Killed before this line, a run is finished and has a checkpoint,
+        # which the next start removes.
         self.forget_checkpoint(key)
 
     def _remember(self, key: str, about: Mapping[str, Any], rows: Rows) -> None:
         self._seen.pop(key, None)
         size = sum(at.size + values.size for at, values in rows.values())
         self._seen[key] = self._mark(key), (about, rows), size
+        # The last one stays, however large it is.
         while len(self._seen) > 1 and sum(size for *_, size in self._seen.values()) > KEPT:
             del self._seen[next(iter(self._seen))]
 
@@ -83,6 +87,7 @@ class Store:
             status = self.files.tree.status(f"runs/{key}.parquet")
         except (OSError, StoreError):
             return ()
+        # A file that was replaced within one tick of the clock is another inode.
         return (status.st_ino, status.st_size, status.st_mtime_ns) if status else ()
 
     def forget_checkpoint(self, key: str) -> None:
@@ -128,6 +133,7 @@ class Store:
                         sizes = runs
                     elif runs:
                         about[column.name] = runs[0][1]
+            # Metadata has more than the seal: what Arrow writes there.
             if not _sealed(key, digest).items() <= seal.items():
                 return None
             rows, begin = Rows(), 0
@@ -273,11 +279,13 @@ def _sealed(key: str, digest: Any) -> dict[str, str]:
 def _seal_of(key: str, identity: Mapping[str, Any], rows: Rows) -> dict[str, str]:
     """The seal of a run that is not written yet: a digest of its content, however compressed."""
     digest, total = hashlib.sha256(), sum(at.size for at, _ in rows.values())
+    # In the order of the file's columns, in which a reader meets them.
     for name, text in _texts(key, identity).items():
         digest.update(repr([name, [(total, text)] * bool(total)]).encode())
     runs = [(at.size, name) for name, (at, _) in rows.items() if at.size]
     digest.update(repr(["metric", runs]).encode())
     for at, _ in rows.values():
+        # As they are read again: null has become −1.
         digest.update(np.ascontiguousarray(np.maximum(at, -1)).data)
     for _, values in rows.values():
         digest.update(np.ascontiguousarray(values).data)

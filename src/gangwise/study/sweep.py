@@ -117,6 +117,7 @@ def parallel(
     if backend == "loky":
         function = partial(_in_folder, os.getcwd(), function)
     with _cluster(backend, address) as (chosen, lost):
+        # Workers share the cores, so that none starts threads of its own.
         settings = {"inner_max_num_threads": 1} if chosen == "loky" and jobs != 1 else {}
         with parallel_config(chosen, n_jobs=jobs, **settings):
             if chosen == "loky":  # these two processes, when they are started, unblock signals
@@ -195,6 +196,7 @@ def _dask(package: Any, address: str) -> Iterator[Cluster]:
             raise StoreError(f"the Dask cluster at {address} has no worker") from error
 
         def submit(function: Callable[[], Any]) -> Any:
+            # Of equal tasks that are pure, Dask would hand out one answer.
             return client.submit(function, pure=False)
 
         yield ClusterBackend(submit, sum(client.ncores().values())), (package.KilledWorker,)
@@ -244,6 +246,7 @@ class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib ships
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], None]) -> Any:
         future = self.start(func)
         self._futures.add(future)
+        # In this order: joblib may end everything when it is called back.
         future.add_done_callback(self._futures.discard)
         future.add_done_callback(callback)
         return future
@@ -252,6 +255,7 @@ class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib ships
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
+        # A copy, since futures that end leave the set meanwhile.
         for future in tuple(self._futures):
             future.cancel()
 
@@ -264,6 +268,7 @@ COLUMNS |= {"mean", "low", "high", "over", "percent", "share", "regret"}
 def _distinct(values: list[Any]) -> list[Any]:
     """Refuse to list something twice: it would count twice."""
     for i, value in enumerate(values):
+        # No set, as values may be lists.
         if value in values[:i]:
             raise ValueError(f"{value!r} is listed twice")
     return values
@@ -300,6 +305,7 @@ class PolicyTable(_FrozenModel):
     def labelled(self, kind: Any = "policy") -> dict[str, contracts.Policy[Any, Any, Any]]:
         policies: dict[str, contracts.Policy[Any, Any, Any]] = {}
         for chosen in _combinations(self.grid):
+            # A label stands for the fixed arguments; those of the grid always show.
             fixed = {} if self.label else self.arguments
             arguments = ",".join(f"{key}={value}" for key, value in {**fixed, **chosen}.items())
             base = self.label or self.name
@@ -427,6 +433,7 @@ class Experiment(_FrozenModel):
         policies with one label.
         """
         source = self.scenario or self.trace
+        # Any cell will do, as all have deciders of one kind.
         origin = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
         kind = deciders(origin.scenario())
         policies: dict[str, contracts.Policy[Any, Any, Any]] = {}
@@ -642,6 +649,7 @@ def sweep(
     scenario = specs[0].source.scenario()
     if isinstance(scenario, Replay) and not experiment.objective:
         content |= {"objective": scenario.objective, "minimise": scenario.minimise}
+    # Names are checked on an instance, which has to be drawn.
     if experiment.comparators or experiment.metrics:
         check_names(specs[0], experiment.comparators, experiment.metrics)
     return perform(content, specs, store, Workers(jobs, backend, address), progress)
@@ -665,10 +673,12 @@ def perform(
     """
     name = str(experiment["name"])
     keys = [spec.key() for spec in specs]
+    # Cells may share a run, which is played once.
     wanted = dict(zip(keys, specs))
     size = {key: spec.slots if slotwise else 1 for key, spec in wanted.items()}
     failed: dict[str, Failure] = {}
     with store.lock():
+        # The plan before the runs: what was stopped can be shown, and goes on.
         store.write_plan(name, _plan(experiment, specs, keys))
         todo = {key: spec for key, spec in wanted.items() if not store.finished(key)}
         for key in wanted.keys() - todo.keys():
@@ -691,10 +701,12 @@ def perform(
             report()
 
         report()
+        # Threads share the log that was read; nothing has to be pickled.
         if workers.backend == "loky":
             _in_threads([k for k in todo if todo[k].whole], todo, store, workers.jobs, take)
         if not workers.alone(len(todo)):
             _in_processes(todo, store, workers, take)
+        # A copy, since what is taken leaves it.
         for key, spec in list(todo.items()):
             take(key, _attempt(key, spec, store.checkpoint(key), report if slotwise else None)[1])
     if not failed:
@@ -702,6 +714,7 @@ def perform(
     key, cause = next(iter(failed.items()))
     # Failures are reported after everything else is stored.
     text = f"{len(failed)} of {len(wanted)} runs failed"
+    # Failures of one kind are raised as they are; of several kinds one error names the first.
     alike = len({type(failure.cause) for failure in failed.values()}) == 1
     if isinstance(cause.cause, GangwiseError) and alike:
         cause.cause.add_note(f"in {wanted[key]}; {text}")
@@ -737,6 +750,7 @@ def _in_threads(
     take: Callable[[str, Rows | Failure], None],
 ) -> None:
     """Play runs of compiled code side by side; a single one is left to the process itself."""
+    # As joblib counts: −1 is all cores, −2 all but one.
     at_once = min(len(keys), jobs if jobs > 0 else cores() + 1 + jobs)
     if at_once < 2:
         return
@@ -763,6 +777,7 @@ def _in_processes(
     while away & left.keys():
         count = len(left)
         tasks = [
+            # A checkpoint is a file of this machine.
             (key, spec, store.checkpoint(key) if local else None, None, local, os.getpid())
             for key, spec in left.items()
             if key in away
@@ -771,6 +786,7 @@ def _in_processes(
             place = workers.jobs, workers.backend, workers.address
             parallel(_attempt, tasks, lambda done: take(*done), *place)
         except WorkersLost as lost:
+            # Counted anew wherever a run was finished: then the sweep goes on.
             attempts = attempts + 1 if len(left) == count else 0
             if attempts == ATTEMPTS:
                 raise StoreError(
@@ -809,6 +825,7 @@ class Failure(NamedTuple):
 def _can_travel(spec: RunSpec) -> bool:
     if spec.policy is None and (judge := spec.registered) and not judge.built_in:
         return False  # this process alone knows a comparator that a user registered
+    # The ``__main__`` of a worker is another one.
     if spec.policy is not None and type(spec.policy).__module__ == "__main__":
         return False
     try:
@@ -849,6 +866,7 @@ def _attempt(
 def _plan(
     experiment: Mapping[str, Any], specs: Sequence[RunSpec], keys: Sequence[str]
 ) -> dict[str, object]:
+    # By text, since a cell may hold lists.
     cells = {(str(spec.cell), spec.slots): spec for spec in specs}.values()
     pairs = [(spec.cell, fidelity_of(spec.source.scenario(), spec.slots)) for spec in cells]
     fidelity = [{"cell": dict(cell), **about} for cell, about in pairs if about is not None]

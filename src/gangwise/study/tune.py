@@ -57,10 +57,12 @@ class ParameterRange:
             f"range {text!r}: write NAME=LOW:HIGH, with :int or :log after it if wanted, or "
             "NAME=ONE|OTHER"
         )
+        # Names with dots and dashes are settings of a site file.
         if not (name.replace(".", "_").replace("-", "_").isidentifier() and equals and values):
             raise how
         if "|" in values:
             choices = tuple(_literal(part.strip()) for part in values.split("|"))
+            # 1, 1.0 and True are equal in Python, and different choices.
             if len(set(map(repr, choices))) < len(choices) or "" in choices:
                 raise ScenarioError(f"range {text!r}: choices must differ and not be empty")
             return cls(name, choices=choices)
@@ -88,6 +90,7 @@ class ParameterRange:
 
     def holds(self, value: Any) -> bool:
         if self.ends is None:
+            # True is equal to 1, and another choice.
             return any(value == choice and type(value) is type(choice) for choice in self.choices)
         kind = int if isinstance(self.ends[0], int) else int | float
         typed = isinstance(value, kind) and not isinstance(value, bool)
@@ -246,6 +249,7 @@ def read_tuning(folder: Path) -> Tuning | None:
         return None
     try:
         stored = json.loads(files.Folder(folder).read(FOUND))
+        # The file names them as readers know them, the class as it is made.
         fields = {**stored, "validation": stored["validation_seeds"], "row": stored["validation"]}
         return TypeAdapter(Tuning).validate_python(fields)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -287,6 +291,7 @@ def labels(tried: Sequence[Mapping[str, Any]], default: Mapping[str, Any]) -> li
     ['default', 'trial 1: steps = 5', 'default', 'trial 1: steps = 5']
     """
     by_arguments = {json.dumps(dict(default), sort_keys=True): DEFAULT}
+    # Runs are stored by label: equal arguments must have one label.
     return [
         by_arguments.setdefault(
             json.dumps(dict(arguments), sort_keys=True), f"trial {i}: {arguments_text(arguments)}"
@@ -310,6 +315,7 @@ class Study:
     trials: list[Trial] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
+        # Through JSON, so that what is read later is equal to it.
         plain = json.loads(json.dumps(dataclasses.asdict(self), default=str))
         files.write_whole(folder / STUDY, files.sealed_line(plain))
 
@@ -327,7 +333,9 @@ class Study:
             earlier = TypeAdapter(Study).validate_python(content)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
+        # As it was stored: JSON has no tuples and no paths.
         definition = json.loads(json.dumps(self.definition, default=str))
+        # A study that has no trial yet may become that of something else.
         if earlier.trials and earlier.definition != definition:
             key = next(k for k in definition if earlier.definition.get(k) != definition[k])
             raise StoreError(
@@ -461,6 +469,7 @@ def _of_site(played: Any, ranges: Sequence[ParameterRange], seeds: Sequence[int]
     """Values of the site file that are tuned; ScenarioError where a range does not suit it."""
     if (rules := getattr(played, "site", None)) is None:
         raise ScenarioError(f"range {ranges[0]}: a setting of a site file, and none is given")
+    # Both ends are tried: what lies between them is taken to fit.
     for end in (0, -1):
         chosen = {p.name: (p.choices or p.ends or ())[end] for p in ranges}
         played.changed(**_site(chosen)).draw(seeds[0])
@@ -494,11 +503,14 @@ def _search(
             sampled.enqueue_trial(study.default)
         suggested = sampled.ask(distributions)
         chosen = {name: suggested.params[name] for name in distributions}
+        # With all trials so far: one that repeats another has that one's label, and its runs.
         label = labels([*(trial.arguments for trial in study.trials), chosen], study.default)[-1]
         values = _values(study, {label: chosen}, folder.path, jobs)[1][label]
         trial = Trial(count, chosen, values)
         sampled.tell(suggested, trial.value)
         study.trials.append(trial)
+        # The trial's runs are stored by now: killed here, the next call asks
+        # for it again and finds them.
         study.write(folder.path)
     progress("tuning", study.wanted, study.wanted)
 
@@ -511,6 +523,7 @@ def _values(
     value = {(p, seed): v for p, seed, v in results.per_seed(metric).rows()}
     earned = {label: tuple(value[label, seed] for seed in seeds) for label in choices}
     for label, values in earned.items():
+        # What is no number would teach the sampler nonsense.
         if not np.isfinite(values).all():
             text = f"{metric} of {study.definition['policy']} with {arguments_text(choices[label])}"
             raise GangwiseError(f"{text}: {values}")
@@ -535,6 +548,7 @@ def _judge(
     every = [Trial(i, t.arguments, values[called[i]]) for i, t in enumerate(study.trials)]
     every.sort(key=lambda trial: (sign * trial.value, trial.number))
     best, row = every[0], None
+    # Equal is not better: the default stays.
     if sign * best.value < sign * default.value:
         pair = {DEFAULT: study.default, "tuned": best.arguments}
         judged = sweep(study.experiment("validation", pair, validation), out, jobs)
@@ -569,12 +583,14 @@ def _check(
     kinds = {field.name: field.type for field in dataclasses.fields(create(kind, policy))}
     ranges = [spec for spec in ranges if "." not in spec.name]  # others are of a site
     for spec in ranges:
+        # Types are text where a module postpones its annotations.
         if kinds.get(spec.name) in (int, "int") and spec.ends and isinstance(spec.low, float):
             raise ScenarioError(
                 f"range {spec}: {spec.name} of {policy} is a whole number; write "
                 f"{spec.name}={spec.low:.0f}:{spec.high:.0f}:int"
             )
     values = {spec.name: spec.choices or spec.ends or () for spec in ranges}
+    # The first values together, then the next ones: each is tried, in a valid combination.
     for i in range(max(map(len, values.values()), default=0)):
         create(kind, policy, **{k: spec[min(i, len(spec) - 1)] for k, spec in values.items()})
 
@@ -584,5 +600,6 @@ def _optuna() -> Any:
         import optuna
     except ImportError as error:
         raise ScenarioError(f"tuning needs Optuna; {to_install('tune')}") from error
+    # Its own lines would break into the display of progress.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

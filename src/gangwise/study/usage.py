@@ -201,6 +201,7 @@ def audit_log(
     recorded = outcome is not None and bool((outcome.waiting[outcome.queued] > 0).any())
     advance("playing", 0, 2)
     base = _played(played, scheduler, scenario.options)
+    # Without recorded waits, the audit is of what the scheduler makes of the log.
     if not recorded or outcome is None:
         outcome = base
     advance("playing", 1, 2)
@@ -209,6 +210,7 @@ def audit_log(
     everything = np.zeros(len(jobs), dtype=np.int64), ("all",)
     groups = everything, *by_kind.values()
     uses = _uses(outcome, groups)
+    # The first is the device type of which most is in use.
     (device, (total, users, accounts)), *others = uses.items()
     k = nodes.devices.index(device)
     held = _held(outcome, of_log, groups if len(accounts) > 1 else groups[:2])
@@ -216,6 +218,7 @@ def audit_log(
     if queues is not None:
         parts = queue_shares(queues, nodes.devices[k], float(outcome.capacity[k]))
     columns = by_kind["account"], (jobs.pool, jobs.pools)
+    # Shares may be of accounts or of queues: their names tell.
     named = next((of for of in columns if parts.keys() & {*of[1]}), columns[0])
     shares = shares_of(outcome, k, parts, *named)
     findings = _findings(uses, shares, held)
@@ -260,6 +263,7 @@ def _uses(outcome: Outcome, groups: Sequence[tuple[Ints, Sequence[str]]]) -> dic
         seconds = np.where(rest, outcome.end - outcome.last_start, 0) @ outcome.demand
         k = int(np.argmax(counts * seconds / np.maximum(outcome.capacity, 1e-9)))
         mine = rest & (outcome.demand[:, k] > 0)
+        # What is left holds no further device type.
         if uses and (devices[k] in uses or not seconds[k] > 0):
             break
         [total], users, accounts = (use_of(outcome, k, *group, mine) for group in groups)
@@ -296,6 +300,7 @@ def _used(log: JobLog, jobs: model.Jobs) -> dict[str, tuple[Floats, Floats]]:
     """What the log says that each job used and asked for of a device type [J]."""
     place = {name: i for i, name in enumerate(log.jobs.id)}
     rows = np.array([place.get(name, -1) for name in jobs.id])
+    # Jobs that the log does not have get the NaN that is appended.
     return {
         device: (np.append(used, np.nan)[rows], np.append(asked, np.nan)[rows])
         for device, (used, asked) in log.used.items()
@@ -327,6 +332,7 @@ def use_of(
     """Device-hours of chosen jobs by user or account, the most used first."""
     jobs, run = outcome.jobs, outcome.end - outcome.last_start
     devices, limited = outcome.demand[:, k] / 3600, jobs.requested & np.isfinite(run)
+    # A job may outlive its limit by a little, and had asked for no less than it used.
     requested = np.where(limited, np.maximum(jobs.limit, run) * devices, np.nan)
     cut = np.where(limited & (run >= REACHED * jobs.limit), run * devices, 0.0)
     return _by_name(outcome, (run * devices, requested, cut), codes, names, chosen) or [
@@ -343,6 +349,7 @@ def held_of(
     """
     known = (asked > 0) & np.isfinite(used)
     hours = np.where(known, outcome.end - outcome.last_start, np.nan) / 3600
+    # Use is sampled, and may come out above what was held.
     amounts = hours * np.minimum(used, asked), hours * asked, np.zeros(hours.size)
     return _by_name(outcome, amounts, codes, names, known)
 
@@ -364,6 +371,7 @@ def _by_name(
         np.bincount(group[limited], column[limited], size) for column in (every, requested, cut)
     )
     count, total = np.bincount(group, minlength=size), np.bincount(group, every, size)
+    # Jobs with a limit stand for all of the name: what they asked for, over what they used.
     share = np.divide(wanted, used, out=np.full(size, np.nan), where=used > 0)
     return [
         Use(
@@ -397,8 +405,10 @@ def queue_shares(file: Path, device: str, capacity: float) -> dict[str, float]:
     That is its quota, and of what its siblings have no quota for, a part by ``overQuotaWeight``, up
     to its limit; all in the share of its parent. Priorities of queues are not looked at.
     """
+    # KAI writes memory in MB and processors in thousandths.
     kind, unit = {"mem": ("memory", 1e6 / 2**30), "cpu": ("cpu", 1e-3)}.get(device, (device, 1.0))
     below: dict[str, list[tuple[str, float, float, float]]] = {}
+    # A listing has items; an object by itself is one.
     for item in (item for text in documents(file) for item in (text or {}).get("items", [text])):
         spec = item.get("spec", {})
         about = spec.get("resources", {}).get(kind, {})
@@ -441,11 +451,13 @@ def shares_of(
         wanted.append(over_bins(edges, jobs.submit[waits], outcome.start[waits], devices[waits]))
     if not shown:
         return []
+    # Differences of sums leave a hair below 0.
     holding, wanting = np.maximum(np.array(use), 0.0), np.array(wanted)
     shares = np.array([parts[names[i]] for i in shown])
     entitled = shares * outcome.capacity[k]
     # An account lacks what its waiting jobs ask for, up to its share.
     lacks = np.clip(np.minimum(entitled[:, None], holding + wanting) - holding, 0.0, None)
+    # An account is not short where it has nearly all of its share.
     lacks = np.where(holding < SHORT * entitled[:, None], lacks, 0.0)
     above = np.clip(holding - OVER * entitled[:, None], 0.0, None)
     # Only what others have above their share could have been given.
@@ -513,12 +525,14 @@ def shorter_limits(jobs: model.Jobs) -> Floats:
     of the jobs that had ended, as recorded, when the week began; those of everybody where the user
     has fewer than :data:`LEAST_JOBS`. The first week is as requested.
     """
+    # Without a record, as if no job had waited.
     end = np.where(np.isfinite(jobs.recorded_end), jobs.recorded_end, jobs.submit + jobs.run)
     week = ((jobs.submit - jobs.submit.min()) // WEEK).astype(np.int64)
     ratio = np.minimum(jobs.run / np.maximum(jobs.limit, 1e-9), 1.0)
     user = np.broadcast_to(jobs.user, week.shape)
     limit = np.array(jobs.limit)
     for w in range(1, int(week.max(initial=0)) + 1):
+        # Only what had ended by then: what a user could have known.
         past = jobs.requested & (end <= jobs.submit.min() + w * WEEK) & ~jobs.censored
         mine = np.flatnonzero((week == w) & jobs.requested)
         if past.sum() < LEAST_JOBS or not mine.size:

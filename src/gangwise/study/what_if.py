@@ -96,6 +96,7 @@ def _changed_rules(
 ) -> tuple[str, dict[str, Any]]:
     current = {"scheduler": scheduler, "load": played.settings.load}
     own = [change for change in changes if change.path in current]
+    # What the log's load is has to be worked out, and only a change of it needs it.
     if any(change.path == "load" and change.how != "=" for change in own) and not current["load"]:
         drawn = played.draw(0)
         current["load"] = replay_scenario.load_of(drawn.jobs, drawn.nodes)
@@ -103,6 +104,7 @@ def _changed_rules(
     settings: dict[str, Any] = {"load": wanted["load"]} if wanted["load"] != current["load"] else {}
     if of_site := [str(change) for change in changes if change not in own]:
         settings["change"] = ",".join(filter(None, [played.settings.change, *of_site]))
+        # A change of Slurm's own files may change the scheduler as well.
         if played.settings.site.startswith(SLURM) and scheduler == wanted["scheduler"]:
             site = played.changed(**settings).site
             wanted["scheduler"] = site.scheduler if site and site.edits else scheduler
@@ -145,6 +147,7 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]
     Where seeds play different jobs, such as the weeks of a log, groups are of all of them.
     """
     runs, k = n.outcomes[n.base], n.first.nodes.devices.index(n.device)
+    # Where all seeds play the same jobs, one stands for all.
     if all(np.array_equal(run.jobs.submit, n.first.jobs.submit) for run in runs):
         runs = runs[:1]
 
@@ -165,6 +168,7 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]
         hours = np.bincount(codes, device_seconds, len(names)) / 3600
         jobs = np.bincount(codes, minlength=len(names))
         most = [int(g) for g in np.argsort(-hours, kind="stable") if jobs[g]][:GROUPS]
+        # Groups of the jobs that ended, put back in their places among all; −1 for the others.
         group, open_codes = [np.full(len(run.jobs), -1) for run in runs], codes
         for groups_of_run, run in zip(group, runs):
             groups_of_run[run.ended], open_codes = np.split(open_codes, [int(run.ended.sum())])
@@ -317,6 +321,7 @@ def capacity(
     may belie. That the number reaches the target and one less does not is played. What shuts out
     jobs that run now does not reach it. The replay has all that was tried.
     """
+    # One store for all that is tried, so that nothing is played twice.
     asked = replace(asked, out=store.store_of(asked.out))
     base = what_if(asked, [], progress, [target])
     site = base.scenario.site or Site(Rules())
@@ -336,6 +341,7 @@ def capacity(
                 left_out.add(change)
                 return math.nan
             tried[change] = target.of_run(compared, change).mean
+            # A target that is reached since jobs are shut out is not reached.
             tried[change] = math.nan if compared.refused(change)[0] else tried[change]
         return tried[change]
 
