@@ -121,6 +121,14 @@ def test_the_first_in_line_keeps_its_start_if_requests_are_true() -> None:
             assert kept.sum() > 30
 
 
+@pytest.mark.parametrize("times", ["ratio", "learned", "last-two", "noise"])
+def test_predictors_expect_the_same_in_both_engines(times: str) -> None:
+    jobs, nodes = table(crowd(5, 120)), Nodes.pool(16)
+    name = f"fcfs+easy:ends=learned,times={times}"
+    one, other = (simulate_jobs(jobs, nodes, name, engine=e) for e in ("compiled", "plain"))
+    assert np.array_equal(one.start, other.start)
+
+
 def test_learned_means_run_times_too_and_requests_where_limits_are_of_work() -> None:
     jobs, nodes = table(crowd(3, 120)), Nodes.pool(16)
     both = simulate_jobs(jobs, nodes, "fcfs+easy+learned")

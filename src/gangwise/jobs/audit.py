@@ -1,4 +1,4 @@
-"""Whether a schedule keeps the rules, by arithmetic of its own.
+"""Auditor: whether a schedule keeps the rules, by arithmetic of its own.
 
 A schedule is an :class:`~gangwise.jobs.metrics.Outcome`, simulated, live or recorded. All of it is
 held against what always holds: gangs whole, tasks per node, labels, nodes that are up, no device
@@ -29,9 +29,8 @@ from gangwise.jobs.schedule import Options, placed_shapes
 from gangwise.jobs.tenancy import claims, of_arrays, weekly
 
 LISTED = 20  # findings of each rule that are listed; the others are only counted
-TOLERANCE = (
-    1e-6  # smaller differences, in seconds or as a share of a key of the queue, do not count
-)
+# Smaller differences, in seconds or as a share of a key of the queue, do not count.
+TOLERANCE = 1e-6
 
 
 class Violation(NamedTuple):
@@ -222,6 +221,7 @@ class _Auditor:
         order = np.lexsort((takes, time, np.tile(node, 2)))
         used = np.cumsum(np.concatenate([-amount, amount])[order], axis=0)
         at = np.tile(node, 2)[order]  # each node's sum begins and ends at nothing
+        # Only a start can break the rule: an end takes nothing.
         over = (used > self.capacity[at]).any(axis=1) & (takes[order] == 1)
         text = "takes devices that others have"
         self.found("devices", over, np.tile(job, 2)[order], at, time[order], text)
@@ -350,6 +350,7 @@ class _Auditor:
         np.minimum.at(start, self.of, self.from_)
         behind = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
         waits = self.gone[jobs.after]
+        # A job that can never run is set aside, and those after it do not wait for it.
         waits = np.where(self.can_run()[jobs.after], waits, -np.inf)
         self.ready = jobs.submit.astype(float)
         np.maximum.at(self.ready, behind, waits)
@@ -463,6 +464,7 @@ class _Auditor:
         if name == "fair-share":
             a, b = np.minimum(self.from_, now), np.minimum(self.until, now)
             # The integral of exp(−λ (now − t)) over the time that each attempt ran.
+            # λ of the half-life; use is integrated in closed form, not summed event by event.
             decay = math.log(2.0) / queue.half_life
             time = b - a if decay == 0 else (np.exp(decay * (b - now)) - np.exp(decay * (a - now)))
             time = time / (decay or 1.0) * (devices / self.total[k])[self.of]
@@ -513,6 +515,7 @@ class _Auditor:
         # stay, and first come is first served.
         self.firm = in_time and not self.nodes_events and not self.jobs.after.size
         self.firm &= getattr(scheduler.queue, "name", "") == "fcfs"
+        # Disjoint pools: the sum of their sizes is the size of their union.
         several = [on for name, on in self.of_pool.items() if name in set(self.pool.tolist())]
         alone = sum(map(len, several)) == len(set().union(*several))
         self.firm &= alone and not self.options.caps
@@ -528,6 +531,7 @@ class _Auditor:
         self, scheduler: Any, now: float, of: Ints, ready: Floats, start: Floats, attempt: Ints
     ) -> bool:
         """Judge one instant; False where it cannot be judged."""
+        # In the queue before the round: ready by now, and not started earlier.
         queue = np.flatnonzero((ready <= now) & (start >= now))
         queue = queue[(start[queue] > now) | (attempt[queue] >= 0)]
         believed = getattr(scheduler, "expects", ("requested",))[0] == "requested"
@@ -538,12 +542,14 @@ class _Auditor:
             return False
         # Where two keys are too near to each other, rounding may have decided.
         key, exact = keyed
+        # Ties as everywhere: by row.
         order = np.lexsort((of[queue], key))
         queue, key = queue[order], key[order]
         starts = start[queue] == now
         waits = np.flatnonzero(~starts)
         if not waits.size:
             return True
+        # Those that began earlier; starts of this instant are judged one after another.
         running = np.flatnonzero((self.from_ < now) & (self.until > now))
         pools, judged, heads = self.pool[of[queue]], True, set[tuple[str, bool]]()
         for h in waits.tolist():
@@ -599,6 +605,7 @@ class _Auditor:
                 promise = self.opens(head, t)
                 break
         # Who ends before the promise takes nothing of it; the others are added one by one.
+        # EASY's only condition for who passes: gone by the promise, or beside what it needs.
         past = now + self.jobs.limit[self.of[behind]] > promise
         lasting = holding[ends > promise]
         for a in behind[past].tolist():

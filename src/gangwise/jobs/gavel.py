@@ -97,6 +97,7 @@ def allocation(
     array([[1., 0.],
            [0., 1.]])
     """
+    # 1e-300 stands for 0 of a class that runs nowhere, so that nothing is divided by zero.
     top = np.maximum(rates.max(axis=1, initial=0.0), 1e-300)
     per_job = rates / top[:, None]  # of the fastest generation
     # T̄: the rate of a class with an equal share of the whole cluster (§4.1).
@@ -115,12 +116,15 @@ def allocation(
     if objective == "makespan":
         return shares
     since = np.zeros(len(rates)) if age is None else age
+    # An n-th of the cluster is D / n devices: a job of d devices has that part of its time.
     alone = since + worth / alike * np.maximum(1.0, count.sum() * devices / capacity.sum())
     ratio = np.inf
     while True:  # the least rate that a ratio asks for falls with it, as in Dinkelbach's
         former, ratio = ratio, ((since + worth / (rates * shares).sum(axis=1)) / alone).max()
+        # Stops where a step gains less than a hundred-thousandth.
         if ratio > former * (1 - 1e-5):
             break
+        # rate ≥ work / (ratio × alone − since) for each class, scaled to a floor of 1.
         floors = rates * ((ratio * alone - since) / worth)[:, None]
         shares = _shared(per_job, count, devices, capacity, floors)[0]
     return shares
@@ -146,9 +150,11 @@ def cheapest(
     floor = np.zeros(len(rates))
     if need.any():
         rate = (rates * _shared(0 * gain, *problem, need)[0]).sum(axis=1)
+        # Somewhat less than possible: rounding must not make the next programme infeasible.
         floor = need * min((rate[need > 0] / need[need > 0]).min(), 1.0) * (1 - 1e-7)
     none, ratio = np.zeros(len(rates)), 0.0
     shares = _shared(gain, *problem, none, floor)[0]
+    # The gain at the ratio reached is 0 at the optimum: then no other shares are better.
     while (gained := (gain * shares).sum()) > 1e-9 + ratio * (paid := (cost * shares).sum()):
         if paid <= 1e-12:
             return shares
@@ -196,6 +202,7 @@ def water_filling(
         # Where the dual is positive the row is tight in every optimum, so in all that may follow.
         # Over all rows w · dual sums to 1.
         frozen |= w * dual > 1e-7
+        # Nobody rose: what is left is to find out whether those not frozen could gain alone.
         if z * w.max() < 1e-7:
             unfrozen = np.where(frozen[:, None], 0.0, fair)
             shares, _ = _shared(unfrozen, count, devices, capacity, fair, 0 * w, filled)
@@ -228,6 +235,7 @@ def _shared(
     # linprog minimises, so what is to be large is negative.
     cost = np.append(-gain.ravel(), 0.0)
     if w.any():
+        # The sum is weighted so little that z is decided first.
         cost[:-1] = -TIE_BREAK * (count[:, None] * gain).ravel() / count.sum()
         cost[-1] = -1.0
     # −Σ least X + w z ≤ −floor, a row for each class.
@@ -237,11 +245,13 @@ def _shared(
         z = np.append(z, w)
     matrix = sparse.hstack([sparse.vstack(rows), z[:, None]], format="csr")
     bounds = np.zeros((C * G + 1, 2))
+    # A class may not have time on a generation where it cannot run.
     bounds[:-1, 1] = ((gain if least is None else least) > 0).ravel()
     bounds[-1, 1] = np.inf if w.any() else 0.0
     best = linprog(cost, A_ub=matrix, b_ub=np.concatenate(limits), bounds=bounds, method="highs")
     if best.status != 0:
         raise ScenarioError(f"gavel: the linear programme has no solution ({best.message})")
+    # The solver's tolerance may leave shares a little outside.
     shares = np.clip(best.x[:-1].reshape(C, G), 0.0, 1.0)
     return np.asarray(shares), -np.asarray(best.ineqlin.marginals[-C:])
 
@@ -284,6 +294,7 @@ class Gavel:
         self._types = {name: l for l, name in enumerate(job_types)}
         # A generation is what nodes declare: rates and labels.
         rates = (tuple(sorted(r.items())) if isinstance(r, Mapping) else r for r in nodes.rates)
+        # Labels sorted, so that their order in a mapping makes no generation of its own.
         keys = [(rate, *sorted(labels.items())) for rate, labels in zip(rates, nodes.labels)]
         # Those that have gone keep their place: they may come back.
         generations = list(dict.fromkeys([*self._keys, *keys]))
@@ -383,6 +394,7 @@ class Gavel:
         rates, count, devices = np.zeros((C, G)), np.zeros(C, np.int64), np.zeros(C)
         weight, age, need, capacity = np.zeros(C), np.zeros(C), np.zeros(C), np.zeros(G)
         kind = books.dominant(jobs[0].shape)
+        # Nodes that are down give nothing.
         np.add.at(capacity, self._generation, books.capacity[:, kind] * books.up / 1000.0)
         # Where a class can run at all: on nodes that are up, all of them free.
         empty = Books.opened(books.nodes)
@@ -396,10 +408,12 @@ class Gavel:
             devices[c] = job.tasks * job.shape.demand[kind] / 1000.0
         for place, job in enumerate(sorted(jobs, key=lambda job: job.row)):
             count[of_class[job.id]] += 1
+            # How many jobs came after it, itself included (fifo, §4.2).
             weight[of_class[job.id]] += len(jobs) - place
             if by_job:
                 work = self._had.get(job.id, np.zeros(G)) @ self._rates[self._types[job.job_type]]
                 c = of_class[job.id]
+                # A limit that is inf or absurd would drown the others: at most 115 days.
                 weight[c] = max(min(job.limit, 1e7) - work, 1.0)
                 age[c] = now - job.submitted
                 if now + weight[c] / max(rates[c].max(), 1e-9) <= job.deadline:  # or it is given up
@@ -435,6 +449,7 @@ class Gavel:
         ranked = []
         for job in jobs:
             seconds = self._had.get(job.id, np.zeros(G))
+            # At least a round, so that a new job's first seconds do not make its ratio explode.
             age = max(now - job.submitted, self.seconds if np.isfinite(self.seconds) else 1.0)
             for g in range(G):
                 share = float(shares[of_class[job.id], g])
@@ -459,6 +474,7 @@ class Gavel:
         on = {name: self._on(running, books) for name, running in books.running.items()}
         stay, leave = set[str](), set[str]()
         for name, running in books.running.items():
+            # Preempted, it could not start again before its hours open.
             if books.opens(running.job, self._last) > self._last:
                 stay.add(name)
                 room[on[name]] -= asks[name]
@@ -517,6 +533,7 @@ class LeastAttained:
 
     def level(self, attained: float) -> int:
         """Level of a job that has had so many device-seconds, 0 first."""
+        # A threshold itself belongs to the next level.
         return int(np.searchsorted(self.thresholds, attained, side="right"))
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
@@ -525,6 +542,7 @@ class LeastAttained:
         jobs = [*(r.job for r in books.running.values()), *queue]
         levels = {job.id: self.level(self._attained.get(job.id, 0.0)) for job in jobs}
         actions: list[Place | Preempt | Ask] = []
+        # Otherwise two jobs of like service would take turns at every event.
         may_preempt = now - self._preempted >= self.pause
         trial = books.copy()
         tally = trial.tally()
@@ -582,6 +600,7 @@ class LeastAttained:
             if level < len(self.thresholds):
                 to_go = self.thresholds[level] - self._attained.get(name, 0.0)
                 times.append(now + to_go / max(books.size(books.running[name].job), 1e-9))
+        # An hour where nobody reaches another level: devices may come free unseen.
         return max(min(times, default=now + 3600.0), now + self.pause)
 
 

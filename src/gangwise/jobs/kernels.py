@@ -1,4 +1,4 @@
-"""What the compiled simulation keeps: records of jobs and nodes, sets of waiting jobs, heaps.
+"""Data of the compiled simulation: records of jobs and nodes, sets of waiting jobs, heaps.
 
 Devices are counted in thousandths (int64), so that books balance exactly. Jobs are rows in the
 order of (submission, row of the log); a *shape* is what one task asks for, shared by many jobs; a
@@ -31,9 +31,8 @@ trailing_zeros: Any = numbers.trailing_zeros
 UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE, CANCELLED = range(8)
 
 # Queues, backfilling, choices and rates, in the order of their names in `scheduler`.
-FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, SAF, F1, F2, F3, F4, UNICEP, AGED, MULTIFACTOR = range(
-    14
-)
+FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, SAF = range(7)
+F1, F2, F3, F4, UNICEP, AGED, MULTIFACTOR = range(7, 14)
 NO_BACKFILLING, EASY, CONSERVATIVE, SLURM = range(4)
 FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
 ALL_WAYS = 5  # of groups: where neither a choice nor first-fit finds room
@@ -342,7 +341,7 @@ class FairShareState(NamedTuple):
 
 @by_reference
 class Ways(NamedTuple):
-    """What a search for room for groups keeps, see :func:`fit_kernels.search`; of S states."""
+    """Work space of a search for room for groups, see :func:`fit_kernels.search`; of S states."""
 
     behind: Ints  # [N + 1, S] most tasks of the main group on the nodes from here on; −1: no way
     chosen: Ints  # [N, 2] state, and tasks of the main group
@@ -409,9 +408,8 @@ class State(NamedTuple):
     shadow: FreeDevices
     ahead: FreeDevices  # throughout the limit of a job from then on
     trial: FreeDevices
-    changes: (
-        Rows  # DUE: when devices are given back (item j) or taken (PLAN_TAKES + j), as requested
-    )
+    # DUE: when devices are given back (item j) or taken (PLAN_TAKES + j), as requested.
+    changes: Rows
     profile: Ints  # [changes + 1, K] free in all after each change
     rated: Ints
     log_rates: Floats
@@ -451,6 +449,7 @@ def fill_work(
         rows[j].work = work[j]
         rows[j].limit = limit[j]
         rows[j].piece_from = at
+        # More tasks than int32 holds fit on no cluster; the number must not wrap round.
         rows[j].tasks = min(count, most)
         rows[j].shape = c
         rows[j].type = types[j if types.size > 1 else 0]
@@ -458,6 +457,7 @@ def fill_work(
         rows[j].doomed = doomed[j]
         if not aside[j]:
             at += min(count * sizes[c], pieces[c])
+    # A rank is the inverse of `by_rank`.
     for i in range(by_rank.size):
         rows[by_rank[i]].rank = i
     return int(at)
@@ -526,6 +526,7 @@ def report(state: State, what: int, item: int) -> None:
     if state.feed.size > 0:
         state.feed[state.at.fed].what = what
         state.feed[state.at.fed].item = item
+    # Counted without a feed as well: the caller learns how much happened.
     state.at.fed += 1
 
 
@@ -544,6 +545,7 @@ def put_piece(pieces: Rows, i: int, node: int, tasks: int, mask: int) -> None:
 def insert(words: Ints, summary: Ints, at: Any, i: int) -> None:
     """Put i into a set of whole numbers: one bit each, and one bit for every 64 of them."""
     w = i >> 6
+    # A shift by i & 63: the place of the bit within its word.
     words[w] |= int64(1) << (i & 63)
     summary[w >> 6] |= int64(1) << (w & 63)
     at.lowest = min(at.lowest, w >> 6)
@@ -563,6 +565,7 @@ def following(words: Ints, summary: Ints, at: Any, i: int) -> int:
     w = i >> 6
     if w >= words.size:
         return -1
+    # Bits below i are masked out; −1 << k has all bits from k on.
     bits = words[w] & (int64(-1) << (i & 63))
     if bits != 0:
         return int((w << 6) + trailing_zeros(bits))
@@ -571,6 +574,7 @@ def following(words: Ints, summary: Ints, at: Any, i: int) -> int:
     if v >= summary.size:
         return -1
     bits = summary[v] & (int64(-1) << (w & 63))
+    # Words below `lowest` are empty for sure, so the search may start there.
     if v < at.lowest:
         v = at.lowest
         bits = summary[v] if v < summary.size else int64(0)
@@ -589,8 +593,10 @@ def smallest(words: Ints, summary: Ints, at: Any) -> int:
     while at.lowest < summary.size and summary[at.lowest] == 0:
         at.lowest += 1
     if at.lowest >= summary.size:
+        # One short of the end: `insert` lowers it again, and `following` may read it.
         at.lowest = summary.size - 1
         return -1
+    # A summary word stands for 64 words of 64 elements: 2¹².
     return following(words, summary, at, at.lowest << 12)
 
 
@@ -613,6 +619,7 @@ def put(rows: Rows, i: int, time: float, item: int) -> None:
 @inlined_kernel
 def enter_row(rows: Rows, low: int, high: int, time: float, item: int) -> None:
     """Put (time, item) into the sorted rows[low:high], which become one more."""
+    # From behind: rows that come last are moved least.
     i = high
     while i > low and not earlier(rows, i - 1, time, item):
         put(rows, i, rows[i - 1].time, rows[i - 1].item)
@@ -625,6 +632,7 @@ def push(heap: Rows, size: int, time: float, item: int) -> int:
     """Add to a binary heap by (time, item); gives its new size."""
     i = size
     while i > 0:
+        # The new row rises into the hole until its parent is earlier.
         p = (i - 1) >> 1
         if earlier(heap, p, time, item):
             break
@@ -647,6 +655,7 @@ def pop(heap: Rows, size: int) -> int:
             break
         if c + 1 < size and earlier(heap, c + 1, heap[c].time, heap[c].item):
             c += 1
+        # The hole sinks to where the last row may stand.
         if not earlier(heap, c, time, item):
             break
         put(heap, i, heap[c].time, heap[c].item)
@@ -662,6 +671,7 @@ def merge(rows: Rows, spare: Rows, low: int, middle: int, high: int) -> None:
         return
     for i in range(low, middle):
         put(spare, i, rows[i].time, rows[i].item)
+    # Only the left run is copied; the right one is read where it stands.
     a = low
     b = middle
     i = low
@@ -678,6 +688,7 @@ def merge(rows: Rows, spare: Rows, low: int, middle: int, high: int) -> None:
 @inner_kernel
 def merge_sort(rows: Rows, spare: Rows, low: int, high: int) -> None:
     """Sort rows[low:high] by (time, item)."""
+    # Insertion sort of short runs: cheaper than merging, and rows are often nearly in order.
     for start in range(low, high, 16):
         for i in range(start + 1, min(start + 16, high)):
             enter_row(rows, start, i, rows[i].time, rows[i].item)
@@ -685,6 +696,7 @@ def merge_sort(rows: Rows, spare: Rows, low: int, high: int) -> None:
     while width < high - low:
         for start in range(low, high - width, 2 * width):
             middle = start + width
+            # Runs that are in order already are not merged.
             if not earlier(rows, middle - 1, rows[middle].time, rows[middle].item):
                 merge(rows, spare, start, middle, min(start + 2 * width, high))
         width *= 2

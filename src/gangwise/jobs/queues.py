@@ -1,4 +1,4 @@
-"""Who is next, who may pass, and why the others wait: orders, backfilling, explanations.
+"""Orders of the queue, backfilling, and explanations of waits.
 
 An order gives every waiting job a key; the smallest is first, ties go to the earlier submission,
 then to the earlier row of the log. Backfilling decides who may start past a job that cannot.
@@ -96,6 +96,7 @@ class ByFormula(Order):
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         # F1 to F4 count submissions from the first one that was seen.
+        # Before any submission is seen, `now` stands for the origin.
         origin = min(self._first, now)
         times = [(j.length, books.size(j), j.submitted - origin, now - j.submitted) for j in jobs]
         return [queue_kernels.formula_key(self.order, *row, self.weight) for row in times]
@@ -122,6 +123,7 @@ class Agent(Order):
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         if not self._weights:
             with np.load(AGENT) as file:
+                # Read at first use: most schedulers never need the weights.
                 self._weights = {name: file[name] for name in file.files if name != "made"}
         w, whole = self._weights, np.maximum(books.capacity.sum(axis=0), 1)
         waited = np.array([now - job.submitted for job in jobs])
@@ -129,8 +131,10 @@ class Agent(Order):
         tasks = np.array([job.tasks for job in jobs]) / len(books.nodes)
         share = [1000.0 * books.size(job) / whole[books.dominant(job.shape)] for job in jobs]
         cluster = (books.free.sum(axis=0) / whole).min(), np.log1p(len(jobs)) / np.log1p(1e5)
+        # log1p divided by log1p of a large value maps waits up to 115 days to 0 … 1.
         logs = np.log1p(np.maximum([waited, asked], 0.0)) / np.log1p(1e7)
         rows = np.minimum([*logs, tasks, share, *(np.full(len(jobs), x) for x in cluster)], 1.0).T
+        # Three dense layers with tanh between them: layers 0, 2 and 4 of the trained network.
         for layer in "024":
             rows = rows @ w[f"{layer}.weight"].T + w[f"{layer}.bias"]
             rows = rows if layer == "4" else np.tanh(rows)
@@ -156,6 +160,7 @@ class FairShare(Order):
     def take_in(self, books: Books) -> None:
         """Stop charging for what has ended; a job that moved goes on being charged."""
         # A job that gives back and starts in the same round has moved.
+        # The last start of each job: a release before it in the list is a move.
         started = {e.job.id: i for i, e in enumerate(books.events) if e.job and e.kind == "started"}
         for i, event in enumerate(books.events):
             if event.released and event.job and started.get(event.job.id, -1) < i:
@@ -172,6 +177,7 @@ class FairShare(Order):
         if job.id in self._share:
             return
         kind = books.dominant(job.shape)
+        # Both in thousandths, so the share needs no division by 1,000.
         devices = job.tasks * job.shape.demand[kind]
         self._share[job.id] = devices / float(books.capacity[:, kind].sum())
         self._charged(job.user, now)[1] += self._share[job.id]
@@ -181,6 +187,7 @@ class FairShare(Order):
         # Use grows at a rate and decays meanwhile: closed form of the integral.
         seconds = now - account[2]
         if seconds > 0.0:
+            # ∫ of rate · exp(−λ (t − s)), added to the use that has decayed.
             account[0] = queue_kernels.decayed(
                 account[0], account[1], seconds, math.log(2.0) / self.half_life
             )
@@ -215,6 +222,7 @@ class Multifactor(Order):
 
     def take_in(self, books: Books) -> None:
         for event in books.events:
+            # Priorities are computed in steps of time, as by Slurm, before an event counts.
             queue_kernels.tick(self.standing, event.time)
             if event.job is None:
                 continue
@@ -246,8 +254,10 @@ def reservation(
     books of that instant.
     """
     later, start = books.copy(), books.opens(job, now)
+    # Not closed: the caller has found no room, so it is not asked again.
     if start == now or not later.has_room(job):
         start = np.inf
+    # What has outlived its limit is expected to end now.
     expected = sorted((max(ends[name], now), name) for name in books.running)
     for i, (instant, name) in enumerate(expected):
         if instant > start:
@@ -290,7 +300,9 @@ class Reservations:
         changes = [(max(ends[r.job.id], now), 0, r.job, r.pieces) for r in books.running.values()]
         for job in jobs:
             slot, pieces = self.slots.get(job.id, (math.inf, ()))
+            # Both the limit and the security are kept free.
             limit = job.limit + self.security
+            # A reservation whose time is over has no effect on what comes.
             if slot < math.inf and limit > 0.0 and slot + limit > now:
                 changes += [(max(slot, now), 1, job, pieces), (slot + limit, 0, job, pieces)]
         return changes
@@ -302,9 +314,11 @@ class Reservations:
 
         inf and None where there is none before ``before``.
         """
+        # At one time, given back (0) before taken (1): what leaves makes room.
         changes = sorted((c for c in changes if c[2].id != job.id), key=lambda c: c[:2])
         later_books, place, time = free.copy(), 0, now
         while True:
+            # Closed hours move the time on; changes up to it are entered below.
             time = free.opens(job, time)
             if time >= before:
                 return math.inf, None, ()
@@ -350,6 +364,7 @@ def kamelot_ends(books: Books, ends: Mapping[str, float], now: float) -> dict[st
         if end <= now:
             continue
         # The first one splits the time ahead into what is before its end and what is after.
+        # No slot is split yet.
         if soonest <= now:
             soonest = latest = end
         elif end >= latest:
@@ -385,6 +400,7 @@ class Forecast:
         """Expected start of a job, and the jobs that end then; inf and none if unknown."""
         while job not in self._starts and self._order:
             # Each job takes its place in the plan before the next one looks for one.
+            # Popped: each job is planned once, and the plan grows with what is asked for.
             next_job = self._order.pop(0)
             time, _, pieces = Reservations().earliest(
                 next_job, self._free, self._changes, BestFit(), self._now, math.inf
@@ -405,6 +421,7 @@ def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple
         return None
     labels = ", ".join(f"{k}={v}" for k, v in job.shape.constraint)
     pool = f" in pool {job.shape.pool}" if job.shape.pool else ""
+    # No node with the labels is up: no end of a job would help.
     if labels and not (tenancy.allowed_on(books.nodes, job.shape) & books.up).any():
         return f"no node that is up has {labels}", math.inf
     groups = " beside ".join(
@@ -436,6 +453,7 @@ class Head:
         # promised.
         requested_end = now + request_of(job)
         promises = (self.promised, self.then, end), (self.kept, self.later, requested_end)
+        # A job that ends exactly at the promised time does not delay it.
         return [(self, at) for time, at, until in promises if at is not None and until > time]
 
 
@@ -500,10 +518,12 @@ class Round:
         tally = self.books.tally()
         if (cap := tally.holds(job)) is None:
             return None
+        # Tally and text speak of the same counter: the cap's place and the name in it.
         i, name = self.books.caps.index(cap), str(cap.name(job))
         used = tally.used.get((i, name), 0) / 1000
         text, until = f"{cap.describe(name)}, {used:g} in use", math.inf
         # Those who count in the same cap end one after another, until there is room in it.
+        # Those in the same counter, by expected end, are taken off one by one.
         mine = [r.job for r in self.books.running.values() if cap.name(r.job) == name]
         for n, running in enumerate(sorted(mine, key=lambda running: self.ends[running.id]), 1):
             tally.take(running, -1)
@@ -521,27 +541,31 @@ class Round:
         return hours.why(job.row, self.now), until
 
     def cause(self, job: Job) -> tuple[str, tuple[str, ...]]:
-        """The cause of its wait and whose jobs it is, see :class:`.Explanation`."""
+        """Cause of a job's wait, and the users it is due to, see :class:`.Explanation`."""
         books, nodes, shape, asks = self.books, self.books.nodes, job.shape, job.shape.demand
         if self.closed(job):
             return "closed", ()
         if self.capped(job):
             return "cap", ()
         if books.has_room(job):
+            # Room and no delay on record: it stands behind those who are first in line.
             promise = self.delays.get(job.id)
             front = [promise] if promise else self.in_front(job)
             return "kept", tuple(dict.fromkeys(head.job.user for head in front))
         allowed, total = tenancy.allowed_on(nodes, shape), nodes.capacity.sum(axis=0)
         types = [k for k, amount in enumerate(asks) if amount and nodes.devices[k] != ALONE]
+        # The scarcest type that it asks for explains the wait; ALONE is no device.
         k = min(types, key=lambda k: total[k])
         on, free, ask = allowed & books.up, books.free[:, k], job.tasks * asks[k]
         if not shape.groups:
+            # It would fit if nodes that are down were up: the wait is charged to them.
             if books.if_up(~books.up).has_room(job):
                 return "away", ()
             if books.fits(shape._replace(pool="")).sum() >= job.tasks:
                 return "partition", ()
         if free[on].sum() >= ask:
             alone = ALONE in nodes.devices and asks[nodes.devices.index(ALONE)] > 0
+            # Enough in sum, but not in pieces of a task: fragmentation.
             tasks = np.minimum(free[on] // asks[k], shape.per_node or job.tasks).sum()
             beside = tasks >= job.tasks and not alone and not shape.groups
             return "beside" if beside else "pieces", ()
@@ -549,6 +573,7 @@ class Round:
         for running in books.running.values():
             for part, pieces in of_groups(running.job.shape, running.pieces):
                 amount = sum(c * part.demand[k] for n, c, _ in pieces if on[n])
+                # What jobs submitted later hold: with it there would have been enough.
                 later += amount * (running.job.row > job.row)
                 by_user[running.job.user] += amount
         users = tuple(user for user, amount in by_user.most_common() if amount)
@@ -585,6 +610,7 @@ class Waits:
         order = sorted(jobs, key=lambda job: job.row)
         names = {job.id for job in order}
         self.since = {name: reason for name, reason in self.since.items() if name in names}
+        # Requests are true here: these schedulers have no predictions.
         ends = {r.job.id: r.begun + r.job.limit for r in books.running.values()}
         self._last, self._otherwise = Round(books, now, ends, order), (otherwise, until)
 

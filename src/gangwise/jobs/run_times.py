@@ -1,4 +1,4 @@
-"""Run times, learned: what a job is expected to take, from jobs that have ended by then.
+"""Predictors of run times: what a job is expected to take, from jobs that have ended by then.
 
 The state of a predictor is one named tuple of arrays, ``RunTimes``, which these functions change in
 place. The simulation calls ``expect`` when a job is submitted and ``ended`` when one has ended, in
@@ -80,6 +80,7 @@ class PastRuns(NamedTuple):
 
 def memory_of(jobs_of_users: Ints) -> PastRuns:
     """A memory in which nothing has ended, for users with so many jobs to come [U]."""
+    # No more room than a user has jobs: most users have few.
     starts = np.concatenate([[0], np.cumsum(np.minimum(jobs_of_users, LAST))])
     M = int(starts[-1])
     columns = np.zeros(M), np.zeros(M), np.zeros(M), np.zeros(M, np.int64), np.zeros(M)
@@ -91,6 +92,7 @@ def memory_of(jobs_of_users: Ints) -> PastRuns:
 def grown_memory(past: PastRuns, users: int) -> PastRuns:
     """The same memory with room for at least so many users; new ones may have many jobs."""
     added = max(users - past.ended.size, 0)
+    # Rows of known users keep their places, so theirs need not be copied.
     starts = np.concatenate([past.first, past.first[-1] + LAST * np.arange(1, added + 1)])
     columns = {"first": starts, "ended": np.concatenate([past.ended, np.zeros(added, np.int64)])}
     for name in ("length", "request", "size", "name", "when"):
@@ -104,12 +106,14 @@ def class_of(request: float) -> int:
     """Class of a request in ``Memory.all``: its half octave of seconds, 0 where none was asked."""
     if request == math.inf:
         return 0
+    # Two classes per doubling of the request.
     return min(REQUESTS - 1, max(1, int(2.0 * math.log2(max(request, 1.0)))))
 
 
 @inner_kernel
 def add(weights: Floats, length: float, weight: float) -> None:
     """Add a job of so many ln seconds to the two cells about it."""
+    # Linear weights to both sides: no jump where a run time crosses a border.
     at = min(max(length / WIDTH, 0.0), BINS - 1.001)
     b = int(at)
     weights[b] += weight * (b + 1.0 - at)
@@ -123,6 +127,7 @@ def remember(
     """Take a job that has ended into the histograms of all, and into its user's last."""
     length = math.log(max(seconds, 1.0))
     c = class_of(request)
+    # The whole histogram fades by a job, so the newest counts most.
     for b in range(BINS):
         past.all[0, b] *= FORGET
     add(past.all[0], length, 1.0)
@@ -130,7 +135,9 @@ def remember(
         for b in range(BINS):
             past.all[c, b] *= FORGET
         add(past.all[c], length, 1.0)
+    # A ring buffer: the oldest of the user's jobs is overwritten.
     i = past.first[user] + past.ended[user] % (past.first[user + 1] - past.first[user])
+    # Marked as inf, so that it counts at the limit of whatever is requested later.
     past.length[i] = math.inf if seconds >= TO_THE_END * request else length
     past.request[i], past.size[i], past.name[i], past.when[i] = request, size, name, now
     past.ended[user] += 1
@@ -143,6 +150,7 @@ def shrink(mass: Floats, weights: Floats, c: float, blur: float) -> None:
     for b in range(BINS):
         n += weights[b]
     for b in range(BINS):
+        # At either end the cell itself stands for the neighbour that is missing.
         beside = 0.5 * (weights[max(b - 1, 0)] + weights[min(b + 1, BINS - 1)])
         mass[b] = ((1.0 - blur) * weights[b] + blur * beside + c * mass[b]) / (n + c)
 
@@ -155,18 +163,21 @@ def believe(past: PastRuns, user: int, name: int, request: float, size: float, n
         mass[b] = 1.0 / BINS
         weights[0, b] = weights[1, b] = weights[2, b] = 0.0
     c = class_of(request)
+    # From all jobs to those most alike; each posterior is the prior of the next.
     shrink(mass, past.all[0], UNIFORM, 0.0)
     if c > 0:
         shrink(mass, past.all[c], ALL, 0.0)
     most = math.log(max(request, 1.0))  # it would have been killed there
     of_user = of_name = of_same = 1.0
     room = past.first[user + 1] - past.first[user]
+    # Newest first, since the weight γᵏ falls with k.
     for k in range(min(past.ended[user], room)):
         i = past.first[user] + (past.ended[user] - 1 - k) % room
         length = past.length[i]
         if length == math.inf:  # such a job runs to its request again, whatever that is
             length = most if most < math.inf else math.log(max(past.request[i], 1.0))
         length = min(length, most)
+        # Between 1 for a job that ended just now and OLD for one long ago.
         recent = OLD + (1.0 - OLD) * math.exp(min(past.when[i] - now, 0.0) / SESSION)
         add(weights[0], length, of_user * recent)
         of_user *= OF_USER
@@ -183,7 +194,7 @@ def believe(past: PastRuns, user: int, name: int, request: float, size: float, n
 
 @lean_kernel
 def at_most(mass: Floats, seconds: float) -> float:
-    """Probability of at most so many seconds: each cell is even about its centre."""
+    """Distribution function: P(at most so many seconds); cells are even about their centres."""
     if seconds <= 0.0:
         return 0.0
     at = math.log(seconds) / WIDTH + 0.5
@@ -204,8 +215,10 @@ def class_of_user(past: PastRuns, user: int) -> int:
 @inner_kernel
 def locate(past: PastRuns, c: int, mass: Floats, request: float, seconds: float) -> None:
     """Count in which cell of the distribution told a run time lay; in all that the request cuts."""
+    # Just below the request: the cells that it cuts off all lie above.
     low = int(at_most(mass, min(seconds, 0.999999 * request)) * CELLS)
     low = min(low, CELLS - 1)
+    # Killed at its request: it may lie in any higher cell, so it counts in each equally.
     high = CELLS if seconds >= request else low + 1
     for k in range(CELLS):
         past.places[c, k] = FADE * past.places[c, k] + (low <= k < high) / (high - low)
@@ -219,6 +232,7 @@ def recalibrate(past: PastRuns, c: int) -> None:
     for k in range(CELLS):
         G[k + 1] = G[k] + past.places[c, k]
     below, previous = 0.0, 0.0
+    # Piecewise linear in the cumulated probability, so masses stay positive and sum to 1.
     for b in range(BINS):
         below += past.mass[b]
         k = min(int(below * CELLS), CELLS - 1)
@@ -231,6 +245,7 @@ def recalibrate(past: PastRuns, c: int) -> None:
 def quantile_of(mass: Floats, p: float, elapsed: float) -> float:
     """Seconds that are not exceeded with probability p by a job that has run for ``elapsed``."""
     below = at_most(mass, elapsed)
+    # Conditional on having run for `elapsed`: the quantile of what is left of the distribution.
     wanted = below + p * (1.0 - below)
     below = 0.0
     for b in range(BINS):
@@ -351,6 +366,7 @@ def user_ratio(times: RunTimes, j: int) -> float:
     """
     own = times.last[times.user[j]]
     weight = own[3] if own[3] > 0.0 else 0.0
+    # Prior of ln ratio −1 (a job takes 1/e of its request) with the weight of one job.
     every = (times.all[2] * times.all[3] - 1.0) / (times.all[3] + 1.0)
     ratio = ((own[2] * weight if weight > 0.0 else 0.0) + every) / (weight + 1.0)
     request = times.request[j] if times.request[j] < math.inf else UNKNOWN
@@ -360,6 +376,7 @@ def user_ratio(times: RunTimes, j: int) -> float:
 @lean_kernel
 def learn_ratio(times: RunTimes, j: int, seconds: float) -> None:
     """Take in run time ÷ request of a job that has ended, into the means of all and of its user."""
+    # NaN > 0 is False below, so a user without jobs starts from nothing.
     request = times.request[j] if times.request[j] < math.inf else UNKNOWN
     ratio = math.log(max(seconds, LEAST) / max(request, LEAST))
     own = times.last[times.user[j]]
@@ -373,14 +390,15 @@ def learn_ratio(times: RunTimes, j: int, seconds: float) -> None:
 def expect(times: RunTimes, j: int, now: float) -> float:
     """Seconds that job j, submitted now, is expected to take; no more than it asks for."""
     if times.kind == TRUE:
-        return float(
-            max(times.truth[j], LEAST)
-        )  # who is expected to take no time is overdue at once
+        # A job that is expected to take no time would be overdue at once.
+        return float(max(times.truth[j], LEAST))
     if times.kind == NOISE:
+        # Multiples of the golden ratio spread evenly over 0 … 1, without a random stream.
         part = j * 0.6180339887498949 % 1.0
         return float(max(min(times.request[j], 86_400.0) ** part, LEAST))
     if times.kind == LEARNED:
         believe(times.memory, times.user[j], times.name[j], times.request[j], times.size[j], now)
+        # Kept for `ended`, which asks in which cell of this distribution the run time fell.
         for b in range(BINS):
             times.at_submission[j, b] = times.memory.mass[b]
         times.at_submission[j, BINS] = class_of_user(times.memory, times.user[j])
@@ -388,6 +406,7 @@ def expect(times: RunTimes, j: int, now: float) -> float:
     if times.kind == RATIO:
         return user_ratio(times, j)
     # The mean of the user's last two; the request until there are two.
+    # NaN where the user has fewer than two, and NaN >= 0 is False.
     mean = 0.5 * (times.last[times.user[j], 0] + times.last[times.user[j], 1])
     seconds = mean if mean >= 0.0 else times.request[j]
     if seconds == math.inf:
@@ -434,6 +453,7 @@ def corrected(times: RunTimes, j: int, elapsed: float) -> float:
     seconds = times.expected[j]
     i = 0
     while seconds <= elapsed and seconds < times.request[j]:
+        # Past the last of the steps, multiples of it: the loop always ends.
         step = STEPS[min(i, len(STEPS) - 1)] * max(i - len(STEPS) + 2, 1)
         to_request = not times.steps and times.request[j] < math.inf
         seconds = (
@@ -484,9 +504,13 @@ class Expectations:
         """Expect a run time of a job, when it comes for the first time."""
         if job.id in self.row:
             return
-        j = self.row[job.id] = self.free.pop() if self.free else len(self.row)
+        # Rows of jobs that are over are used again, so a long-lived service does not grow. Noise
+        # is made from the row, which has to be that of the compiled simulation.
+        j = job.row if self.r.kind == NOISE else self.free.pop() if self.free else len(self.row)
+        self.row[job.id] = j
         u = self.users.setdefault(job.user, len(self.users))
         if j >= self.r.expected.size or u >= len(self.r.last):
+            # Twice as many, so that growing costs a constant time for each job.
             self.r = grown(self.r, 2 * j + 64, 2 * u + 16)
         r = self.r
         r.request[j] = job.limit if job.requested else math.inf

@@ -173,6 +173,7 @@ class Composed:
         t, kind = tables, self.times if ends == "learned" else "true"
         demand, dominant = t.cluster.demand, t.cluster.shapes["dominant"]
         devices = demand[np.arange(len(demand)), dominant] / 1000.0
+        # Where limits kill, an oracle knows that a job ends there at the latest.
         most = np.where(t.options.enforced & t.jobs.requested, t.jobs.limit, np.inf)
         truth, size = np.minimum(t.work, most), t.jobs.tasks * devices[t.jobs.shape]
         return state_of(t.jobs, kind, size, truth, self.correction == "steps")
@@ -257,6 +258,7 @@ class Composed:
             return self._conservative(order, trial, ends, now, tally)
         for job in state.in_turn(passing == "shortest" and self.backfilling == "easy"):
             if tally.holds(job) is not None:
+                # Its cap is full: it neither starts nor becomes the first in line.
                 continue
             line = state.line(job)
             # In its closed hours a job cannot start. Under EASY the first such one is promised a
@@ -272,6 +274,7 @@ class Composed:
                     if not trial.nodes.pools:
                         break
                     continue
+                # As Slurm's bf_max_job_test: jobs behind so many are not looked at.
                 if tested >= self.depth:
                     break
                 tested += 1
@@ -350,6 +353,7 @@ class Composed:
                 self._begun[job.id] = event.time
             elif event.released:
                 begun = self._begun.pop(job.id, None)
+                # Only of an attempt whose start was seen is the length known.
                 if begun is not None and event.over:
                     finished = event.kind == "finished"
                     self._times.ended(job, event.time - begun, finished, event.time)
@@ -368,6 +372,7 @@ class Composed:
     def _take_in(self, books: Books) -> None:
         """Forget jobs that are gone, and all reservations when nodes come or go."""
         for event in books.events:
+            # Reservations name nodes that may be gone, or miss some that came.
             if event.kind.startswith("node"):
                 self._plan.slots.clear()
             elif event.job is not None and (event.over or event.released):
@@ -386,6 +391,7 @@ class Composed:
         choice.take_in(books)
         trial = books.copy()
         actions: list[Action] = []
+        # By row, so that the order of a dictionary decides nothing.
         for name, running in sorted(trial.running.items(), key=lambda item: item[1].job.row):
             job = running.job
             # Of a job that has not worked since it was measured nothing is known that could make it
@@ -397,6 +403,7 @@ class Composed:
             # It ends before a restart would be over.
             if rate_kernels.remaining(choice.state, job.limit, work) <= rate * self.restart:
                 continue
+            # Placed while it still holds its own devices: a move does not count on them.
             placement = choices.placed(choice, job, trial, now)
             if placement is None or not choice.moves(
                 job, running.pieces, placement[0], rate, work, self.restart, now
@@ -435,12 +442,14 @@ class Composed:
         if self.backfilling == "kamelot":
             self._plan.slots.clear()
             self._plan.security = self.security
+            # Security of OAR also applies to running jobs.
             later = {name: end + self.security for name, end in ends.items()}
             planned_ends = queues.kamelot_ends(books, later, now)
         changes = self._plan.ahead(order, books, planned_ends, now)
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
         # Each job looks for the earliest time among all changes but its own, so no reservation
         # moves back.
+        # Trials take from `books`, so the state at the beginning is kept apart.
         opened = books.copy()  # what was free as the round began; the changes hold the rest
         for job in order[: self.depth]:
             if tally.holds(job) is not None:  # it holds no reservation
@@ -450,6 +459,7 @@ class Composed:
             slot, _ = self._plan.slots.get(job.id, (np.inf, ()))
             due = slot <= now
             stuck = stuck or due
+            # A due job may take any time; one that is not due only an earlier one than it has.
             time, chosen, pieces = self._plan.earliest(
                 job, opened, changes, self.choice, now, np.inf if due else slot
             )
@@ -475,6 +485,7 @@ class Composed:
                 continue
             books.take(job.shape, pieces, sign=1)
             self._plan.slots[job.id] = time, pieces
+            # A job of limit 0 would take and give back at the same time: no change at all.
             if limit > 0.0:
                 changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
         # No end would open another round, so the plan is made anew from nothing.
@@ -524,6 +535,7 @@ class Composed:
             return {name: self._times.end(r.job, r.begun, now) for name, r in books.running.items()}
         if self.limits == "wall-clock":
             return {name: r.begun + r.job.limit for name, r in books.running.items()}
+        # Limits of work: a job ends when what is left is done at the rate seen.
         ends, state = {}, getattr(self.choice, "state", None)
         for name, running in books.running.items():
             limit, work = running.job.limit, self._done(running, now)

@@ -1,4 +1,4 @@
-"""What would have happened: jobs on nodes under a scheduler, event by event.
+"""Simulation of jobs on nodes under a scheduler, event by event.
 
 All events of an instant are taken in first — ends, then nodes, then submissions, then
 measurements — and one round of decisions follows. A job of run time 0 ends at its instant and
@@ -90,6 +90,7 @@ def simulate_jobs(
     if site is not None:
         jobs, nodes, conditions = site.placed(jobs, nodes, conditions)
         options = site.options(options)
+    # Arrays limit themselves in the log (`%N`): their caps are read off the jobs.
     options = replace(options, caps=(*options.caps, *tenancy.of_arrays(jobs)))
     require_playable(scheduler, nodes, options)
     tables = Tables.of(jobs, nodes, conditions, options, refuses_groups(scheduler))
@@ -110,6 +111,7 @@ def require_playable(scheduler: Any, nodes: model.Nodes, options: Options) -> No
     scheduler.limits = options.limits
     scheduler.restart = options.restart
     scheduler.enforced = options.enforced
+    # Raises where the combination of parts makes no sense.
     _ = scheduler.expects
     if type(scheduler.choice) is FGD and nodes.shared is None:
         raise ScenarioError(
@@ -136,6 +138,7 @@ class JobSimulation:
         room = x.room
         cluster = t.nodes, t.nodes.capacity, room.free, room.device, x.up
         self.books = Books(*cluster, {}, [], t.options.caps, t.hours, t.options.tenancy)
+        # With the instant, it tells a move (preempt, then place at once) from a start.
         self.moved = "", -1.0  # the job that was preempted last, and when
         self.tally = self.books.tally()
         self.waiting: list[model.Job] = []
@@ -163,6 +166,7 @@ class JobSimulation:
     def run(self, progress: Callable[[int, int], None] | None = None) -> Schedule:
         at = self.state.at
         while self.step():
+            # Instants of few events are short: a report each would cost more than they do.
             if progress is not None and at.instants % 10_000 == 0:
                 progress(int(at.ended), len(self.tables.jobs))
         return self.schedule()
@@ -202,6 +206,7 @@ class JobSimulation:
     def _look_around(self, now: float) -> None:
         """Running jobs are measured again; while no job waits, some may move."""
         self._call(kernels.LOOK_AROUND)
+        # Moves are for idle moments: a waiting job has the first claim on free devices.
         if not self.waiting:
             for action in self._timed(lambda: self.scheduler.migrations(self.books, now)):
                 self.act(action)
@@ -216,6 +221,7 @@ class JobSimulation:
             if kind == kernels.ENTERED_QUEUE:
                 self._enter(item)
             elif kind == kernels.MEASURED:
+                # A measurement is reported before the job leaves, so its pieces are still known.
                 running = self.books.running[str(self.tables.jobs.id[item])]
                 rates = tuple(x.fed_rates[position : position + len(running.pieces)].tolist())
                 position += len(rates)
@@ -234,6 +240,7 @@ class JobSimulation:
         if not self.waiting or self.waiting[-1].row < j:
             self.waiting.append(job)
         else:
+            # A requeued job goes back to its place by submission.
             insort(self.waiting, job, key=lambda other: other.row)
         self.books.events.append(Event("submitted", self.now, job))
 
@@ -255,6 +262,7 @@ class JobSimulation:
 
     def act(self, action: Any) -> None:
         """Do at this instant what the scheduler, or a caller that steps, has decided."""
+        # A caller may name a job that is not there: −1 has no phase.
         instant = self.now
         name = getattr(action, "job", None)
         j = self.rows.get(name, -1) if isinstance(name, str) else -1
@@ -276,6 +284,7 @@ class JobSimulation:
             self._start(j, action)
         elif isinstance(action, Preempt):
             self._preempt(j, action.how)
+        # An idle ask with nothing to come would repeat for ever.
         elif phase == kernels.WAITING and not (action.idle and self._nothing_to_come()):
             self._call(kernels.ASK, j, value=float(action.at))
 
@@ -288,6 +297,7 @@ class JobSimulation:
     def _preempt(self, j: int, how: str) -> None:
         at = self.state.at
         self.moved = str(self.tables.jobs.id[j]), self.now
+        # Room is made before the kernel writes, for as many pieces as all running jobs have.
         full = at.cuts + 2 > self.state.cuts.size
         if full or at.cut_pieces + at.pieces > self.state.cut_pieces.size:
             self.state = compiled.more_room(self.state)
@@ -296,7 +306,7 @@ class JobSimulation:
         if how != "keep":
             every = t.options.checkpoint
             work = float(t.work[j] - x.jobs["left"][j])
-            # Whole checkpoints of work are saved; inf keeps all, 0 none.
+            # Whole checkpoints of work are saved; inf saves nothing, 0 everything.
             saved = 0.0 if every == math.inf else work // every * every if every else work
             s = t.jobs.shape[j]
             dominant = t.cluster.shapes["dominant"][s]
@@ -332,16 +342,19 @@ class JobSimulation:
         """Give job j so many tasks, and as much work as before in all."""
         row, t = self.given.jobs[j : j + 1], self.tables
         if row["tasks"] == tasks:
+            # Without a change nothing is divided, so nothing is rounded.
             return
         self.state.jobs["left"][j] *= float(row["tasks"][0]) / tasks
         longer = float(t.jobs.tasks[j]) / tasks
         row["tasks"], row["work"] = tasks, t.work[j] * longer
+        # A limit that nobody asked for is the run time, and grows with it; a request stays.
         row["limit"] = t.jobs.limit[j] * (1.0 if t.jobs.requested[j] else longer)
 
     def _try(self, j: int, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """Hand pieces to compiled code; several on a node become one."""
         every: list[Piece] = []
         for shape, mine in of_groups(self.tables.shapes[self.tables.jobs.shape[j]], pieces):
+            # Fractions stay apart: each piece is on a device of its own.
             if not 0 < self.books.of_shared(shape) < 1000:
                 on: dict[int, tuple[int, int]] = {}
                 for n, c, mask in mine:
@@ -377,6 +390,7 @@ class JobSimulation:
                 yield f"has a group of {tasks} tasks, which are not placed one after another"
                 return
             pieces = tuple(next(parts)[1]) if action.pieces else ()
+            # Tried one by one on a copy, as the groups start at the same instant.
             group, part = replace(job, tasks=tasks, shape=shape), Place(job.id, tuple(mine), pieces)
             yield from self._faults_of(group, part, trial)
             trial.take(shape, pieces or trial.tell_apart(shape, mine))
@@ -423,6 +437,7 @@ class JobSimulation:
 
     def schedule(self) -> Schedule:
         t, x = self.tables, self.state
+        # The schedule keeps these arrays; the simulation may go on.
         copies = {name: getattr(x, name).copy() for name in ("start", "end", "lost", "promised")}
         return compiled.outcome(
             t,
