@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from scipy import stats
 
 from gangwise.core.errors import ScenarioError, UnknownName
@@ -178,3 +179,11 @@ def test_the_example_of_the_page_is_played(tmp_path: Path) -> None:
     told = "\n".join(found.scenario.assumed())
     assert "train: 6 an hour, 50 % more at 15 h" in told
     assert "10 % stragglers" in told
+
+
+def test_a_range_that_is_cut_off_too_low_is_refused() -> None:
+    """Drawn again until nothing is above ``most``, such values were drawn for ever."""
+    with pytest.raises(ValidationError, match="the middle of the range"):
+        Duration(low=100.0, high=200.0, most=100.0)
+    values = Duration(low=100.0, high=200.0, most=150.0).draw(1000, np.random.default_rng(0))
+    assert values.max() <= 150

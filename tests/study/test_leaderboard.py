@@ -14,7 +14,7 @@ from gangwise.core.settings import read_toml
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.report.answers import board_text
 from gangwise.study import replay
-from gangwise.study.replay import RULES, TUNED, leaderboard
+from gangwise.study.replay import RULES, TUNED, leaderboard, seeds_of
 from gangwise.study.replay_scenario import ReplayScenario
 from gangwise.study.sweep import Workers
 
@@ -111,3 +111,11 @@ def test_the_page_has_every_entry_of_the_rules_on_every_log():
         named = [name for row in rows for name in re.findall(r"^\| `([^`]+)`", row)]
         assert sorted(named) == sorted([*rules["schedulers"], *rules["oracles"], TUNED])
     assert re.findall(r"^\*\*(\S+)\.\*\* ", played, re.M) == [log["name"] for log in rules["logs"]]
+
+
+def test_by_default_as_many_parts_are_played_as_there_are(tmp_path):
+    swf(tmp_path / "a.swf", 0)
+    scenario = ReplayScenario(source=str(tmp_path / "a.swf"), parts=2)
+    assert seeds_of(scenario, ()) == [0, 1]
+    with pytest.raises(ScenarioError, match="seed 2 is no part; 2 parts are 0 to 1"):
+        scenario.draw(2)

@@ -487,3 +487,15 @@ def test_curves_are_recorded_where_they_bend():
 def test_the_published_schema_is_current():
     path = Path(__file__).parents[2] / "docs" / "experiment.schema.json"
     assert json.loads(path.read_text(encoding="utf-8")) == schema()
+
+
+def test_a_file_of_which_polars_panics_counts_as_not_played(folder, results, monkeypatch):
+    """Of some flipped bits it does, and a panic is no Exception: what is read is stood in for."""
+    key = results.runs[0]["key"]
+
+    def panics(*_, **__):
+        raise pl.exceptions.PanicException("called `Result::unwrap()` on an `Err` value")
+
+    assert Store(folder).finished(key)
+    monkeypatch.setattr(pl, "read_parquet", panics)
+    assert not Store(folder).finished(key)

@@ -92,9 +92,13 @@ class Duration(settings.StrictSettings):
             )
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError("the range [low, high] has its ends in the wrong order")
-        middle = self.fixed or self.low or self.median or self.mean
+        middle = self.fixed or self.median or self.mean
+        if self.low is not None and self.high is not None:
+            middle = (self.low + self.high) / 2
         if self.most is not None and middle is not None and self.most < middle:
-            raise ValueError("most must not be below the time, the low end, the mean or the median")
+            raise ValueError(
+                "most must not be below the time, the middle of the range, the mean or the median"
+            )
         return self
 
     def draw(self, count: int, rng: np.random.Generator) -> arrays.Floats:

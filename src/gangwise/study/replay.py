@@ -358,7 +358,8 @@ def replay(
         Names, which may be separated by commas in one text.
         By default :data:`WITH_RATES` in a drawn world, else :data:`WITHOUT_RATES`.
     seeds : sequence of int, or int
-        A number alone says how many. By default 0 to 4 in a drawn world, else 0: nothing is drawn.
+        A number alone says how many. By default 0 to 4 in a drawn world (parts that
+        there are), else 0: nothing is drawn.
     out : path, optional
         A folder of results; what was played there before is not played again.
     jobs : int
@@ -402,7 +403,9 @@ def replay(
 
 def seeds_of(played: ReplayScenario, seeds: Sequence[int] | int) -> list[int]:
     """Seeds that are played; ScenarioError for several where all would play the same."""
-    listed = list(require_seeds(seeds or (5 if played.drawn else 1)))
+    # A seed of a log in parts is the number of a part.
+    usual = min(5, played.settings.parts or 5) if played.drawn else 1
+    listed = list(require_seeds(seeds or usual))
     played.require_drawn(listed)
     return listed
 

@@ -392,12 +392,15 @@ class ReplayScenario:
         """The jobs submitted in the weeks of a part, from an empty cluster on."""
         week = (jobs.submit - jobs.submit[0]) // WEEK
         weeks = int(week[-1]) + 1
-        if weeks < self.settings.parts or seed >= self.settings.parts:
+        parts = self.settings.parts
+        if weeks < parts:
+            raise ScenarioError(f"replay: the log has {weeks} weeks; have fewer parts than {parts}")
+        if seed >= parts:
             raise ScenarioError(
-                f"replay: part {seed} of {self.settings.parts}, and the log has {weeks} weeks"
+                f"replay: seed {seed} is no part; {parts} parts are 0 to {parts - 1}"
             )
         # Weeks are dealt to parts in order, as evenly as whole weeks allow.
-        mine = week * self.settings.parts // weeks == seed
+        mine = week * parts // weeks == seed
         if not mine.any():
             raise ScenarioError(f"replay: no job was submitted in part {seed}; have fewer parts")
         return only_jobs(jobs, mine)

@@ -142,7 +142,8 @@ class Store:
                 rows.add(name, numbers["value"][of], numbers["at"][of])
                 begin += n
             about |= {name: json.loads(about[name]) for name in _JSON}
-        except (StoreError, OSError, KeyError, pl.exceptions.PolarsError):
+        # Of some damage Polars panics, which is no Exception in Python.
+        except (StoreError, OSError, KeyError, *UNREADABLE):
             return None
         self._remember(key, about, rows)
         return about, rows
@@ -249,6 +250,8 @@ _JSON = ("settings", "configuration")
 
 KEPT = 4_000_000
 """Numbers of runs that stay in memory: a replay and its page ask for each several times."""
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What Polars raises of a damaged file."""
 LARGE = 1 << 20  # bytes of a file that is read column by column
 
 

@@ -32,7 +32,7 @@ sweep, a tuning and a reproduction do alike.
 
 Replays under built-in schedulers, which compiled code plays from end to end, have threads of this
 process: compiled code holds no lock of the interpreter. Other runs have processes, here or on a
-cluster: see :mod:`gangwise.study.sweep`.
+cluster.
 
 All workers are joblib's: processes of this machine, or those of a Dask or Ray cluster, which must
 exist already and have this version of gangwise installed. Dask and Ray start a task again when its
@@ -64,7 +64,7 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 from joblib.parallel import ParallelBackendBase
@@ -590,8 +590,6 @@ class Workers:
         """Whether this process plays so many runs itself, without workers."""
         if self.backend != "loky" or self.jobs == 1 or runs < 2:
             return self.backend == "loky"
-        from joblib import effective_n_jobs  # a fifth of a second
-
         return bool(effective_n_jobs(self.jobs) == 1)
 
 
@@ -771,8 +769,6 @@ def _in_processes(
     away = {key for key, spec in left.items() if _can_travel(spec)}
     if not away:
         return
-    from gangwise.study.sweep import WorkersLost, parallel
-
     attempts, local, total = 0, workers.backend == "loky", len(left)
     while away & left.keys():
         count = len(left)
