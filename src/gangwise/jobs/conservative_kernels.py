@@ -31,6 +31,7 @@ def shift(inputs: Inputs, state: State, room: FreeDevices, item: int) -> None:
     sign = kernels.GIVE_BACK if item < kernels.PLAN_TAKES else kernels.TAKE
     p = inputs.jobs[j].piece_from
     for m in range(p, p + state.jobs[j].pieces):
+        # Pieces of a reservation lie where those of a start would: `State.out`.
         take_piece(inputs.cluster, room, int64(inputs.jobs[j].shape), state.out, p, m, sign)
 
 
@@ -40,6 +41,7 @@ def lower(inputs: Inputs, state: State, j: int) -> None:
     p = inputs.jobs[j].piece_from
     for m in range(p, p + state.jobs[j].pieces):
         n = state.out[m].node
+        # Only nodes that lose devices can have a new minimum.
         for k in range(state.trial.free.shape[1]):
             state.ahead.free[n, k] = min(state.ahead.free[n, k], state.trial.free[n, k])
         for i in range(state.trial.device.shape[1]):
@@ -127,6 +129,7 @@ def earliest(
             i += 1
         # Devices in all first: the first moment at which they are too few, until its own begin.
         m = i
+        # From its own reservation on it has what it needs, for sure.
         able = enough(inputs, state, j, i) if time < own else True
         while able and m < size:
             moment = state.changes[m].time
@@ -184,6 +187,7 @@ def lowest(inputs: Inputs, state: State, j: int, low: int, size: int, until: flo
 @inlined_kernel
 def same_pieces(inputs: Inputs, state: State, j: int, pieces: int) -> bool:
     """Whether the pieces that were tried are those that job j has reserved."""
+    # A start on other pieces than reserved gives those up: a hole.
     if state.jobs[j].pieces != pieces:
         return False
     p = inputs.jobs[j].piece_from
@@ -280,6 +284,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
     stuck = False
     # All reservations are given up, and made anew in the order of the queue.
     if at.void:
+        # Nodes came or went, or due reservations were in each other's way.
         for i in range(count):
             state.plans[state.sequence[i].item].start = kernels.NEVER
         at.void = 0
@@ -300,11 +305,13 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
         # Its time has come: it starts if devices are there, or else looks for another time.
         due = slot <= now
         groups = inputs.cluster.shapes[inputs.jobs[j].shape].groups
+        # Nothing was given up since it last looked: the same answer is due, see above.
         if not due and state.plans[j].planned == at.holes and groups == 0:
             continue
         if size < 0:
             size = lay_out(inputs, state, count)
         at.tests += 1
+        # Before the slot that it has; anything will do for one that is due.
         pieces = earliest(inputs, state, beliefs, j, size, kernels.NEVER if due else slot)
         stuck = stuck or due
         # Nothing sooner than what it has.
@@ -317,6 +324,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
             state.plans[j].planned = at.holes
             continue
         if slot < kernels.NEVER:
+            # Unless it starts exactly as planned, others may use what it gives up.
             if not (due and at.planned <= now and same_pieces(inputs, state, j, pieces)):
                 at.holes += 1
             size = drop_changes(state, size, j)
@@ -339,6 +347,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
         else:
             size = plan(inputs, state, j, pieces, size)
         add_up(inputs, state, size)
+    # Without a running job no end would come: the caller asks once more, with an empty plan.
     at.void = int64(stuck and at.running == 0)
 
 
@@ -348,6 +357,7 @@ def plan(inputs: Inputs, state: State, j: int, pieces: int, size: int) -> int:
     job = inputs.jobs[j]
     time = state.at.planned
     state.plans[j].start = time
+    # The earliest reservation ever made for it: an audit holds the start against it.
     state.promised[j] = min(state.promised[j], time)
     state.jobs[j].pieces = pieces
     p = job.piece_from
@@ -369,6 +379,7 @@ def plan_round(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
         if beliefs is not None and inputs.rules.limits_of_work:
             expected_ends(inputs, state, beliefs)
         count = keys(inputs, state)
+        # OAR plans anew in each round, so all reservations are void beforehand.
         if inputs.rules.anew:
             state.at.void = 1
         conservative(inputs, state, beliefs, count)

@@ -1,4 +1,4 @@
-"""The simulation, compiled: the events of an instant, and what they do to jobs and nodes.
+"""Events of an instant, compiled, and what they do to jobs and nodes.
 
 ``advance`` takes in all events of the next instant; :mod:`gangwise.jobs.round_kernels` decides in
 compiled code, and ``outside`` is one step for a scheduler that decides in Python: it has no beliefs
@@ -57,6 +57,7 @@ def leave(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> None
                 / 1000.0
             )
             released(beliefs, state.out[i].node, state.out[i].tasks * d, state.at.now)
+    # Free devices can let any waiting job in.
     at.again = 1
 
 
@@ -68,6 +69,7 @@ def measure(
     job = inputs.jobs[j]
     p = job.piece_from
     count = state.jobs[j].pieces
+    # What is learned may change any decision.
     state.at.again = 1
     if beliefs is None:
         report_rates(inputs, state, j, first, ended)
@@ -116,6 +118,7 @@ def finish(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> Non
     # When it would end by itself; later than now if its limit comes first.
     own = run.since + run.left / run.speed
     if inputs.rules.rates != kernels.LABELS and now > run.since:
+        # Measured at its end only where the first measurement had not come yet.
         measure(
             inputs, state, beliefs, j, now <= run.begun + inputs.rules.measured_after, own <= now
         )
@@ -151,6 +154,7 @@ def work_off(state: State, j: int) -> None:
     """What is left of running job j, as of now."""
     run = state.jobs[j]
     now = state.at.now
+    # A job may still be starting: then `since` lies ahead and nothing is done yet.
     if now > run.since:
         run.left = max(run.left - (now - run.since) * run.speed, 0.0)
         run.since = now
@@ -166,9 +170,10 @@ def let_follow(inputs: Inputs, state: State, j: int) -> None:
 
 @inner_kernel
 def release_next(inputs: Inputs, state: State, j: int) -> None:
-    """Those that come after job j wait for it no longer."""
+    """Release the jobs that come after job j, which wait for it no longer."""
     for i in range(inputs.next_from[j], inputs.next_from[j + 1]):
         k = inputs.next[i]
+        # With several predecessors, only the last of them releases the job.
         state.wants[k] -= 1
         if state.wants[k] == 0 and state.jobs[k].phase == kernels.HELD:
             enter(inputs, state, k)
@@ -236,6 +241,7 @@ def interrupt(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, why
         state.lost[j] += (worked - saved) * (kernels.devices_of(inputs, j) / 1000.0)
         remaining = job.work - saved
     # Time spent restoring was in vain, as far as it had come.
+    # At most the whole overhead, and nothing while the start itself took effect.
     cost = min(max(now - run.begun - inputs.rules.latency, 0.0), run.overhead)
     state.lost[j] += cost * (kernels.devices_of(inputs, j) / 1000.0)
     # The attempt becomes a row of its own, with copies of its pieces: the job's own are
@@ -252,6 +258,7 @@ def interrupt(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, why
         kernels.put_piece(state.cut_pieces, q + m, n, tasks, int64(0))
     at.cuts = i + 1
     at.cut_pieces = q + run.pieces
+    # The next cut's pieces begin behind these: hence one row more than cuts.
     state.cuts[i + 1].first = at.cut_pieces
     leave(inputs, state, beliefs, j)
     run.left = remaining
@@ -372,6 +379,7 @@ def node_event(
         if kind == kernels.FACTOR:
             return
     sign = 1 if kind == kernels.UP else -1
+    # Nothing changes for a node that is up and comes up, or drains while it is down.
     if state.up[n] == (kind == kernels.UP):
         return
     state.up[n] = kind == kernels.UP
@@ -384,6 +392,7 @@ def node_event(
         else kernels.NODE_DRAINS,
         n,
     )
+    # What failed before may fit now, and promises are void: nodes came or went.
     at.epoch += 1
     at.change += 1
     at.void = 1
@@ -392,6 +401,7 @@ def node_event(
     # such amounts do not count.
     for k in range(room.free.shape[1]):
         room.free[n, k] += sign * inputs.cluster.capacity[n, k]
+        # The total is added up anew, since amounts below 0 do not count in it.
         state.total[k] = 0
         for m in range(room.free.shape[0]):
             state.total[k] += max(room.free[m, k], 0)
@@ -406,6 +416,7 @@ def change_speed(inputs: Inputs, state: State, j: int) -> None:
     """A node of job j runs at another rate from now on."""
     run = state.jobs[j]
     speed = start_kernels.speed_of(inputs, state, j)
+    # Another piece may be slower still.
     if speed == run.speed:
         return
     work_off(state, j)
@@ -430,6 +441,7 @@ def events(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
         at.next_event += 1
         if inputs.events[e].kind == kernels.CANCEL:
             cancel(inputs, state, beliefs, inputs.events[e].item)
+        # Which jobs may start has changed, though no device has.
         elif inputs.events[e].kind == kernels.HOURS:
             at.again = 1
         else:
@@ -442,6 +454,7 @@ def events(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
                 inputs.events[e].value,
             )
     # Then submissions, in the order of the log.
+    # Only those of this instant are told to the learner below.
     fresh = at.next_job
     while at.next_job < inputs.jobs.size and inputs.jobs[at.next_job].submit <= now:
         j = at.next_job
@@ -463,6 +476,7 @@ def events(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
             measure(inputs, state, beliefs, j, boolean(True), boolean(False))
         elif state.jobs[j].phase == kernels.WAITING:
             at.again = 1
+    # After all of them have joined, in the order of the log, so prices do not depend on events.
     if beliefs is not None and inputs.rules.waits and inputs.rules.rates != kernels.LABELS:
         for j in range(fresh, at.next_job):
             if state.jobs[j].phase == kernels.WAITING:
@@ -489,6 +503,7 @@ def advance(inputs: Inputs, state: State, beliefs: Beliefs | None) -> int:
     at.looks = 0
     # Between events all that run are looked at, at whole multiples of a period.
     if inputs.rules.look < kernels.NEVER and at.running > 0:
+        # At multiples of the period, not a period after the last look: engines agree.
         due = (math.floor(state.at.now / inputs.rules.look) + 1) * inputs.rules.look
         if due <= time:
             time = due

@@ -59,6 +59,7 @@ def formula_key(
     if order == kernels.F4:
         return r * math.sqrt(size) + 530_000.0 * math.log10(s)
     if order == kernels.UNICEP:
+        # log₂ of one device is 0: a little more, so that its key is a large negative number.
         return -wait / (max(math.log2(max(size, 1.0)), 1e-9) * r)
     return length - weight * wait
 
@@ -94,6 +95,7 @@ def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
 def use_at(shares: FairShareState, a: int, now: float) -> float:
     """Use of a leaf: it halves every half-life."""
     elapsed = now - shares.since[a]
+    # A leaf without use needs no exponential: most leaves of a large tree have none.
     if elapsed <= 0.0 or (shares.use[a] == 0.0 and shares.rate[a] == 0.0):
         return float(shares.use[a])
     return float(decayed(shares.use[a], shares.rate[a], elapsed, shares.decay))
@@ -112,6 +114,7 @@ def hold(shares: FairShareState, j: int, sign: float, now: float) -> None:
 @lean_kernel
 def tick(shares: FairShareState, now: float) -> bool:
     """Compute fair shares as of the last multiple of the period; False where that is done."""
+    # Slurm computes priorities every period (PriorityCalcPeriod), not at each event.
     due = math.floor(now / shares.period) * shares.period
     if due <= shares.clock[0]:
         return False
@@ -141,10 +144,12 @@ def effective_use(shares: FairShareState) -> None:
     used of it, by their shares. Shares are of the whole.
     """
     shares.factor[0] = 1.0  # shares of the whole, until leaves get theirs
+    # Parents have smaller numbers, so theirs are ready.
     for a in range(1, shares.total.size):
         p = shares.parent[a]
         share = shares.factor[p] * shares.share[a]
         shares.factor[a] = share
+        # Share of all use so far; without any, nobody is charged.
         norm = shares.total[a] / shares.total[0] if shares.total[0] > 0.0 else 0.0
         # U_eff = U + (U_eff of the parent − U) · share among siblings.
         shares.level[a] = norm if p == 0 else norm + (shares.level[p] - norm) * shares.share[a]
@@ -163,9 +168,11 @@ def fair_tree(shares: FairShareState) -> None:
     """
     for a in range(1, shares.total.size):
         of_parent = shares.total[shares.parent[a]]
+        # Its part of what all siblings have used together.
         part = shares.total[a] / of_parent if of_parent > 0.0 else 0.0
         shares.level[a] = 0.0
         if shares.share[a] > 0.0:
+            # inf for who has used nothing: before all who have.
             shares.level[a] = shares.share[a] / part if part > 0.0 else math.inf
     L = shares.order.size
     # Insertion: from tick to tick few leaves change places.
@@ -203,11 +210,13 @@ def compare(shares: FairShareState, a: int, b: int) -> int:
 @lean_kernel
 def priority_key(shares: FairShareState, j: int) -> float:
     """Key of a job that waits; the smallest is first: the tier, then the priority."""
+    # Ages saturate at max_age (PriorityMaxAge), so that age alone cannot win for ever.
     age = min(max(shares.clock[0] - shares.eligible[j], 0.0) / shares.max_age, 1.0)
     # Σ weight · factor; what does not change while the job waits is in `score`.
     priority = (
         shares.age * age + shares.fair_share * shares.factor[shares.leaf[j]] + shares.score[j]
     )
+    # Two tiers are further apart than any two priorities; negative, as the smallest key is first.
     return float(-(shares.tier[j] * TIER + min(max(math.floor(priority), 1.0), HIGHEST)))
 
 
@@ -224,6 +233,7 @@ def join_ageing(shares: FairShareState, j: int, now: float) -> None:
         i -= 1
     g.line[i] = j
     g.size[0] += 1
+    # Not eligible until its limits let it: an age of 0.
     shares.eligible[j] = math.inf
     let_age(shares, now)
 
@@ -234,6 +244,7 @@ def leave_ageing(shares: FairShareState, j: int, now: float) -> None:
     if shares.ageing is None:
         return
     g, size = shares.ageing, int64(0)
+    # It aged, so its part of the limits is free again.
     if shares.eligible[j] < math.inf:
         count_ageing(g, j, kernels.FREE_CAP)
     for i in range(g.size[0]):
@@ -246,7 +257,7 @@ def leave_ageing(shares: FairShareState, j: int, now: float) -> None:
 
 @lean_kernel
 def let_age(shares: FairShareState, now: float) -> None:
-    """Jobs that their limits let age do so from now on, the first submitted first."""
+    """Let jobs age from now on whose limits allow it, the first submitted first."""
     g, size = shares.ageing, int64(0)
     for i in range(g.size[0]):
         j = int64(g.line[i])
@@ -274,7 +285,7 @@ def count_ageing(limits: Ageing, j: int, sign: int) -> None:
 
 @inlined_kernel
 def line_stays(inputs: Inputs) -> bool:
-    """The order is multifactor and `x.sequence` keeps it: keys change at ticks alone."""
+    """Whether the order is multifactor, kept in `State.sequence`: keys change at ticks alone."""
     return bool(inputs.rules.queue == kernels.MULTIFACTOR and not inputs.rules.shortest)
 
 
@@ -282,6 +293,7 @@ def line_stays(inputs: Inputs) -> bool:
 def full_claim(inputs: Inputs, state: State, c: int) -> int:
     """The first counter of which jobs of claim c would take too much, −1 for none."""
     for i in range(inputs.caps.starts[c], inputs.caps.starts[c + 1]):
+        # The job's own amount counts: it must fit under what is left.
         if state.used[inputs.caps.counter[i]] + inputs.caps.amount[i] > inputs.caps.most[i]:
             return int(inputs.caps.counter[i])
     return -1
@@ -289,7 +301,7 @@ def full_claim(inputs: Inputs, state: State, c: int) -> int:
 
 @inlined_kernel
 def capped(inputs: Inputs, state: State, j: int) -> bool:
-    """Job j would be more than one of its caps allows at once."""
+    """Whether job j would be more than one of its caps allows at once."""
     if inputs.caps is None or inputs.caps.most.size == 0:
         return False
     return bool(full_claim(inputs, state, int64(inputs.jobs[j].claim)) >= 0)
@@ -333,6 +345,7 @@ def put_aside(inputs: Inputs, state: State, j: int) -> None:
     job = inputs.jobs[j]
     c, at = int64(job.claim), state.at
     claim = state.claims[c]
+    # Lines are numbered: an older number says that the claim's list is void, without clearing it.
     if claim.line != at.line:
         claim.line, claim.top, claim.shut = at.line, -1, 0
     state.jobs[j].place = kernels.ASIDE
@@ -357,6 +370,7 @@ def bring_back(inputs: Inputs, state: State, c: int) -> None:
         j = int64(claim.top)
         claim.top = meld(state.behind, int64(state.behind[j].left), int64(state.behind[j].right))
         at.aside -= 1
+        # Withdrawn jobs are dropped when they come up: a skew heap cannot remove from within.
         if state.jobs[j].phase != kernels.WAITING:  # withdrawn
             continue
         # Ranks go back into the set; keys into the sorted rows, unless the row is still there.
@@ -366,6 +380,7 @@ def bring_back(inputs: Inputs, state: State, c: int) -> None:
             kernels.enter_row(state.sequence, int64(0), at.lined, state.behind[j].key, j)
             at.lined += 1
         state.jobs[j].place = kernels.IN_LINE
+        # One job is enough where the order stays: the next follows when it has been looked at.
         if stays or not inputs.rules.keyed:
             return
 
@@ -395,6 +410,7 @@ def wake(inputs: Inputs, state: State, j: int) -> None:
         # Each claim is taken off the list before it is looked at, and put back by `follow` if it is
         # still shut.
         while c >= 0:
+            # Read first: `follow` may list the claim elsewhere.
             following = int64(state.claims[c].next)
             state.claims[c].shut = 0
             follow(inputs, state, c)
@@ -407,6 +423,7 @@ def wake(inputs: Inputs, state: State, j: int) -> None:
 @inner_kernel
 def charge(users: Rows, half_life: float, now: float, u: int) -> None:
     """Bring the use of user u up to now: it halves every half-life."""
+    # Halved every half-life, with the rate of use in between.
     elapsed = now - users[u].at
     if elapsed > 0.0:
         users[u].use = decayed(users[u].use, users[u].rate, elapsed, math.log(2.0) / half_life)
@@ -415,14 +432,14 @@ def charge(users: Rows, half_life: float, now: float, u: int) -> None:
 
 @inner_kernel
 def keys(inputs: Inputs, state: State) -> int:
-    """Those waiting in `state.sequence`, in the order of the queue; their number."""
+    """Fill `state.sequence` with those waiting, in the order of the queue; gives their number."""
     now = state.at.now
     count = 0
     # Use decays all the time, so it is brought up to now once for all keys.
     if state.users is not None and inputs.rules.queue == kernels.FAIR_SHARE:
         for u in range(state.users.size):
             charge(state.users, inputs.rules.half_life, now, u)
-    # Ranks go up, and merge sort is stable: equal keys stay in the order of ranks.
+    # Rows are sorted by key and job below, so equal keys go to the earlier row.
     rank = kernels.smallest(state.words, state.summary, state.at)
     while rank >= 0:
         j = inputs.by_rank[rank]
@@ -484,13 +501,14 @@ def stand_in_line(inputs: Inputs, state: State, fresh: int) -> None:
             if state.jobs[j].phase == kernels.WAITING:
                 kernels.enter_row(state.sequence, int64(0), at.lined, priority_key(s, j), j)
                 at.lined += 1
+    # The clock of the keys in the line, against which the next call sees a tick.
     at.ordered = s.clock[0]
     at.anew = 0
 
 
 @inlined_kernel
 def before(inputs: Inputs, state: State, i: int, j: int) -> bool:
-    """Job i comes before job j, in an order that stays or is multifactor."""
+    """Whether job i comes before job j, in an order that stays or is multifactor."""
     if state.standing is None or inputs.rules.queue != kernels.MULTIFACTOR:
         return bool(inputs.jobs[i].rank < inputs.jobs[j].rank)
     key, other_key = priority_key(state.standing, i), priority_key(state.standing, j)
@@ -500,6 +518,7 @@ def before(inputs: Inputs, state: State, i: int, j: int) -> bool:
 @inner_kernel
 def behind(inputs: Inputs, state: State, j: int) -> int:
     """The place behind job j in a line that stays."""
+    # A linear search: it is asked once a start behind a promise.
     i = 0
     while state.sequence[i].item != j:
         i += 1

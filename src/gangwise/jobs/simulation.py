@@ -79,6 +79,7 @@ def simulate_jobs(
 
     Examples
     --------
+    >>> from gangwise.jobs import Jobs, Nodes
     >>> jobs = Jobs.of(submit=[0, 1, 2], run=[10, 10, 5], tasks=[3, 2, 1], limit=[10, 10, 5])
     >>> schedule = simulate_jobs(jobs, Nodes.pool(4), "fcfs+easy+first-fit")
     >>> schedule.start
