@@ -51,6 +51,17 @@ def test_closed_hours_follow_the_calendar_through_daylight_saving():
     assert sum(shut) > 10_000
 
 
+@pytest.mark.parametrize("before", [3600.0, 5300.0, 7199.5])
+def test_clocks_change_at_one_instant_at_whatever_second_a_log_begins(before):
+    zone, change = ZoneInfo("Europe/Stockholm"), datetime(2026, 3, 29, 1, tzinfo=UTC)
+    clock = Clock(change.timestamp() - before, "Europe/Stockholm")
+    times = np.arange(0.0, 4 * 3600.0, 60.0)
+    dates = [(change + timedelta(seconds=at - before)).astimezone(zone) for at in times.tolist()]
+    offsets = np.array([date.utcoffset().total_seconds() for date in dates])
+    assert np.array_equal(clock.ahead(times), offsets - offsets[0])
+    assert np.ptp(offsets) == 3600.0
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -303,11 +303,12 @@ class Clock:
 
     def ahead(self, times: Floats) -> Floats:
         """Seconds by which local clocks are ahead of where they were at the log's time 0."""
-        # Clocks change on whole hours: a zone is asked once for
-        # each hour of a log, not for each time.
-        hours, hour_of = np.unique(times // 3600, return_inverse=True)
-        zones = [self.date(at).utcoffset() or timedelta(0) for at in (0.0, *(3600 * hours))]
-        return np.array([(zone - zones[0]).total_seconds() for zone in zones[1:]])[hour_of]
+        # Clocks change on half hours of Unix time: a zone is asked once for each of them. A log may
+        # begin at any second, so that its own hours would miss the change by up to an hour.
+        halves, half_of = np.unique((self.epoch + times) // 1800, return_inverse=True)
+        dates = (self.date(0.0), *(datetime.fromtimestamp(1800 * n, self.tz) for n in halves))
+        zones = [date.utcoffset() or timedelta(0) for date in dates]
+        return np.array([(zone - zones[0]).total_seconds() for zone in zones[1:]])[half_of]
 
     @property
     def monday(self) -> float:
