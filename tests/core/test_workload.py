@@ -72,6 +72,7 @@ def test_replay_is_exact_and_ends_where_the_trace_ends():
     [
         lambda: BernoulliArrivals([1.2]),
         lambda: BernoulliArrivals([np.nan]),
+        lambda: BernoulliArrivals([[0.5, 0.5]]),
         lambda: BinomialArrivals([0.5, 0.5, 0.5], [1, 2]),
         lambda: BinomialArrivals([0.5], [0]),
         lambda: BinomialArrivals([0.5], [1.5]),

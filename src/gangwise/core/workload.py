@@ -275,7 +275,8 @@ def _probabilities(value: npt.ArrayLike, what: str, L: int | None = None) -> Flo
         array = np.full(L, array[0])
     if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all():
         bad = array[~((array >= 0) & (array <= 1))]
-        raise ScenarioError(f"{what} must lie in [0, 1]; found {bad[:1] or array.shape}")
+        fault = bad[:1] if bad.size else f"shape {array.shape}"
+        raise ScenarioError(f"{what} must lie in [0, 1]; found {fault}")
     if L is not None and array.size != L:
         raise ScenarioError(f"{what} is given for {array.size} job types; there are {L}")
     array.setflags(write=False)
