@@ -98,6 +98,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode. The same seed brings the same arrivals and the same noise."""
         super().reset(seed=seed)
+        # A seed of gangwise's own streams, so that arrivals and noise are those of ``compare``.
         streams = Streams.of(int(self.np_random.integers(2**62)))
         self.environment = self.instance.environment()
         self.environment.start(streams.workload, streams.noise)
@@ -109,11 +110,13 @@ class SlotEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Play a slot. The last one cuts the episode off; nothing ends it before."""
         outcome = self.environment.step(self.slot, self._decision(action))
+        # Feedback of several slots may arrive in one, or none.
         for feedback in outcome.feedback:
             self._learn(feedback)
         self.slot += 1
         self._observe()
         info = {"reward": outcome.reward, **dict(zip(self.environment.metrics, outcome.metrics))}
+        # Truncated, not terminated: values beyond the end are still worth something to a learner.
         cut_off = self.slot >= self.slots
         return self._observation(), float(outcome.reward), False, cut_off, info | self._mask()
 
@@ -197,6 +200,8 @@ class FluctuatingSpeedsEnv(SlotEnv):
         self._total[feedback.channels] += feedback.utilities
 
     def _observation(self) -> Any:
+        # 0 for channels never used: the count beside it tells
+        # them from those that are worth nothing.
         mean = self._total / np.maximum(self._plays, 1)
         parts = (self.seen.arrivals, mean, np.log1p(self._plays))
         return np.concatenate(parts).astype(np.float32)
@@ -242,7 +247,10 @@ class ApproximationJobsEnv(SlotEnv):
         self._systematic, self._placing = systematic, CountingPolicy()
         self._placing.start(self.problem, rng)
         self._rng = rng
+        # Equal rates are broken at random, once per episode:
+        # what machines are called must not decide.
         self._tie = rng.permutation(self.problem.M)
+        # Optimistic: a machine that was never used counts as the fastest.
         self._rate = np.ones(self.problem.M)
 
     def _learn(self, feedback: Any) -> None:
@@ -271,8 +279,10 @@ class ApproximationJobsEnv(SlotEnv):
     def _decision(self, action: Any) -> Ints:
         n, jobs = self._shown.size, self.seen.jobs
         share = np.clip(np.asarray(action, dtype=np.float64)[:n], 0, 1)
+        # Shares that add up to less than 1 leave machines idle; more are shrunk alike.
         share = share / max(float(share.sum()), 1.0) * float(self.seen.available.sum())
         most = self._placing.most(self.seen)
+        # Rows of active jobs are ascending, and those shown are among them.
         position = np.searchsorted(jobs.rows, self._shown)
         want = self._systematic(np.minimum(share, most[position]), self._rng.random())
         fastest = np.lexsort((self._tie, -self._rate)).astype(np.int64)
@@ -357,6 +367,7 @@ class _DecidedInPython:
         total = np.maximum(books.capacity.sum(axis=0), 1)
         table = np.zeros((self.window, 6))
         for i, job in enumerate(self.play.waiting[: self.window]):
+            # Of all tasks together, by device type; the dominant one is shown.
             share = job.tasks * np.array(job.shape.demand) / total
             table[i] = (
                 1,
@@ -392,6 +403,7 @@ class _Announced(event.Listener):
 
 def _compiles(tables: Tables, scheduler: Composed) -> bool:
     """Whether compiled code can play an episode with this choice of nodes."""
+    # Kernels of the environment know no failures: such episodes are decided in Python.
     fails = bool((tables.events["kind"] == DOWN).any())
     rules = compiled.built_in(scheduler, tables.nodes, tables.options)
     return not fails and rules is not None and rules.look == np.inf
@@ -412,8 +424,10 @@ class _DecidedInKernels:
 
         parts = [self._episode(t, choose()) for t in tables]
         bank, _ = stacked([fixed for fixed, _ in parts])
+        # Each episode's beginning is kept as memory, which ``BEGIN`` copies into an environment.
         begun, memory = stacked([environment for _, environment in parts])
         copies, own = stacked([row(begun, 0)] * count)
+        # Arrays that no rule of these episodes reads are left out, in all rows alike.
         bank, self.state, believed = compiled.only_used(bank, *copies[:2])
         self._kernels, self.tables, self.episode = kernels, tables, np.zeros(count, np.int64)
         size = 6 * window + (3 if plain else len(kernels.TOTALS))
@@ -427,6 +441,7 @@ class _DecidedInKernels:
             np.zeros((count, 1), np.int64),
             np.zeros((count, 1), np.int64),
         )
+        # At least 1, so that a device type that the cluster lacks divides nothing by zero.
         whole = np.maximum(bank.cluster.capacity.sum(axis=1), 1).astype(np.float64)
         asked = np.array([self._asked(row(bank, e), whole[e], plain) for e in range(len(tables))])
         every = kernels.Episode(bank, asked, whole, memory)
@@ -511,6 +526,7 @@ class _OneInKernels(_DecidedInKernels):
 
 def _log(jobs: int, settings: dict[str, Any]) -> ReplayScenario:
     """The log that episodes of so many jobs are taken from: small and busy unless set otherwise."""
+    # Busy enough for decisions to matter, small enough for many episodes a second.
     usual = {"world": "unlike", "nodes": 8, "load": 0.9, "longest": 100_000.0}
     scenario = ReplayScenario(**{**usual, **settings})
     if not 1 <= jobs <= len(scenario.jobs):
@@ -521,8 +537,10 @@ def _log(jobs: int, settings: dict[str, Any]) -> ReplayScenario:
 def _episode(scenario: ReplayScenario, rng: np.random.Generator, count: int) -> Tables:
     """So many consecutive jobs of a log from a drawn place on, and drawn hidden rates."""
     rows = np.arange(len(scenario.jobs))
+    # + 1: the last possible beginning counts as well.
     begin = int(rng.integers(rows.size - count + 1))
     chosen = (begin <= rows) & (rows < begin + count)
+    # The place and the hidden rates are drawn by one generator: a seed decides both.
     played = scenario.draw(int(rng.integers(2**31)), chosen)
     return Tables.of(played.jobs, played.nodes, played.conditions, scenario.options, "the agent")
 
@@ -632,6 +650,7 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
             raise ScenarioError(f"{choice}, or nodes that fail: gangwise/Jobs-v1 plays these")
         self.num_envs, self._copy, self._never = num_envs, copy, np.zeros(num_envs, bool)
         self._play = _DecidedInKernels(self.tables, choose, window, num_envs)
+        # Below 64 environments for each thread, handing out work costs more than it saves.
         self.threads = max(1, min(threads or os.cpu_count() or 1, num_envs // 64))
         # Several parts for each thread: one that begins late, or is stopped, holds no other up.
         parts = 4 * self.threads if self.threads > 1 else 1
@@ -654,6 +673,7 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
         return seen, {"action_mask": mask}
 
     def _begin(self, rows: Ints, episodes: Any = None) -> None:
+        # Drawn even where episodes are given, so that later draws stay the same.
         drawn = self.np_random.integers(len(self.tables), size=rows.size)
         self._play.begin(rows, drawn if episodes is None else episodes)
 
@@ -668,12 +688,14 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
         play.actions[:] = actions
         parts = iter(self._parts)  # each is drawn by one thread alone
         others = [self._others.submit(self._step_parts, parts) for _ in range(self.threads - 1)]
+        # This thread takes parts, too: with one thread no other is ever asked.
         self._step_parts(parts)
         for other in others:
             if not other.cancel():  # it has not begun, and nothing is left to do
                 other.result()
         over = play.views.over[:, 0]
         if over.any():
+            # Copies: the next line writes the new episodes' first observations over them.
             info = {"final_obs": play.views.seen.copy(), "_final_obs": over.copy()}
             self._begin(np.flatnonzero(over))
         seen, info["action_mask"], reward, over, cut_off = self._shown()

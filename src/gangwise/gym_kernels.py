@@ -35,7 +35,7 @@ BEGIN = -(2**63)
 
 @by_reference
 class View(NamedTuple):
-    """What an environment shows."""
+    """View of an environment: what it shows of itself."""
 
     plain: bool  # as gangwise/Jobs-v1: plain numbers, and letting time go on is always possible
     shown: Ints  # [window] jobs, −1 for none
@@ -49,7 +49,7 @@ class View(NamedTuple):
 
 @by_reference
 class Episode(NamedTuple):
-    """An episode: its jobs, what is worked out once of them, and how it begins."""
+    """Episode: its jobs, what is computed once of them, and how it begins."""
 
     inputs: Inputs
     asked: Any  # [J, 3] the features of a job that stay: limit, nodes, devices
@@ -85,11 +85,13 @@ def has_room(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> bool:
         return may_start(inputs, state, beliefs, j) > 0
     if capped(inputs, state, j) or opens(inputs, j, state.at.now) > state.at.now:
         return False
+    # Nothing was given back since a job of this shape with as few tasks had no room.
     if memo.fail_epoch == state.at.epoch and tasks >= memo.fail_tasks:
         return False
     allowed = cluster.allowed[cluster.shapes[s].constraint]
     most, count = min(int64(cluster.shapes[s].per_node), tasks), int64(0)
     for b in range(state.room.top.shape[0]):
+        # A block of nodes whose largest free amounts are too small is passed over as a whole.
         if block_misses(cluster, state.room, s, b):
             continue
         for n in range(b * BLOCK, min((b + 1) * BLOCK, allowed.size)):
@@ -111,6 +113,7 @@ def go_on(inputs: Inputs, state: State, beliefs: Beliefs) -> tuple[float, bool]:
         present = state.at.waiting + state.at.running
         status = advance(inputs, state, beliefs)
         state.at.fresh = 0
+        # Before the first event there is no time to count.
         if before >= 0.0:
             passed += present * (state.at.now - before)
         if status == DONE or state.at.waiting > 0:
@@ -139,6 +142,7 @@ def ends_first(state: State, view: View, job: int) -> float:
     """Seconds until the first running job ends as requested; ``job`` has started, −1 for none."""
     first = view.first[0]
     if job >= 0 and first >= 0:
+        # The first to end is still the first, unless the job that has just started ends sooner.
         if state.jobs[job].expect < state.jobs[first].expect:
             first = job
     elif job >= 0 or first < 0 or state.jobs[first].phase != RUNNING:
@@ -164,6 +168,7 @@ def look(episode: Episode, state: State, beliefs: Any, view: View, job: int) -> 
     count = min(window, at.waiting)
     for i in range(count):
         j = inputs.by_rank[rank]
+        # Both lists are in rank order: one walk finds each job in what was shown before.
         while old < window and shown[old] != j:
             old += 1
         if old < window and same:
@@ -186,6 +191,7 @@ def look(episode: Episode, state: State, beliefs: Any, view: View, job: int) -> 
         seen[at_row + 4] = episode.asked[j, 2]
         seen[at_row + 5] = mask[i]
         rank = following(state.words, state.summary, at, rank + 1)
+    # Rows behind the first empty one were emptied before.
     for i in range(count, window):
         if shown[i] < 0:
             break
@@ -219,6 +225,7 @@ def act(episode: Episode, state: State, beliefs: Any, view: View, action: int) -
     inputs, window = episode.inputs, view.shown.size
     job = int64(view.shown[action]) if 0 <= action < window else int64(-1)
     pieces = may_start(inputs, state, beliefs, job) if job >= 0 else 0
+    # Letting time go on is no option here, and some job fits, or the mask would allow it.
     if pieces == 0 and action >= 0 and not view.mask[window]:
         job = int64(view.shown[view.mask.argmax()])
         pieces = may_start(inputs, state, beliefs, job)
@@ -253,6 +260,7 @@ def step(
         i = rows[m]
         of, here = opened_at(episode, episodes[plays[i]]), opened_at(environment, environments[i])
         if actions[i] == BEGIN:
+            # All of an environment is one row of memory, so that an episode begins by one copy.
             copy_words(of.begun, here.memory)
             here.shows.shown[:] = -1
             here.shows.seen[:] = 0.0
