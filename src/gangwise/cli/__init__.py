@@ -39,6 +39,7 @@ class Commands(TyperGroup):
             with stops_kept():
                 return super().invoke(ctx)
         except UsageError as error:  # one line, as every other refusal
+            # The checker's own words, cut to what is to be given.
             text = re.sub(r"Input should be (.*?),.*", r"give \1", error.format_message())
             command = (error.ctx or ctx).command_path
             say(f"gangwise: {text.rstrip('.')}; see {command} --help")
@@ -46,7 +47,8 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as stop:
             say("gangwise: interrupted")
             raise typer.Exit(exit_code(stop)) from None
-        except EOFError as error:  # the same here: not the user's doing
+        # Click takes it for the end of input at a prompt; here a file has ended too early.
+        except EOFError as error:
             raise RuntimeError(f"unexpected end of a file: {error}") from error
 
 
@@ -76,6 +78,7 @@ def _root(
     versions = {"gangwise": gangwise.__version__, "python": platform.python_version()}
     versions["platform"] = platform.platform()
     for needed in requires("gangwise") or () if as_json else ():
+        # What every installation has; extras are left out.
         if "extra ==" not in needed:
             name = re.split(r"[^A-Za-z0-9._-]", needed)[0]
             versions[name] = version_of(name)
@@ -106,6 +109,7 @@ app.add_typer(trace.trace_app, name="trace", rich_help_panel="Jobs of a cluster"
 
 def main() -> None:
     """Entry point: known errors end in one line and exit code 2, being stopped in 130 or 143."""
+    # Before anything is loaded that takes long.
     stop_at_once()
     gc.set_threshold(100_000)  # of objects, few are garbage: the default spends a tenth on looking
     atexit.register(gc.freeze)  # the process ends: to look for garbage once more takes 0.3 seconds
@@ -118,6 +122,7 @@ def main() -> None:
     except Exception as error:
         say(f"gangwise: internal error, please report: {type(error).__name__}: {error}")
         say(_written_report(error))
+        # EX_SOFTWARE of sysexits.h.
         sys.exit(70)
 
 

@@ -16,9 +16,16 @@ from gangwise.cli.options import table
 from gangwise.core.errors import ScenarioError, UnknownName, to_install
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gangwise.core import contracts, simulation
+    from gangwise.papers.reproduce.expected import Reproduction
+    from gangwise.papers.reproduce.papers import Artefact
+    from gangwise.report import pages
     from gangwise.study.compare import Comparison
+    from gangwise.study.results import Results
     from gangwise.study.runs import NamedSource
+    from gangwise.study.tune import Tuning
 
 
 def compare_command(
@@ -89,6 +96,7 @@ def run_command(
     from gangwise.study.compare import CompareOptions, compare
     from gangwise.study.store import MemoryStore
 
+    # With --trace the only argument is the policy.
     if trace is not None and policy is None:
         target, policy = None, target
     if policy is None:
@@ -101,6 +109,7 @@ def run_command(
             )
         file, out = out, None
     options.require_folder(out, jobs=False)
+    # The rows are kept in memory, and an unfinished run beside the file.
     store: Any = out if file is None else MemoryStore(file)
     if resume and file is None:
         _require_same(source, slots, out, "run")
@@ -112,11 +121,13 @@ def run_command(
     judges = [] if versus is None else [versus]
     with options.progress(options.after_stop(file or out)) as advance:
         how = CompareOptions(progress=advance, name="run")
+        # Of a single policy, a comparator may take every slot.
         comparison = compare(source, [policy], slots, [seed], judges, None, store, **how)
     if file is not None:
         frame = comparison.frame()
         write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
         with store.lock():
+            # The rows come first: killed between the two, the run is only written again.
             store.files.write(file.name, write, replace=True)
             store.forget_checkpoint("")
         options.say(f"wrote {comparison.slots} rows to {file}")
@@ -198,6 +209,7 @@ def _require_same(source: NamedSource, slots: int | None, out: Path | None, name
         return  # stopped before it had begun
     plan = store.read_plan(name)["experiment"]
     stored = (plan.get("scenario") or plan.get("trace"), plan["settings"], plan["slots"])
+    # As a plan has them.
     wanted = (source.name, json.loads(source.settings), slots or source.scenario().slots)
     if stored != wanted:
         runs = [f"{name} {settings}, {n} slots" for name, settings, n in (stored, wanted)]
@@ -216,6 +228,7 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
     if hasattr(scenario, "fidelity"):
         report = scenario.fidelity()
         if report.kept is not None:
+            # A comparison may be shorter than its trace: only what it played counts.
             report = replace(report, kept=report.kept.in_first(comparison.slots))
         with Folder(out).publish("fidelity") as publication:
             publication.write(FIDELITY, json.dumps(report.to_dict(), indent=2) + "\n")
@@ -224,16 +237,6 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
     options.say(f"wrote {', '.join(path.name for path in files)} to {out}")
     if not any(path.suffix == ".svg" for path in files):
         options.say(f"no figures as files: they need matplotlib; {to_install('full')}")
-
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gangwise.papers.reproduce.expected import Reproduction
-    from gangwise.papers.reproduce.papers import Artefact
-    from gangwise.report import pages
-    from gangwise.study.results import Results
-    from gangwise.study.tune import Tuning
 
 
 def sweep_command(
@@ -347,8 +350,10 @@ def tune_command(
 
     fixed, numbers = options.settings_of(settings), [range(1000, 1003), range(2000, 2010)]
     if site:
+        # Rules of a site are tuned by replays, of which the seeds are parts of the log.
         fixed |= {"source": scenario, "site": site, "parts": parts}
         scenario, policy = "replay", policy or BASE
+        # Every second part, so that both are spread over the whole log.
         numbers = [range(0, parts, 2), range(1, parts, 2)]
     elif not policy:
         raise ScenarioError("name the policy to tune; or a log, with --site FILE")
@@ -366,6 +371,7 @@ def tune_command(
     from gangwise.report.page import sentence_case
     from gangwise.report.tables import rich_tables
 
+    # Where no trial was better, there is no validation.
     for name in ("tuning", "validation"):
         if (folder / f"{name}.plan.json").exists():
             write_provenance(folder, name, command)
@@ -398,6 +404,7 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
     from gangwise.study.tune import DEFAULT, TUNING
 
     name, seeds = "validation", tuning.validation
+    # Then nothing else was played than the seeds of the tuning.
     if tuning.row is None:
         name, seeds = TUNING, tuning.seeds
     if tuning.metric != EVERY or any(r.name.startswith("nodes.") for r in tuning.ranges):
@@ -406,6 +413,7 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
     by_seed = results.per_seed(tuning.metric)
     means = {str(label): g["value"].to_numpy().mean() for (label,), g in by_seed.group_by("policy")}
     scenario = ReplayScenario(**settings)
+    # Rules only take schedules away: a bound without them holds under all rules.
     if scenario.site is not None and scenario.site.nodes is None and not scenario.site.rules.nodes:
         scenario = scenario.changed(site="")  # whatever the rules
     with options.progress("the tuning is stored") as advance:
@@ -519,9 +527,11 @@ def reproduce_command(
         result = reproduce(
             artefacts, RunScale(quick, chosen, traces), out, jobs, backend, address, advance
         )
+    # What earlier commands have put there is part of this reproduction.
     provenance = read_provenance(out, "reproduction") if result.joined else None
     commands = provenance.command.splitlines() if provenance else []
     commands.append(command)
+    # A command that was repeated is listed once.
     write_provenance(out, "reproduction", "\n".join(dict.fromkeys(commands)))
     for stem, reason in result.left_out.items():
         options.say(f"left out {stem}: {reason}")
@@ -547,6 +557,7 @@ def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> li
     every = [a for name in ([paper] if paper else PAPERS) for a in artefacts(name)]
     chosen = []
     for name in wanted:
+        # figure-1 is not the beginning of figure-12.
         mine = [a for a in every if re.match(rf"{re.escape(name)}(?!\d)", a.name)]
         if not mine:
             papers = " or ".join(dict.fromkeys(a.paper for a in every))
@@ -560,6 +571,7 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
     from gangwise.papers.reproduce import expected
 
     if accept:
+        # Only at full scale: small numbers are no evidence.
         if not quick:
             expected.stamp(done.artefacts, done.played)
         rows, totals = expected.write(done.rows, quick), expected.write_totals(done.totals, quick)
@@ -570,6 +582,7 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
         options.say(f"changed: {text}")
     if changed:
         raise typer.Exit(1)
+    # Totals are compared where some were committed.
     count = len(done.totals.keys() & expected.read_totals(quick).keys())
     options.say(
         f"all {len(done.rows)} results are where they were committed, "

@@ -17,10 +17,13 @@ from gangwise.cli.serve import HERE
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.terminal import one_line
 
+if TYPE_CHECKING:
+    from gangwise.core.files import Folder
+    from gangwise.study.explain import Explained
+
 
 def list_command(family: str | None = None, as_json: bool = False) -> None:
     """List scenarios, policies and comparators by family; schedulers; traces; engines."""
-    from gangwise.core.errors import UnknownName
     from gangwise.core.registry import GROUPS, entries
 
     plural: dict[str, str] = {kind: f"{kind}s" for kind in GROUPS}
@@ -36,6 +39,7 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
     if family is not None and family not in families:
         raise UnknownName("family", family, families)
     if as_json:
+        # Schedulers, engines and traces have no family: they are of jobs.
         mine = {
             plural[kind]: [
                 row
@@ -105,6 +109,7 @@ def new_command(
     """Write a small policy or scheduler that works, and its test, as a start."""
     from gangwise.core.files import write_whole
 
+    # At all other signs, and before a capital letter.
     words = [word for word in re.split(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", name) if word]
     title = "".join(word[0].upper() + word[1:] for word in words)
     module = "_".join(word.lower() for word in words)
@@ -114,6 +119,7 @@ def new_command(
     file, test = folder / f"{module}.py", folder / f"test_{module}.py"
     templates = {file: family if kind == "policy" else "scheduler", test: f"{kind}_test"}
     for path in templates:
+        # Also a link that leads nowhere.
         if os.path.lexists(path):
             raise ScenarioError(f"{path} is there already; choose another name")
     starters = files("gangwise.cli") / "starters"
@@ -165,7 +171,6 @@ def check_command(
 
 def _kind_of(what: str) -> Literal["policy", "scheduler"]:
     """Kind of a registered name, or of a class by its methods."""
-    from gangwise.core.errors import UnknownName
     from gangwise.core.registry import ANY, entries, from_outside, parse
     from gangwise.jobs.parts import parts
 
@@ -174,14 +179,11 @@ def _kind_of(what: str) -> Literal["policy", "scheduler"]:
     policies, name = entries("policy"), parse(what)[0]
     schedulers = [n for n in entries("scheduler") if n != ANY]
     schedulers += [*parts("queue"), *parts("backfilling"), *parts("choice")]
+    # A scheduler is named by its parts, the first of which tells.
     if name not in policies and name.split("+")[0] not in schedulers:
         raise UnknownName("policy or scheduler", name, [*policies, *schedulers])
     return "policy" if name in policies else "scheduler"
 
-
-if TYPE_CHECKING:
-    from gangwise.core.files import Folder
-    from gangwise.study.explain import Explained
 
 MOST_NAMES = 20
 """Names that are listed, of each kind, before the rest is counted."""
@@ -208,6 +210,7 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     checks = {place: place.verify() for place in find_folders(folder)}
     sound = all(place.sound for place in checks.values())
     older = {place: older_runs(place.path) for place in checks}
+    # A damaged run cannot be audited.
     audits = {place: replay.audited(place.path) if checks[place].sound else {} for place in checks}
     reports = [a for place in audits.values() for a in place.values() if not isinstance(a, str)]
     lawful = not any(report.counts for report in reports)
@@ -266,6 +269,7 @@ def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
     if repair:
         from gangwise.service.loop import locked
 
+        # No service may write while its files are replaced.
         lock = locked(folder / "lock")
     report = sound.examine(folder)
     if not (report.sound or repair):  # a service that works in it wrote meanwhile, perhaps
@@ -328,6 +332,7 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
     from gangwise.service.store import ServiceStore
 
     store = ServiceStore(state / "service.sqlite", read_only=True)
+    # A view that was never written is empty.
     rows = [
         row
         for name in ("queue", "running", "held")
@@ -357,6 +362,7 @@ def _print_explanation(explained: Explained) -> None:
         names = list(dict.fromkeys(name for row in explained.rows for name in row))
         rows = [[cell(row.get(name)) for name in names] for row in explained.rows]
         numbers = int | float | None
+        # Columns with words are aligned to the left.
         words = {n for row in explained.rows for n in row if not isinstance(row[n], numbers)}
         columns = [i for i, name in enumerate(names) if name in words]
         console.print()

@@ -39,6 +39,7 @@ def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[
     >>> _last("drf,gr", ["drf", "greedy", "gang-greedy"])
     ['drf,greedy']
     """
+    # After the last separator, whichever that is.
     cut = max(incomplete.rfind(separator) for separator in separators) + 1
     head, begun = incomplete[:cut], incomplete[cut:]
     return [head + name for name in sorted(known) if name.startswith(begun)]
@@ -46,6 +47,7 @@ def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[
 
 def _files(incomplete: str) -> list[str]:
     """Files and folders, as a shell completes them by itself where nothing else is offered."""
+    # A name with a star would itself be expanded.
     names = [] if has_magic(incomplete) else sorted(glob(incomplete + "*"))
     return [name + "/" if Path(name).is_dir() else name for name in names]
 
@@ -57,6 +59,7 @@ def _names(kind: Kind) -> list[str]:
 def _schedulers(incomplete: str) -> list[str]:
     """Schedulers, separated by commas, whose parts are joined by plus signs."""
     parts = []
+    # A class in a file has no parts to be combined.
     if not incomplete.endswith(".py"):
         from gangwise.jobs.parts import parts as parts_of
 
@@ -73,6 +76,7 @@ def _trace_or_file(incomplete: str) -> list[str]:
 def _there(path: Any) -> Any:
     """Refuse a file that is not there before its command imports what plays it."""
     file = Path(path) if isinstance(path, str | Path) else None
+    # A name with a colon, as ``twin:…`` or ``mine.py:Mine``, is no file of a log.
     if file is not None and file.suffix and ":" not in file.name and not file.exists():
         from gangwise.logs import require_there
 
@@ -87,6 +91,7 @@ def scheduler_names(text: str) -> list[str]:
     ['fcfs+easy', 'las:thresholds=(60, 600)', 'sjf']
     """
     tight = re.sub(r"\s*\+\s*", "+", text)
+    # Blanks within brackets do not separate.
     return names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", tight))
 
 
@@ -142,6 +147,7 @@ def add_command(app: typer.Typer, function: Callable[..., None], group: str = ""
         kind: Any = typer.Argument if about.pop("argument", False) else typer.Option
         option = kind(*([names] if isinstance(names, str) else names), **about)
         hints[parameter] = Annotated[hints[parameter], option]
+    # typer reads them when the command is added.
     function.__annotations__ = hints
     app.command(
         name.replace("_", "-"),
@@ -164,6 +170,7 @@ def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str,
             values[key.strip()] = text
     if family is None:
         return values
+    # Twice the same is no contradiction.
     if values.setdefault("family", family) != family:
         raise ScenarioError(f"--family {family} and --set family={values['family']}: give one")
     return values
@@ -180,6 +187,7 @@ def source_of(
 
     if (target is None) == (trace is None):
         raise ScenarioError("give a scenario or trace, or --trace PATH: one of the two")
+    # What --trace names is a trace, whatever it looks like.
     values = settings_of(settings, family)
     if trace is not None:
         return named_source(trace, values, trace=True)
@@ -194,7 +202,9 @@ def seed_list(text: str, option: str = "--seeds") -> list[int]:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         numbers = []
+    # ``5,`` is a list of one seed, ``5`` a number of seeds.
     is_count = len(numbers) == 1 and "," not in text
+    # Before a list of so many is made.
     if (is_count and numbers[0] > MOST_SEEDS) or len(numbers) > MOST_SEEDS:
         raise ScenarioError(f"{option} {text[:40]!r}: at most {MOST_SEEDS} seeds")
     seeds = list(range(numbers[0])) if is_count else numbers
@@ -258,6 +268,7 @@ def give(
 
     ``page`` takes the command line, from which its reader makes it again.
     """
+    # Once for both, as of large answers it takes seconds.
     plain = json_text(data) if as_json or out else ""
     if as_json:
         echo(plain)
@@ -299,12 +310,14 @@ def screen(wide: bool = True, stderr: bool = False) -> Console:
     from rich.segment import Segment
     from rich.text import Text
 
+    # Rich would read square brackets in names as markup.
     class Screen(Console):
         def render_str(self, text: str, **how: Any) -> Text:
             looks = {key: how[key] for key in ("style", "justify", "overflow") if how.get(key)}
             return Text(shown(text), **looks)
 
         def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            # What Rich sends to move the cursor is left alone.
             for text, style, control in super().render(renderable, options):
                 yield Segment(text if control else shown(text), style, control)
 
@@ -369,6 +382,7 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
 
         def compiling(kernel: str) -> None:
             part = "the simulation: up to a minute" if kernel == "play" else "kernels"
+            # Kernels are compiled one by one, and announced once.
             if part not in reported:
                 console.print(f"compiling {part}; kept for the next command like this …")
             reported.add(part)
@@ -376,6 +390,7 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
         on_compile(compiling)
     try:
         shows = _bar(console) if console.is_terminal else nullcontext(progress_lines(say))
+        # Stops are held back first, so that the bar is always taken down.
         with stops_kept(), shows as by, watched(by):
             yield by
     except KeyboardInterrupt as stop:
@@ -399,6 +414,7 @@ def _bar(console: Console) -> Iterator[Progress]:
 
         def advance(what: str, done: int, of: int) -> None:
             if what not in tasks:
+                # One bar at a time.
                 for earlier in tasks.values():
                     bar.remove_task(earlier)
                 tasks.clear()

@@ -61,6 +61,7 @@ def replay_command(
 
     values = options.settings_of(settings)
     names = options.scheduler_names(policies or "")
+    # The folder of a service holds a recorded run, which is played round by round.
     if source and Path(source).is_dir():
         from gangwise.service.store import is_recording
 
@@ -72,6 +73,7 @@ def replay_command(
             return
     site = together(rules, site)
     named = {"world": world, "load": load, "site": site}
+    # Options of their own go before --set.
     values |= {key: value for key, value in named.items() if value is not None}
     if more or route is not None:
         if rules or seeds or bound is not None:
@@ -81,15 +83,18 @@ def replay_command(
         _replay_routes([source, *(more or ())], route, names, values, out, as_json)
         return
     chosen: Sequence[int] = options.seed_list(seeds) if seeds else ()
+    # None leaves it to the number of jobs.
     steps = STEPS if bound else None
     if not source and values:
         source, values = replay_scenario.TWIN, {**TWIN_SETTINGS, **values}
     elif not source:
+        # A demonstration has its bound within seconds.
         source, steps = job_classes.DEMO, steps or DEMO_STEPS
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
     options.require_folder(out, jobs=True)
     scenario = replay_source(source, values)
     with options.progress("start again with the same --out to go on") as advance:
+        # Before anything is played, as all of it would be wrong.
         for text in getattr(scenario.scenario(), "units", ()):
             options.say(f"check the units of the log: {text}")
         played = replay(scenario, names, chosen, out, jobs, advance, rules)
@@ -295,6 +300,7 @@ def what_if_command(
         for need in needed:
             sentence = sentence_case(need.sentence(Gate.of(target)))
             options.screen().print(f"\n{sentence}", markup=False)
+        # Numbers of nodes that were tried are no changes to be made.
         for name, lines in results.edits.items() if not target else ():
             head = "in the site's files:" if lines else "no line of a site's files"
             options.echo("\n".join([f"\n{name} changes {head}", *lines]))
@@ -305,6 +311,7 @@ def what_if_command(
         options.say(f"wrote report.html and summary.json to {out}")
     for line in reasons:
         options.say(f"fails: {line}")
+    # When all is shown and written: it is the gate that fails, and not the answer.
     if reasons:
         raise typer.Exit(1)
 

@@ -34,10 +34,12 @@ def rates_of(texts: list[str] | None) -> dict[str, float]:
     """
     rates: dict[str, float] = {}
     for text in texts or ():
+        # The value may have a colon itself.
         label, _, value = text.rpartition(":")
         try:
             rates[label] = float(value)
         except ValueError:
+            # Refused just below, with the same words as other mistakes.
             rates[label] = 0.0
         if "=" not in label or not rates[label] > 0:
             raise ScenarioError(f"--rate {text}: write LABEL=VALUE:RATE, such as model=a100:2.5")
@@ -109,6 +111,7 @@ def serve_command(
             begun.callback(demo.stop)
             rates = rates or rates_of(list(demo.rates))
         if engine != "local" and not act:
+            # Whatever goes wrong, an engine that only watches changes nothing.
             values.setdefault("watch", True)
         cluster = create("engine", engine, **values)
         begun.callback(cluster.close)
@@ -122,6 +125,7 @@ def serve_command(
         for note in service.notes:
             say(note)
         say(f"{'acting' if act else 'watching'}; look with: gangwise top --state {state}")
+        # Last, as it reads the folder that the service has made.
         listening = listen(http, tokens, state) if http else None
         if listening is not None:
             begun.callback(listening.close)
@@ -160,6 +164,7 @@ def detach_command(
     from gangwise.service.loop import HEARTBEAT
 
     try:
+        # By the machine's own seconds, as a clock may be set.
         silent = age(json.loads((state / HEARTBEAT).read_text(encoding="ascii")))
     except (OSError, ValueError, TypeError):
         silent = math.inf  # there is no such service
@@ -169,6 +174,7 @@ def detach_command(
         raise ScenarioError(
             f"a service is running in {state}: stop it first, or it will take the next jobs"
         )
+    # An engine that acts would take the very lease that is to be freed.
     only_watch = {"watch": True} if engine == "kubernetes" else {}
     cluster = create("engine", engine, **settings_of(settings) | only_watch)
     if not hasattr(cluster, "detach"):
@@ -221,6 +227,7 @@ def listen(http: str, tokens: Path | None, state: Path) -> Listening:
     from gangwise.service.listening import Listening
 
     host, _, port = http.rpartition(":")
+    # An address of IPv6 stands in brackets, which a socket does not take.
     host = host.strip("[]") or "127.0.0.1"
     if not port.isdigit() or int(port) > 65_535:
         raise ScenarioError(f"--http {http}: give a port, or HOST:PORT")
@@ -251,6 +258,7 @@ def account_command(since: str = "", state: Path = HERE, as_json: bool = False) 
     from gangwise.service.account import account
 
     try:
+        # Without a zone it is local time.
         begin = datetime.datetime.fromisoformat(since).timestamp() if since else None
     except ValueError:
         raise ScenarioError(f"--since {since}: write a date and time, 2026-11-16T08:00") from None

@@ -64,6 +64,7 @@ def convert_command(
         tables = open_tables(path, trace=trace, strict=strict, **values)
     with options.writing(out):
         names = sorted(item.name for item in out.iterdir()) if out.exists() else []
+        # What an earlier conversion has written is written over.
         if names and SAVED not in names:
             raise StoreError(f"{out} holds something else ({names[0]}); choose an empty folder")
         files = save_tables(tables, out)
@@ -84,6 +85,7 @@ def list_command(as_json: bool = False) -> None:
         for key in ("published", "licence", "span", "size"):
             options.echo(f"  {key:<11s}{trace[key] or 'not stated'}")
         checksums = trace["checksums"] or "not published"
+        # Nobody has published digests of files of one's own.
         if trace["licence"] == "your own":
             checksums = "none: the files are your own"
         elif trace["sha256"]:
@@ -171,10 +173,12 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
     draft = guess(file, jobs.doubts_of)
     if as_json:
         options.echo(options.json_text(draft.to_dict()))
+    # As JSON the draft was printed; the mapping itself is for a file.
     if out is None:
         if not as_json:
             options.echo(draft.toml(), end="")
         return
+    # Relative to the mapping, as it is read.
     text = draft.toml(os.path.relpath(file.resolve(), out.resolve().parent))
     with options.writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -206,6 +210,7 @@ def jobs_command(
     from gangwise.logs.inspect import report, summary
 
     options.require_folder(out)
+    # Reading compiles nothing, and the compiler takes a second to load.
     with options.progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **options.settings_of(settings))
     log = jobs.jobs_of(tables, job_type=job_type)

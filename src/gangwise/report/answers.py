@@ -60,6 +60,7 @@ def jobs_page(source: str, facts: Mapping[str, Any], played: Played, command: st
     tiles = [
         web.Tile(
             "Jobs that can be played",
+            # Near 100 % a decimal tells whether all can be played.
             f"{number(100 * share, int(0.99 < share < 0.9995))} %",
             f"{played.played:,} of {played.read:,}",
             "bad" if played.doubts else "good" * (share > 0.95),
@@ -143,8 +144,10 @@ def starts_sheet(forecast: ForecastOfLog) -> Sheet:
     columns = [
         (heading, [_time_cell(row[name]) for row in shown])
         for name, heading in seconds.items()
+        # A column that no job has a value of is left out.
         if any(row.get(name) is not None for row in shown)
     ]
+    # Forecasts from history know no users.
     if rows and "user" in rows[0]:
         users = [Cell(str(row["user"]), words=True) for row in shown]
         columns = [
@@ -178,6 +181,7 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
         ),
     ]
     size, unit = (86400.0, "days") if np.median(p90) > 3 * 86400 else (3600.0, "h")
+    # A p90 that never comes cannot be drawn.
     finite = [i for i in range(len(rows)) if np.isfinite(p90[i])]
     points = [
         ("starts", "jobs", float(i + 1), p50[i] / size, p50[i] / size, p90[i] / size)
@@ -260,9 +264,11 @@ def board_sheets(board: Leaderboard) -> list[Sheet]:
     def cells(values: Iterable[Floats], sign: bool = False, least: int = 0) -> list[Cell]:
         return estimate_cells([*map(mean_and_interval, values)], sign, least)
 
+    # Oracles have no place, as nobody can use one.
     places = iter(range(1, len(ranked) + 1))
     columns = [
         ("place", [Cell("") if e in oracles else value_cell(next(places)) for e in ranked]),
+        # 1 is the bound, near which two decimals tell entries apart.
         ("completion\n÷ bound", cells(map(board.ratio, ranked), least=2)),
         (f"over {base},\n%", cells((100 * (board.ratio(e, base) - 1) for e in ranked), True, 1)),
     ]
@@ -286,6 +292,7 @@ def board_text(board: Leaderboard) -> str:
 def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
     """Every entry on every log: completion over the bound, and over the base's."""
     base, ranked = board.rules["base"], board.ranked
+    # Ranked already: the first that is no oracle is the best.
     able = [name for name in ranked if name not in board.rules["oracles"]]
     best = able[0]
     ratios = {name: mean_and_interval(board.ratio(name)) for name in ranked}
@@ -333,6 +340,7 @@ def route_sheet(routed: Routed, logs: Sequence[str]) -> Sheet:
     numbers = routed.numbers
     names = sorted(numbers, key=lambda name: float(numbers[name][:, 0].mean()))
     means = {name: [mean_and_interval(column) for column in numbers[name].T] for name in names}
+    # Hindsight is above itself by 0 for certain.
     regrets = [Estimate(0.0, None, None) if n == HINDSIGHT else routed.regret(n) for n in names]
     columns: list[tuple[str, list[Cell]]] = [
         ("completion,\nh", estimate_cells([means[name][0] for name in names])),
@@ -349,6 +357,7 @@ def route_sheet(routed: Routed, logs: Sequence[str]) -> Sheet:
 def route_page(routed: Routed, logs: Sequence[str], command: str) -> web.Page:
     """Routes between clusters against jobs that stay at home: completion, and whose jobs pay."""
     numbers = routed.numbers
+    # Without jobs that stay at home, the first route is what others are compared with.
     base = "home" if "home" in numbers else next(iter(numbers))
     changes = {
         name: mean_and_interval(100 * (table[:, 0] / numbers[base][:, 0] - 1))
@@ -356,6 +365,7 @@ def route_page(routed: Routed, logs: Sequence[str], command: str) -> web.Page:
         if name != base
     }
     able = [name for name in changes if name not in (HINDSIGHT, "oracle")]
+    # Where all jobs stay at home, hindsight alone is left to compare.
     best = min(able, key=lambda name: changes[name].mean, default=HINDSIGHT)
     change = changes[best]
     verdict = f"no route finishes jobs sooner than {base}"
@@ -452,6 +462,7 @@ def _use_sheet(
         (f"{device}-hours\nused", [value_cell(round(use.used)) for use in shown]),
         ("share, %", [value_cell(100 * use.used / max(total.used, 1e-9), 1) for use in shown]),
     ]
+    # NaN where no job requested a limit.
     if math.isfinite(total.asked):
         verb = "held" if held else "asked for"
         columns += [
@@ -462,12 +473,14 @@ def _use_sheet(
         cut = [value_cell(round(use.cut)) for use in shown]
         columns.append((f"{device}-hours of jobs\nthat reached their limit", cut))
     if math.isfinite(price):
+        # Devices that are held are paid for, used or not.
         paid = [price * (use.asked - use.used if held else use.used) for use in shown]
         name = "cost of what\nis not used" if held else "cost"
         columns.append((name, [value_cell(cost, 0) for cost in paid]))
     caption = f"The {SHOWN} that used most of {len(uses):,}." * (len(uses) > SHOWN)
     title = f"{device} held and used, by {kind}" if held else f"Use by {kind}"
     if device in audit.others and not held:
+        # Each job counts once: these hold nothing of the device types before.
         before = [audit.device, *audit.others][: 1 + [*audit.others].index(device)]
         title += f": jobs without {' and '.join(before)}"
     return _sheet(title, [use.name for use in shown], columns, caption, kind)
@@ -485,6 +498,7 @@ def shorter_text(shorter: Shorter) -> str:
         saved="less" if shorter.hours >= 0 else "more",
     )
     _, low, high = shorter.waiting
+    # Zero lies within the interval.
     chance = low is not None and high is not None and low <= 0.0 <= high
     return f"{text} {web.phrase('nothing gained')}" if chance else text
 
@@ -494,6 +508,7 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
     total, device, shorter = audit.total, audit.device, audit.shorter
     totals = [total, *(every for every, *_ in audit.others.values())]
     users = [audit.users, *(of_users for _, of_users, _ in audit.others.values())]
+    # A user with jobs on several device types counts once.
     names = {use.name for of_users in users for use in of_users}
     known = math.isfinite(total.asked)
     cost = (
@@ -517,6 +532,7 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
         ends = f"{estimate_text(shorter.waiting, 1, sign=True)}; learned from earlier weeks"
         tiles.append(web.Tile("Mean wait with shorter limits", change, ends))
     parts: list[web.Part] = [web.Tiles(tiles)]
+    # Bars of more users would not fit.
     shown = [use for use in audit.users[:8] if math.isfinite(use.asked)]
     if known and shown:
         rows = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from gangwise.report.page import Plot, cell_text, in_words, phrase, pictured, pl
 from gangwise.report.plotting import draw, points
 from gangwise.study.results import Place, Results, Series
 from gangwise.study.statistics import count, number, over_seeds, students_t
-
-if TYPE_CHECKING:
-    pass  # loads the simulation of jobs
 
 POINTS = 240
 """A line is drawn through at most this many points."""
@@ -74,6 +71,7 @@ def cumulative_reward(
     """Σ of the rewards so far, or their mean; None where only some of the slots are known."""
     paths = [path.sums() for path in results.series.get((cell, label), {}).values()]
     sums_of = [rows for rows in paths if rows is not None]
+    # A mean over some seeds alone would be of other runs than all else.
     if not sums_of or len(sums_of) < len(paths):
         return None
     at = thin(sums_of[0][0].size)
@@ -86,6 +84,7 @@ def average_reward(results: Results, cell: Place, label: str) -> Curve | None:
     curve, paths = cumulative_reward(results, cell, label, True), results.series.get((cell, label))
     if curve is not None or not paths:
         return curve
+    # A sample has no path, so that its mean is drawn as a level.
     played = thin(max(path.slots for path in paths.values())) + 1
     mean = np.mean([path.columns["reward.slot"][1].mean() for path in paths.values()])
     return Curve(played, np.full(played.size, mean), None)
@@ -125,6 +124,7 @@ def regret(results: Results, cell: Place, policy: str, versus: str) -> Curve | N
     curves: list[Floats] = []
     for mine, its in _paired(results, cell, policy, versus):
         ours, theirs = mine.sums(), its.sums()
+        # Both are known after the same numbers of slots.
         if ours is not None and theirs is not None and ours[0].size == theirs[0].size:
             played, curve = ours[0], theirs[1] - ours[1]
         elif (pair := _sampled(mine, its)) is not None:
@@ -133,6 +133,7 @@ def regret(results: Results, cell: Place, policy: str, versus: str) -> Curve | N
             return None
         if grid is None:
             grid = played[thin(played.size)]
+        # Seeds may be known at other slots: all are read off one grid.
         curves.append(np.interp(grid, played, curve))
     return Curve.of(grid, curves) if grid is not None else None
 
@@ -147,6 +148,7 @@ def _sampled(mine: Series, its: Series) -> tuple[Ints, Floats] | None:
     if shared.size < slots.size:
         return None
     played = shared + 1
+    # The last slot of the sample stands for the end.
     played[-1] = mine.slots
     difference = rewards[of_theirs] - ours[of_ours]
     # The mean difference so far, times all slots so far.
@@ -353,6 +355,7 @@ def _drawn(
         name = cell_text(results.cells, cell) if len(cells) > 1 else ""
         panels.append(plotting.Panel(name, "slot", unit, "curve", log, log, level, begin))
         for label, curve in lines(cell).items():
+            # What is not positive has no place on a logarithmic axis.
             mean = np.where(curve.mean > 0, curve.mean, np.nan) if log else curve.mean
             half = np.nan if curve.half is None or log else curve.half
             columns = (curve.slots, mean, mean - half, mean + half)
@@ -360,6 +363,7 @@ def _drawn(
     if not rows:
         return None
     looks = styles(results)
+    # Bounds and √t are drawn as comparators are.
     looks |= {row[1]: plotting.REFERENCE for row in rows if row[1] not in looks}
     caption = caption.replace(OF_LINES, _band(results, len({row[1] for row in rows})))
     return _limited(results, title, rows, panels, caption, looks)

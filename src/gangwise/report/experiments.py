@@ -69,6 +69,7 @@ def metrics_sheet(results: Results) -> Sheet | None:
     """What else was measured of every policy in every cell; None where nothing was."""
     at, columns = results.ranked, []
     every = results.metrics if results.rewarded else []
+    # A metric that some policies do not measure has no column.
     shown = [m for m in every if all(a in results.of(f"{m}.mean") for a in at)]
     if not shown:
         return None
@@ -108,6 +109,7 @@ def result_sheet(results: Results, over: str = "") -> Sheet:
     else:
         captions[0] += f" Best {results.deciders[0]} of each cell first."
     if len(results.policies) > 1 and (over or not single):
+        # The first policy of the experiment, unless another one is named.
         base = over or results.policies[0]
         leads = [results.lead(base, a) for a in at]
         columns.append((f"% over\n{base}", estimate_cells(leads, sign=True, least=1)))
@@ -133,11 +135,14 @@ def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
     if not names:
         return []
     for name in names:
+        # A comparator that was evaluated on other slots has no regret here.
         with suppress(StoreError):
             regrets[name] = results.versus(name)[0]
+    # The last comparator is the strongest of its family.
     shares = [results.share(spot, names[-1]) for spot in at]
     cells = estimate_cells(shares, least=1, factor=100)
     columns = [(f"share of\n{page.plain(names[-1])}, %", cells)]
+    # One unit for all regrets, so that their columns can be compared.
     scale, unit = scale_for([regret[spot].mean for regret in regrets.values() for spot in at])
     for name, regret in regrets.items():
         heading = f"regret vs\n{page.plain(name)}" + (f"\nin {unit}" if unit else "")
@@ -160,6 +165,7 @@ def improvement_sheet(results: Results) -> Sheet:
         cells = estimate_cells([every[best, rival] for rival in rivals], sign=True, least=1)
         title = f"{change} of {best} over each other {noun}, %"
         return columns_sheet(title, rivals, [("improvement", cells)], (caption,), noun)
+    # All at once, so that they have the same decimals.
     flat = dict(zip(every, estimate_cells(list(every.values()), sign=True, least=1)))
     rows = tuple((p, tuple(Cell("") if p == q else flat[p, q] for q in ranking)) for p in ranking)
     title = f"{change} of the row over the column, %"
@@ -270,6 +276,7 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
     if names and math.isfinite((share := results.share((cell, best), names[-1])).mean):
         text += f", {number(100 * share.mean, 1)} % of the {page.plain(names[-1])}"
     ahead, way = [], "less" if results.minimise else "more"
+    # The next one and the last one, which may be the same.
     for rival in dict.fromkeys([*rivals[:1], *rivals[-1:]]):
         row = results.better(cell, best, rival)
         if row is not None and row["percent"]:
@@ -387,6 +394,7 @@ class ShownExperiment:
         return curves.styles(self.results)
 
     @cached_property
+    # The name of a policy may have any sign, that of an anchor may not.
     def anchors(self) -> dict[str, str]:
         policies = self.results.policies
         return {policy: f"{self.anchor}-policy-{i}" for i, policy in enumerate(policies)}
@@ -409,6 +417,7 @@ def chapter(
     if not tied:
         single = len(results.places) == 1
         parts = [page.Tiles(tiles(results)), *parts] if single else parts
+        # Of several experiments on a page each keeps its title.
         answer = verdict(results) if single and not name else ""
         parts.append(page.Text(lead(results), "" if answer else "lead"))
         if answer:
@@ -434,6 +443,7 @@ def results_section(shown: ShownExperiment) -> page.Section:
     results, single = shown.results, len(shown.results.places) == 1
     result, times = result_sheet(results), page.phrase("times")
     sheets = [replace(result, captions=(*result.captions, times)), metrics_sheet(results)]
+    # Of two policies the dots say all.
     if single and 2 < len(results.policies) <= MATRIX:
         sheets.append(improvement_sheet(results))
     parts = [shown.linked(sheet) for sheet in sheets if sheet is not None]
@@ -450,6 +460,7 @@ def differences(shown: ShownExperiment) -> list[page.Dots]:
         (cell,) = results.places
         best, *rivals = results.ranking(cell)
         rows = {rival: row for rival in rivals if (row := results.over(rival).get((cell, best)))}
+        # One axis for all: per cent where each is, differences otherwise.
         percent = all(row["percent"] for row in rows.values())
         leads = {
             rival: Estimate.of(row) for rival, row in rows.items() if row["percent"] == percent
@@ -560,6 +571,7 @@ def tuning_figure(tuning: Tuning) -> page.Plot:
     gains = [_gain(tuning, trial) for trial in tuning.trials]
     percent = all(unit for _, unit in gains)
     kinds = {
+        # The best one comes first, and is drawn by itself.
         "trial": [*zip(tuning.trials, gains)][1:],
         "best trial": [(tuning.best, gains[0])],
         "default": [(tuning.default, (Estimate(0.0, None, None), percent))],
@@ -593,6 +605,7 @@ def tuning_figure(tuning: Tuning) -> page.Plot:
 def _position(arg: ParameterRange, value: Any) -> float | None:
     """Where a value is on the axis; a default outside the range would leave no room for trials."""
     if arg.ends is None:
+        # By how they are written, since 1 and True are equal.
         return {repr(choice): float(i) for i, choice in enumerate(arg.choices)}.get(repr(value))
     low, high = arg.ends
     return float(value) if isinstance(value, int | float) and low <= value <= high else None
@@ -601,6 +614,7 @@ def _position(arg: ParameterRange, value: Any) -> float | None:
 def _gain(tuning: Tuning, trial: Trial) -> tuple[Estimate, bool]:
     row = tuning.over_default(trial)
     if row is None:
+        # The default gains nothing over itself.
         return Estimate(0.0, None, None), (np.asarray(tuning.default.values) > 0).all().item()
     return Estimate.of(row), row["percent"]
 
@@ -620,6 +634,7 @@ def edges(tuning: Tuning) -> list[str]:
 
 
 def arguments_sheet(tuning: Tuning) -> Sheet:
+    # Where the best quarter lies tells more than the single best trial.
     best = tuning.trials[: max(1, len(tuning.trials) // 4)]
     columns: dict[str, list[Cell]] = {}
     for arg in tuning.ranges:
@@ -634,6 +649,7 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
             "the best is": Cell(edge if arg.ends else NOTHING, words=True),
         }
         for heading, cell in row.items():
+            # Of fewer than eight trials it is the best trial once more.
             if heading != "best 1 trials":
                 columns.setdefault(heading, []).append(cell)
     names = [arg.name for arg in tuning.ranges]

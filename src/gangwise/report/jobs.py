@@ -71,6 +71,7 @@ def _means(causes: Mapping[str, WaitingCauses]) -> tuple[dict[str, Floats], list
     means = {}
     for name, found in causes.items():
         jobs = found.queued
+        # At least 1, where no job has started.
         means[name] = found.seconds[jobs].sum(axis=0) / max(int(jobs.sum()), 1)
     shown = np.flatnonzero(np.array([*means.values()]).sum(axis=0) > 0)
     return means, shown.tolist()
@@ -81,6 +82,7 @@ def causes_sheets(n: Compared, of: Mapping[str, WaitingCauses]) -> list[Sheet]:
     means, shown = _means(of)
     if not shown:
         return []
+    # One unit for all rows, as they stand below one another.
     size, unit = time_unit([float(mean.sum()) for mean in means.values()])
     columns = [(f"waiting\nmean, {unit}", [value_cell(m.sum() / size, 2) for m in means.values()])]
     for c in shown:
@@ -214,6 +216,7 @@ class JobResults(Compared):
         nodes, devices = len(self.first.nodes), self.first.nodes.devices
         total = self.first.capacity[devices.index(self.device)]
         facts = [
+            # A log of processors has one node, which stands for all of them.
             count(nodes, "node") if nodes > 1 else f"{total:,.0f} {web.in_words(self.device)}",
             *([count(self.seeds, "seed")] if self.drawn else []),
         ]
@@ -246,6 +249,7 @@ def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "
         verdicts = Counter(table.verdict(name) for name in edits).items()
         text = ", ".join(f"{n:,} {verdict}" for verdict, n in verdicts)
         counts = [web.phrase("many changes", changes=f"{len(edits):,}", each=text, shown=SHOWN)]
+        # The others are sorted: these have the least mean completion.
         edits = {name: edits[name] for name in table.others[:SHOWN]}
         table = replace(
             table, outcomes={name: table.outcomes[name] for name in (table.base, *edits)}
@@ -255,6 +259,7 @@ def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "
         fidelity=[*counts, *played.scenario.fidelity()],
         assumed=played.scenario.assumed(),
         command=command,
+        # Only a page quotes it, and for it all that is stored is read.
         digest=lambda: played.results.digest,
         prices=played.results.experiment.get("prices", {}),
         edits=edits,
@@ -309,6 +314,7 @@ def _times_sheet(n: Compared) -> list[Sheet]:
         jobs = number(n.estimate(n.base, "jobs").mean)
         captions.append(web.phrase("not all done", jobs=jobs, each=text))
     for key, bounds in ("lower bound", n.bounds.values), ("of all", n.bounds.preemptive):
+        # The bound of all schedules counts only where some scheduler interrupts jobs.
         if not bounds or (key == "of all" and not n.interrupt):
             continue
         size, unit = time_unit(bounds)
@@ -327,6 +333,7 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
     record, retold, idle = n.happened, n.retold, n.idle
     if record is None or retold is None or idle is None:
         return []
+    # The same jobs in both rows.
     ended = record.ended & n.first.ended
     summaries = [
         spread("waiting", o.waiting[ended]) | spread("completion", o.completion[ended])
@@ -408,6 +415,7 @@ def _metric_sheets(n: Compared) -> list[Sheet]:
     return [
         _sheet(n, title, [*(_column(n, *column) for column in columns), *extra], caption)
         for title, columns, extra, caption in tables
+        # A table is left out where there is nothing to tell, as of losses.
         if columns
     ]
 
@@ -429,6 +437,7 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
     sheets = []
     for kind, rows in what_if.who_pays(n, [*n.edits]).items() if n.edits else ():
         longer = [e.mean for row in rows for e in row.longer.values()]
+        # Changes may be negative: the unit goes by their size.
         size, unit = time_unit([*(row.wait for row in rows), *map(abs, longer)])
         columns: Columns = [
             ("jobs", [value_cell(row.jobs) for row in rows]),
@@ -449,12 +458,15 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
     if not n.prices:
         return []
     hours, jobs = n.first.makespan / 3600, n.estimate(n.base, "jobs").mean
+    # One group of all jobs.
     every = [np.zeros(len(run.jobs), dtype=np.int64) for run in n.outcomes[n.base]]
     costs, lost, longer = [], [], []
     for name, (played, *_) in n.outcomes.items():
         total = dict(zip(played.nodes.devices, played.capacity))
+        # Devices cost as long as they are there, held or not.
         costs.append(sum(price * total[k] * hours for k, price in n.prices.items()))
         lost.append(sum(n.estimate(name, f"thrown away.{k}").mean * p for k, p in n.prices.items()))
+        # A mean in seconds, times the jobs, in hours.
         job_hours = (jobs - n.refused(name)[0]) / 3600
         longer.append(rescaled(n.waits_more(name, every, 0), job_hours))
     base = costs[list(n.outcomes).index(n.base)]
@@ -495,12 +507,14 @@ ELSEWHERE = (_groups_sheets, _causes_sheets)
 
 def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
     seeds = n.outcomes[n.base]
+    # Jobs of all seeds stand in a row, and are split again at these places.
     ends = np.cumsum([len(outcome.jobs) for outcome in seeds])[:-1]
     device = n.device
     sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
     groups = [(f"{web.in_words(device)} of a job", np.split(by_size, ends), size_names)]
     named = [o.jobs.users[user] for o in seeds for user in o.jobs.user.tolist()]
+    # Of all seeds together, which may have other jobs.
     jobs = Counter(named)
     if len(jobs) > 1:
         names = [user for user, _ in jobs.most_common(users)]
@@ -534,6 +548,7 @@ def _group_sheets(n: Compared) -> list[Sheet]:
     sheets = []
     for kind, group, names in _groups(n):
         means, unit = _group_means(n, group)
+        # Numbers of the first seed.
         jobs = np.bincount(group[0], minlength=len(names)).tolist()
         columns = [("jobs", [value_cell(k) for k in jobs])]
         for row, mean in means.items():
@@ -577,6 +592,7 @@ def _group_figure(n: Compared) -> list[web.Plot]:
             for g, label in enumerate(_labels(names)):
                 if g in waits:
                     mean, low, high = waits[g]
+                    # No wait is negative, whatever Student's interval says.
                     rows.append((kind, row, label, mean, low and max(low, 0.0), high))
     if not any(row[3] > 0 for row in rows):
         return []  # nobody waits
@@ -593,6 +609,7 @@ def _labels(names: Sequence[str]) -> list[str]:
     short = [name if len(name) <= 10 else f"{name[:4]}…{name[-3:]}" for name in plain]
     labels: list[str] = []
     for i, label in enumerate(short):
+        # Names that are shortened may be the same.
         unique = label if short.count(label) == 1 else f"{label[:5]} {i + 1}"
         labels.append(f"\n{unique}" if len(names) > 4 and i % 2 else unique)
     return labels
@@ -602,6 +619,7 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     device, (begin, end) = n.device, span(shown)
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
     size, unit = time_unit([end - begin])
+    # Where each bin begins, as steps are drawn from there.
     at = ((edges[:-1] - begin) / size).tolist()
     used, waits = f"{web.in_words(device)} held, %", "jobs waiting"
     rows: Rows = []
@@ -624,15 +642,18 @@ def _learned_figures(n: Compared) -> list[web.Plot]:
         jobs = np.bincount(n.first.jobs.type, minlength=len(learned.job_types))
         rows: Rows = []
         panels = []
+        # The two types with the most jobs.
         for t in np.argsort(-jobs, kind="stable")[:2]:
             panel = f"job type {learned.job_types[t]}"
             order = np.argsort(-learned.true[t], kind="stable")
+            # So many nodes, evenly from the fastest to the slowest.
             at = np.unique(np.linspace(0, len(order) - 1, DOTS).astype(int))
             true, mean, sd = (
                 total[t][order[at]] for total in (learned.true, learned.mean, learned.sd)
             )
             rows += [(panel, "true", x, y, None, None) for x, y in zip(at, true)]
             sure = np.isfinite(sd)  # nothing was learned of the others
+            # Beliefs are about logarithms of rates.
             ends = (np.exp(mean[sure] + half * sd[sure]) for half in (0, -1.96, 1.96))
             rows += [(panel, "learned", x, *ends_of) for x, *ends_of in zip(at[sure], *ends)]
             panels.append(Panel(panel, "nodes, the fastest first", "rate", "points"))
@@ -686,6 +707,7 @@ def _who_is_better(n: Compared) -> str:
         return f"{shown_name(n, better[0])} would finish jobs {sooner} % sooner than {base}"
     able = _without_victims(n)
     change = n.change(able[0]).mean if able else math.nan
+    # Without an interval the best one is named, and that it may be chance.
     if able and verdicts[able[0]] == "no interval" and change < -SMALL:
         sooner = number(-change, int(change > -10))
         if n.base == CONFIGURED:
@@ -832,6 +854,7 @@ def retelling_section(n: JobResults) -> web.Section | None:
     for kind, groups in retold.groups.items():
         shown = groups
         if kind == period:
+            # By all jobs of a week together: one of few jobs tells little.
             shown = sorted(groups, key=lambda g: -abs(g.simulated - g.recorded) * g.jobs)[:FARTHEST]
         shown = [g for g in groups if g in shown]  # weeks in their order
         part = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
@@ -884,6 +907,7 @@ def where_waited_section(n: JobResults) -> web.Section | None:
 
 def figures_section(n: JobResults) -> web.Section:
     drawable, left_out = _drawable(n)
+    # Of the first seed: lines of several would hide one another.
     shown = {name: runs[0] for name, runs in drawable.outcomes.items()}
     rows, panels, caption = _lines_over_time(n, shown)
     over_time = web.pictured("Utilisation and queue over time", rows, panels, caption + left_out)
@@ -900,6 +924,7 @@ def tables_section(n: JobResults) -> web.Section:
 
 
 def nodes_section(n: JobResults) -> web.Section:
+    # A chart for each scheduler would be megabytes.
     shown = {name: n.outcomes[name][0] for name in (n.best, n.base)}
     title, figure = "Nodes over time", partial(figure_of_nodes, shown, n.device)
     return web.Section(title, [web.Chart(chart_of_nodes(shown, n.device), title, figure)])
@@ -919,6 +944,7 @@ def schedulers_section(n: JobResults) -> web.Section | None:
             else change.words
             for change in changes_of(name)
         ]
+        # What is taken out, without the mark that says so.
         until = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
         meanings[name] = f"{'; '.join(parts)}{f' (until now {until})' * bool(until)}."
     return web.Section("Changes", [web.Terms(meanings)])

@@ -56,6 +56,7 @@ def lanes(begin: Floats, end: Floats, amount: Ints, capacity: int) -> list[Lane]
     free: list[tuple[int, int]] = [(0, capacity)]  # offset and height, by offset
     busy: list[tuple[float, int, list[tuple[int, int]]]] = []
     lanes_of = []
+    # By their begin, equal ones in the order given.
     for i in np.lexsort((np.arange(begin.size), begin)).tolist():
         while busy and busy[0][0] <= begin[i]:
             free = _merged([*free, *heapq.heappop(busy)[2]])
@@ -116,6 +117,7 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
         "exact": exact,
         "seconds": end - begin,
         "schedulers": [{"name": row, **chart} for row, chart in zip(outcomes, charts)],
+        # Names of thousands of users would be most of the page.
         "users": list(names) if exact and len(names) < 2000 else [],
         "hues": hue.tolist() if exact else [],
         "legend": [str(names[i]) for i in order[:COLOURED]] if exact else [],
@@ -160,12 +162,14 @@ def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
         for lane in lanes(pieces.begin[mine], pieces.end[mine], amount[mine], capacity):
             share = (lane.offset / max(capacity, 1), lane.height / max(capacity, 1))
             boxes.append((node, *share, int(mine[lane.interval])))
+    # Also where there is no box at all.
     node_of, offset, height, piece = np.array(boxes).reshape(-1, 4).T
     p = piece.astype(np.int64)
     return {
         "rows": list(outcome.nodes.names),
         "count": len(boxes),
         "row": _packed(node_of, "<u2"),
+        # Sixteen bits place a rectangle to a 65,535th of its node.
         "offset": _packed(offset * 65535, "<u2"),
         "height": _packed(height * 65535, "<u2"),
         "begin": _packed(pieces.begin[p] - begin, "<f4"),
@@ -189,6 +193,7 @@ def _shares(
         mine = pieces.node // per_row == row
         capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
         if capacity > 0:
+            # The integral of what is held up to each edge, of which differences are means.
             use = held_until(edges, pieces.held[mine], amount[mine])
             use -= held_until(edges, pieces.end[mine], amount[mine])
             share[row] = np.diff(use) / np.diff(edges) / capacity

@@ -181,6 +181,7 @@ def html(page: Page) -> str:
     text = template.render(page=page, choices=choices, charts=charts)
     # Empty lines go, except where they are part of a text.
     blocks = re.split(r"(<pre>.*?</pre>)", text, flags=re.DOTALL)
+    # At even places is what stands between the texts.
     blocks[::2] = [re.sub(r"\n\s*\n+", "\n", block) for block in blocks[::2]]
     return "".join(blocks)
 
@@ -208,6 +209,7 @@ def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
                 continue
             named = f"{chapter.name} {part.title}".lower()
             stem = re.sub(r"[^a-z0-9]+", "-", named).strip("-")[:80]
+            # Titles repeat, as those of cells do: later ones have a number.
             alike = sum(re.fullmatch(rf"{stem}(-\d+)?\..*", name) is not None for name in contents)
             contents[f"{stem}{f'-{alike + 1}' if alike else ''}.{wanted}"] = content
     return contents
@@ -223,12 +225,14 @@ def _figure(part: Dots | Chart | Plot, width: float) -> Any:
     from matplotlib.figure import Figure
 
     with plotting.plot_settings():
+        # A row takes 0.22 inches, with room for its name.
         figure = Figure((width, 0.7 + 0.22 * len(part.rows)), layout="constrained")
         axes = figure.subplots()
         plotting.style_axes(axes, "", "")
         for place, row in enumerate(part.rows):
             colour = part.looks[row.name].colour if row.name in part.looks else INK
             axes.hlines(place, row.low, row.high, color=colour, linewidth=1.2)
+            # Hollow where the interval holds zero.
             axes.plot(row.at, place, "o", color=colour, mfc=colour if row.clear else "white", ms=5)
         axes.axvline(part.zero, color=MUTED, linewidth=0.8)
         axes.set_xticks([at for at, _ in part.ticks], [label for _, label in part.ticks])
@@ -323,6 +327,7 @@ def dots(
     most = max(inside) if len(inside) < len(reach) else math.inf
     ends = [0.0, *(end for e in shown.values() for end in e if end is not None)]
     ends = [min(max(end, -most), most) for end in ends]
+    # An axis of nothing but zeros needs some width.
     if max(map(abs, ends)) < 1e-9:
         ends = [-1.0, 1.0]
     values = plotting.round_ticks(min(ends), max(ends))
@@ -330,6 +335,7 @@ def dots(
     digits = max(1, decimals_for(list(shown.values())))
 
     def place(value: float) -> float:
+        # What lies beyond the axis stands at its end.
         return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
 
     rows = []
@@ -372,6 +378,7 @@ def prose(text: str) -> Markup:
     >>> prose("12 % < 13 %"), prose("see `a<b`")
     (Markup('12\xa0% &lt; 13\xa0%'), Markup('see <code>a&lt;b</code>'))
     """
+    # Escaped first, or the marks of code would be escaped as well.
     safe = str(escape(text.replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0")))
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", safe))
 
@@ -398,12 +405,14 @@ def meaning(heading: str) -> str:
     """
     text = heading.replace("\n", " ").lower()
     named = [term for term in words("jobs") if re.search(rf"\b{re.escape(term)}\b", text)]
+    # Of terms that contain each other the longest is meant.
     return str(words("jobs")[max(named, key=len)]) if named else ""
 
 
 _ENVIRONMENT = Environment(
     loader=PackageLoader("gangwise.report"),
     autoescape=True,
+    # A name that a template misspells is an error and no empty text.
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -413,6 +422,7 @@ _ENVIRONMENT.filters |= {
     "prose": prose,
     "setting": setting,
     "plain_number": lambda value: "" if math.isnan(value) else repr(float(value)),
+    # By a function, as it is defined further below.
     "human": lambda name: human(name),
     "meaning": meaning,
     "kind": lambda part: type(part).__name__,
@@ -523,11 +533,13 @@ def about_scheduler(name: str) -> str:
         return _sentence(summary)
     texts: list[str] = []
     plain, _, arguments = name.partition(":")
+    # A name has one part of a kind at most.
     for kind in ("queue", "backfilling", "choice"):
         for part in [p for p in plain.split("+") if p in parts(kind)][:1]:  # type: ignore[call-overload,unused-ignore]  # of a Literal
             texts.append(f"{'jobs go to ' * (kind == 'choice')}{words(kind).get(part, part)}")
     for argument in filter(None, arguments.split(",")):
         meanings = words("arguments")
+        # By itself first, as ``ends=learned``, then by its name without the value.
         texts.append(meanings.get(argument, meanings.get(argument.partition("=")[0], argument)))
     return _sentence("; ".join(texts))
 
@@ -545,6 +557,7 @@ def short_name(name: str) -> str:
     short, names = words("short"), plain.split("+")
     if not all(part in short for part in names):
         return name
+    # EASY means first come, first served where no other order is named.
     if names[0] == "fcfs" and {"easy", "conservative"} & set(names):
         names = names[1:]
     extras = [short.get(argument, argument) for argument in arguments.split(",") if argument]
@@ -569,6 +582,7 @@ def documentation(family: str) -> tuple[str, str]:
     urls: list[str] = []
     with suppress(PackageNotFoundError):  # used from a checkout without being installed
         urls = metadata("gangwise").get_all("Project-URL") or []
+    # They are written as ``Documentation, https://…``.
     address = dict(url.split(", ", 1) for url in urls).get("Documentation", "")
     return page, f"{address.rstrip('/')}/{page}/" if address else ""
 

@@ -96,6 +96,7 @@ def _opened(folder: Path) -> Comparison | replay.Replayed | list[str]:
     """What a folder holds: a comparison, a replay, or experiments of these names."""
     if not folder.is_dir():
         raise StoreError(f"there is no folder {folder}")
+    # First, as a reproduction has plans of its experiments as well.
     if (folder / "reproduction.json").exists():
         return []
     names = sorted(p.name.removesuffix(".plan.json") for p in folder.glob("*.plan.json"))
@@ -185,6 +186,7 @@ def _tuning_tiles(tuned: tune.Tuning) -> list[page.Tile]:
         change, unit = Estimate.of(gain), " %" * bool(gain["percent"])
         text = estimate_text(change, decimals_for([change]), sign=True)
         mean, _, half = text.partition(" ± ")
+        # Only where chance is excluded.
         tone = "good" if gain["low"] is not None and gain["low"] > 0 else ""
         row.append(page.Tile(label, f"{mean}{unit}", f"± {half}" * bool(half), tone))
     best = ", ".join(
@@ -200,6 +202,7 @@ def _keys(results: Results) -> list[str]:
         cell = "".join(f"{k} = {v}, " for k, v in run["cell"].items())
         return f"{run['key']}  {run['label']}, {cell}seed {run['seed']}"
 
+    # A list of thousands would be longer than the rest of the page.
     return [] if len(results.runs) > KEYS else [about(run) for run in results.runs]
 
 
@@ -216,6 +219,7 @@ def write_comparison(
     """
     folder = comparison.store(directory).files
     with folder.publish(COMPARISON) as out:
+        # Files come first, as the page quotes their digest.
         digests = {name: out.write(name, content) for name, content in comparison.files().items()}
         if command:
             about = f"{comparison.results.experiment['name']}.command.json"
@@ -251,6 +255,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
 
 def _stored(folder: Path, name: str) -> Any:
     files = Folder(folder)
+    # A replay without bounds has an empty object, which is as none.
     return json.loads(files.read(name)) or None if files.is_there(name) else None
 
 
@@ -267,6 +272,7 @@ def _certified(folder: Path, bounds: Stored | Sequence[LowerBound] | None) -> Ce
         return Certified.of(bounds or [])
     pairs = [pair if isinstance(pair, list) else [pair] for pair in bounds.values()]
     preemptive = [pair[1] for pair in pairs if len(pair) > 1]
+    # Summaries of before do not say it: then prices were searched.
     searched = (_stored(folder, SUMMARY) or {}).get("prices_searched", True)
     return Certified([pair[0] for pair in pairs], preemptive, searched)
 
@@ -293,6 +299,7 @@ def write_replay(
         edition.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         pairs = [list(pair) for pair in zip(*filter(None, certified[:2]))]
         edition.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), pairs))) + "\n")
+        # The prices are in files, which the new edition has to take along.
         if isinstance(bounds, Mapping):
             for path in sorted(folder.path.glob("prices-*.parquet")):
                 edition.write(path.name, read_whole(path))
@@ -308,6 +315,7 @@ def write_replay(
 
 def _write_prices(bound: LowerBound, file: Any) -> None:
     """Prices above 0: node, from when (seconds), for how long, price of a device-second."""
+    # Nearly all prices are 0, and not written.
     node, period = np.nonzero(bound.prices)
     pl.DataFrame(
         {
@@ -366,8 +374,10 @@ class ClaimResult:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> ClaimResult:
+        # Keys that a later version has added are left out.
         names = {f.name for f in fields(cls)}
         values = {"number" if key == "the paper" else key: plain[key] for key in plain}
+        # JSON has null where there is no number.
         mean = math.nan if plain["ours"] is None else plain["ours"]
         values["ours"] = Estimate(mean, plain["low"], plain["high"])
         return cls(**{name: value for name, value in values.items() if name in names})
@@ -407,6 +417,7 @@ def called(paper: str, name: str) -> str:
     >>> called("ogasched", "figure-2"), called("opm", "figure-1-synthetic")
     ('OGASched, figure 2', 'OPS and OPM, figure 1, synthetic')
     """
+    # The first hyphen stands before a number, others before a panel.
     return f"{PAPERS.get(paper, paper)}, {name.replace('-', ' ', 1).replace('-', ', ')}"
 
 
@@ -469,6 +480,7 @@ def by_claim(rows: Iterable[ClaimResult]) -> list[tuple[Verdict, list[ClaimResul
     claims: dict[tuple[str, str], list[ClaimResult]] = {}
     for row in rows:
         claims.setdefault((row.stem, row.says), []).append(row)
+    # Rows that test nothing do not speak for their claim.
     untested: Verdict = "not tested"
     return [
         (next((row.verdict for row in mine if row.verdict != untested), untested), mine)
@@ -479,6 +491,7 @@ def by_claim(rows: Iterable[ClaimResult]) -> list[tuple[Verdict, list[ClaimResul
 def claims_by_word(rows: Iterable[ClaimResult]) -> Counter[str]:
     """How many claims have which word."""
     counts = Counter(verdict for verdict, _ in by_claim(rows))
+    # With 0 for words that no claim has.
     return Counter({verdict: counts[verdict] for verdict in VERDICTS})
 
 
@@ -539,6 +552,7 @@ def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
     for main, *alternatives in by_claim.values():
         version, at, _ = main.version.partition(AT)
         if at:
+            # None, of a row that compares nothing, does not agree.
             agreeing = sum(row.agrees is True for row in (main, *alternatives))
             means = [row.ours.mean for row in (main, *alternatives)]
             ours = Estimate(sum(means) / len(means), min(means), max(means))
@@ -582,6 +596,7 @@ def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -
     reasons: dict[str, list[str]] = {}
     for row in rows:
         reasons.setdefault(row.why, []).append(row.says)
+    # Numbers that agree need no reason.
     reasons.pop("", None)
     if reasons:
         texts = [

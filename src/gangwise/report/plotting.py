@@ -100,6 +100,7 @@ def ranked_styles(names: Iterable[str]) -> dict[str, Style]:
     """Neighbours in rank differ in their dashes too, and sparser dashes lie on top."""
     styles = {}
     for rank, name in enumerate(names):
+        # Shifted by one in each round of colours, so that no two lines share both.
         pattern = (rank + rank // len(COLOURS)) % len(RANKED)
         styles[name] = Style(rank % len(COLOURS), *RANKED[pattern], 10 * pattern + 100)
     return styles
@@ -158,6 +159,7 @@ def draw(
     """
     from matplotlib.figure import Figure
 
+    # Four panels stand two by two.
     across = 2 if len(panels) == 4 else min(len(panels), MOST_IN_A_ROW)
     size = (across * WIDTH if across > 1 else 1.6 * WIDTH, HEIGHT)
     if width is not None:
@@ -200,6 +202,7 @@ def _panel(
     if panel.settled is not None or panel.ends is not None or panel.choices:
         _fit(axes, part, panel)
     elif panel.log_x and panel.kind == "points":
+        # So few values have a tick each.
         at = part["x"].unique().sort().to_list()
         axes.set_xticks(at, [f"{x:,g}" for x in at])
         axes.minorticks_off()
@@ -224,6 +227,7 @@ def _fit(axes: Axes, part: pl.DataFrame, panel: Panel) -> None:
         low, high = panel.ends
         axes.set_xlim(low - 0.04 * (high - low), high + 0.04 * (high - low))
     if panel.log_y:
+        # A logarithmic axis of slots begins at 1.
         axes.set_xlim(1, None)
         return
     if panel.settled is not None:
@@ -278,6 +282,7 @@ def _name_lines(
     named: dict[str, Artist] = {}
     for axes in shown:
         for handle, label in zip(*axes.get_legend_handles_labels()):
+            # A line that several panels have is named once.
             named.setdefault(label, handle)
     width, height = figure.get_size_inches()
     column = max(1.7, 0.7 + 0.07 * max(map(len, named), default=0))
@@ -307,12 +312,14 @@ def _lines(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
             else:
                 drawn |= {"markersize": look.width, "linestyle": "", "markeredgewidth": 0}
             axes.plot(x, mean, marker="o", **drawn)
+            # One seed has no interval.
             sure = np.isfinite(low)
             ends = (x[sure], low[sure], high[sure])
             axes.vlines(*ends, color=look.colour, linewidth=1.0, gid=f"ends{tag}")
             continue
         how = "default" if step is None else "steps-post"
         axes.plot(x, mean, linewidth=look.width, drawstyle=how, **drawn)
+        # A band with gaps would join what is apart.
         if np.isfinite(low).all():
             band: dict[str, Any] = {"color": look.colour, "alpha": 0.09, "linewidth": 0}
             axes.fill_between(x, low, high, step=step, gid=f"band{tag}", **band)
@@ -346,9 +353,11 @@ def _map(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
     # One colour, with the share as its opacity.
     pixels = np.broadcast_to([*colour, 1.0], (*share.shape, 4)).copy()
     pixels[..., 3] = share
+    # A single column needs some width, too.
     wide = (x[-1] - x[0]) / max(x.size - 1, 1) or 1.0
     ends = (x[0] - wide / 2, x[-1] + wide / 2, len(names) - 0.5, -0.5)
     axes.imshow(pixels, aspect="auto", interpolation="none", extent=ends)
+    # More than twelve names do not fit.
     every = -(-len(names) // 12)
     axes.set_yticks(range(0, len(names), every), [short(name) for name in names[::every]])
 
@@ -390,6 +399,7 @@ def plot_settings() -> AbstractContextManager[None]:
         {
             "svg.hashsalt": "gangwise",
             "svg.fonttype": "none",
+            # TrueType, as journals ask for; the default is Type 3.
             "pdf.fonttype": 42,
             "font.family": ["sans-serif"],
             "font.sans-serif": ["DejaVu Sans"],
@@ -436,6 +446,7 @@ class Axis(NamedTuple):
         if self.log:
             value, low, high = (math.log(max(v, 1e-300)) for v in (value, low, high))
         share = (value - low) / (high - low)
+        # Far outside, points stay outside, though not so far that a drawing cannot have them.
         return self.begin + (self.stop - self.begin) * min(max(share, -1.0), 2.0)
 
     def inside(self, value: float) -> float:
@@ -452,6 +463,7 @@ def round_ticks(low: float, high: float, most: int = 5, whole: bool = False) -> 
     steps = [power * unit for unit in (1, 2, 2.5, 5, 10)]
     step = next(s for s in steps if (high - low) / s <= most + 1e-9)
     step = float(max(math.ceil(step), 1)) if whole else step
+    # A limit that is a tick but for rounding needs no further one.
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(k * step, 12) + 0.0 for k in range(first, last + 1)]
 
@@ -499,6 +511,7 @@ def _plot(lines: Lines, panel: Panel, looks: Looks, heading: str, title: str) ->
     parts += [_text(across.at(i), vertical.begin + 12, rows) for i, rows in enumerate(names)]
     framed = len(parts)
     drawn = [(tag, name, look) for tag, (name, look) in enumerate(looks.items()) if lines.get(name)]
+    # The last is on top; tags and places are by the order of names.
     for i, (tag, name, look) in sorted(enumerate(drawn), key=lambda item: item[1][2].order):
         if bars:
             shift = (i + 0.5) / len(drawn) * 0.8 - 0.4
@@ -537,6 +550,7 @@ def _values(lines: Lines, panel: Panel) -> list[float]:
     """What the vertical axis must show: means, and ends of intervals where they are finite."""
     settled = -math.inf if panel.settled is None else panel.settled
     points = [p for of_line in lines.values() for p in of_line]
+    # Where nothing lies beyond it, all points count.
     points = [p for p in points if isinstance(p.x, str) or p.x >= settled] or points
     means = [p.mean for p in points if p.mean is not None and math.isfinite(p.mean)]
     ends = [
@@ -554,10 +568,13 @@ def _axis_limits(values: Sequence[float], panel: Panel) -> tuple[float, float, b
     positive = [value for value in values if value > 0]
     if panel.log_y and positive:
         low, high = min(positive), max(positive)
+        # One power of ten at least, or there would be no tick.
         return 10.0 ** math.floor(math.log10(low)), max(high * 1.2, low * 10), True
     if panel.kind in ("bars", "steps"):
+        # Bars and steps stand on 0.
         values = [*values, 0.0]
     low, high = min(values, default=0.0), max(values, default=1.0)
+    # Values that are all the same need an axis of some width.
     if high - low < 1e-12 * max(abs(high), 1e-300):
         low, high = (low, low + 1.0) if low >= 0 else (low - 1.0, low)
     return low, high, False
@@ -593,6 +610,7 @@ def _across(lines: Lines, panel: Panel, left: float) -> Axis:
         if high <= low:
             low, high = low / 2, low * 2
         at = _log_ticks(low, high)
+        # So few values have a tick each.
         if panel.kind == "points" and len(set(xs)) < 8:
             at = sorted({float(x) for x in xs})
         room = (high / low) ** 0.04
@@ -601,6 +619,7 @@ def _across(lines: Lines, panel: Panel, left: float) -> Axis:
     if high <= low:
         low, high = low - 0.5, high + 0.5
     if panel.kind in ("points", "dots"):
+        # Dots at the ends would be cut in half.
         low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
     elif panel.settled is not None and low > 0:
         low = 0.0
@@ -664,6 +683,7 @@ def _bar_marks(
         else:
             size = f'width="{wide:.1f}" height="{abs(foot - y):.1f}"'
             shapes.append(f'<rect x="{x - wide / 2:.1f}" y="{min(y, foot):.1f}" {size}/>')
+    # Bars have no dashes: what would have some is paler.
     faint = ' fill-opacity=".55"' if look.dashes else ""
     drawn = f'<g data-line="{tag}" fill="{colour}"{faint}>{"".join(shapes)}</g>'
     return [drawn, _ends(points, across, vertical, tag, colour if vertical.log else "var(--ink)")]

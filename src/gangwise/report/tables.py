@@ -72,6 +72,7 @@ def estimate_cells(
     nothing = all(abs(e.mean) < 1e-9 and not (e.half or 0.0) > 1e-9 for e in estimates)
     estimates = [rescaled(e, 0.0 if nothing else factor) for e in estimates]
     decimals = max(least, decimals_for(estimates))
+    # Without intervals there is no reason for more decimals.
     if least and all(e.half is None for e in estimates):
         decimals = least
     return [Cell(estimate_text(e, decimals, sign), e.mean, half=e.half) for e in estimates]
@@ -107,6 +108,7 @@ def pieces(name: str) -> list[str]:
     >>> pieces("ogasched-react:steps=3"), pieces("most*=0.5"), pieces("28,481 jobs")
     (['ogasched-', 'react:', 'steps=', '3'], ['most*=', '0.5'], ['28,481 ', 'jobs'])
     """
+    # Neither a point between digits nor a comma between thousands is a separator.
     return re.findall(
         r"(?:[^-_:,=+.\s]|\.(?!\D)|(?<=\d),(?=\d{3}\b))+[-_:,=+.\s]*|[-_:,=+.\s]+", name
     )
@@ -122,6 +124,7 @@ def folded(name: str, width: int) -> str:
     for part in name.split("\n"):
         lines.append("")
         for piece in pieces(part):
+            # Blanks at the end of a line take no room.
             if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > width:
                 lines.append("")
             lines[-1] += piece
@@ -139,6 +142,7 @@ class Breakable:
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         longest = max((len(piece) for piece in pieces(self.name)), default=1)
+        # Rich gives a column no less: one long word must not take the width of all others.
         return Measurement(min(longest, 20), max(len(self.name), 1))
 
 
@@ -179,6 +183,7 @@ class Blocks:
             table.add_column(
                 Text(folded(self.sheet.columns[i], 12)),
                 justify="left" if words else "right",
+                # A number is never broken.
                 no_wrap=not words,
                 vertical="top",
             )

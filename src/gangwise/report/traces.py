@@ -106,9 +106,11 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
     if not len(jobs) or end.max() <= begin.min():
         return None
     edges = np.linspace(begin.min(), end.max(), bins + 1)
+    # A request that gives no number of tasks is of one.
     tasks = jobs["tasks"].fill_null(1).to_numpy() if "tasks" in jobs.columns else 1.0
     requested = {}
     for name in QUANTITIES:
+        # What a request does not say counts as nothing.
         wanted = jobs[name].fill_null(0).to_numpy() * tasks
         if wanted.any():
             # Integral of what is held up to each edge; its differences are means over bins.
@@ -121,6 +123,7 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
 def _width(span: float) -> float:
     """Seconds of a bin: hours and more where these give enough bins, else what is shorter."""
     if span / HOUR < FEWEST_BINS:
+        # The widest of them that still gives enough bins.
         shorter = (width for width in reversed(WIDTHS) if width < HOUR)
         return next((width for width in shorter if span / width >= FEWEST_BINS), 1.0)
     longer = (width for width in WIDTHS if width >= HOUR)
@@ -197,6 +200,7 @@ def _sizes(tables: Tables) -> Picture | str:
     for name, spread in spreads.items():
         shown = QUANTITIES[name]
         positive = spread.values[spread.values > 0]
+        # On a linear axis the largest would press all others together.
         wide = bool(positive[-1] > 20 * positive[0])
         axis = f"{shown} of a task ({tables.units[name]})"
         panels.append(_panel(shown, axis, "share of requests", wide))
@@ -208,6 +212,7 @@ def _distribution_steps(panel: str, line: str, found: Distribution, log: bool) -
     """A distribution function as steps; on a logarithmic axis what is 0 is left of it."""
     positive = found.values > 0
     values, share = found.values[positive], found.share[positive]
+    # A little to the left of the smallest, where a logarithmic axis has room.
     edges = np.concatenate([[values[0] / 1.3 if log else 0.0], values, [values[-1] * 1.05]])
     return _steps(panel, line, edges, np.concatenate([[found.zeros], share]))
 
@@ -216,9 +221,11 @@ def _lifetimes(tables: Tables) -> Picture | str:
     spread = lifetimes(tables)
     if not spread.known:
         return "of no request it is known how long it ran"
+    # Requests that are deleted in the last instant were there when the trace ended.
     end = tables.jobs["deleted"].max()
     until_end = int((tables.jobs["deleted"] == end).sum())
     says = {"requests": _requests(tables), "span": _span(tables), "last": f"{until_end:,}"}
+    # The first value that half of all do not exceed: the median.
     middle = float(spread.values[np.searchsorted(spread.share, 0.5)])
     caption = phrase("lifetimes", **says, middle=duration(middle))
     if spread.unknown:
@@ -274,6 +281,7 @@ PICTURES: dict[str, tuple[str, Callable[[Tables], Picture | str]]] = {
 def _panel(
     name: str, x: str, y: str = "", log: bool = False, ends: tuple[float, float] | None = None
 ) -> Panel:
+    # From the beginning on: the axis fits all that is drawn.
     return Panel(name, x, y, "steps", log, level=0.0, settled=-np.inf, ends=ends)
 
 
