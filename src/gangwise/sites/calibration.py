@@ -161,11 +161,13 @@ def _patience(record: Record, swept: Swept) -> float:
     # Jobs that nothing held up: how long the start itself takes.
     delay = (record.start - record.submit)[swept.clear & record.started]
     quick = delay[delay <= SLOWEST]
+    # The slowest 2 % may have waited for something else; with few jobs a minute is assumed.
     return max(1.0, float(np.quantile(quick, 0.98))) if quick.size >= 20 else 60.0
 
 
 def _block(record: Record) -> float:
     """A week, or a sixteenth of a log that is shorter than 16 weeks, in seconds."""
+    # Sixteen blocks at least, so that both halves see the whole of a short log.
     return min(WEEK, float(record.end.max() - record.submit.min()) / 16 + 1)
 
 
@@ -175,6 +177,7 @@ def _halves(record: Record, times: Floats) -> Ints:
 
 
 def _trials(record: Record, site: SiteConstraints, swept: Swept, patience: float) -> Trials:
+    # Judged when a start should be over: before that a wait may only be a slow start.
     at = record.submit + patience
     late = record.start > at
     # Refused: still waiting after the patience, while every waiting job would fit;
@@ -185,6 +188,7 @@ def _trials(record: Record, site: SiteConstraints, swept: Swept, patience: float
         refused &= ~((limit.group >= 0) & (use.at(limit.group, at) + limit.weight > limit.most))
     for rule in site.closed:
         refused &= ~rule.holds(at, record.monday)
+    # A quarter of a block at most, so that short logs have several days.
     days = ((at - record.submit.min()) // min(86400.0, _block(record) / 4)).astype(np.int64)
     prompt = swept.clear & ~late & record.started
     return Trials(refused, prompt, at, _halves(record, record.submit), days)
@@ -204,6 +208,7 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fo
         return None, []
     codes, names = record.groups["pool"]
     J, N, P = len(record), len(record.nodes), len(names)
+    # Each piece of a job on a node is a witness of the pool's nodes.
     job, host = np.repeat(np.arange(J), np.diff(record.host_from)), record.host
     half, user = _halves(record, record.start), record.groups["user"][0]
     # A user and a day count once: their jobs are no independent witnesses.
@@ -219,6 +224,7 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fo
         unseen[p] = once * (once - 1) / (2 * (twice + 1))
         beyond = np.unique(spell[job[mine & ~ran_on[1 - half[job], p, host]]]).size
         if 10 * unseen[p] <= on.sum() and beyond <= PASSED * np.unique(spell[codes == p]).size:
+            # A pool of which no node was seen may use all.
             may[p] = on | ~on.any()
     swept = sweep(record, SiteConstraints(allowed=(codes, may)), patience)
     cured = plain.refused & ~_trials(record, SiteConstraints(), swept, patience).refused
@@ -227,6 +233,7 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fo
         mine, on = np.logical_and(plain.refused, codes == p), may[p].copy()
         by_it = mine & cured
         times = [np.unique(spell[by_it & (plain.odd == f)]).size for f in (0, 1)]
+        # Refusals that do not vanish with the pool's nodes have another cause.
         if min(times) < LEAST or by_it.sum() < FREED * mine.sum():
             may[p] = True
             continue
@@ -274,6 +281,7 @@ class _Use:
     def of(cls, record: Record, group: Ints, weight: Floats) -> _Use:
         on = (group >= 0) & (record.end > record.start)
         begin, close = record.submit.min(), record.end.max()
+        # Twice the length of the log and a second: times of neighbouring groups cannot meet.
         span = 2.0 * (close - begin) + 1.0
         keys = group[on] * span
         time = np.concatenate([keys + record.end[on], keys + record.start[on]]) - begin
@@ -325,11 +333,13 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fou
         half = _halves(record, use.key % use.span + use.begin)
         peaks = [use.peaks(len(names), half, f, patience) for f in (0, 1)]
         several = np.bincount(codes, t.refused, minlength=len(names))
+        # A single user's cap needs evidence in both halves, so twice as many refusals.
         wanted: list[int | None] = [int(g) for g in np.flatnonzero(several >= 2 * LEAST)]
         rows = rows_seen[np.argsort(codes[rows_seen], kind="stable")]
         begins = np.searchsorted(codes[rows], np.arange(len(names) + 1))
         for g in [None, *wanted] if len(names) > 1 and scope != "pool" else wanted:
             mine = rows if g is None else rows[begins[g] : begins[g + 1]]
+            # Refusals of everyone else say how often jobs are refused anyway.
             outside = rows_seen[codes[rows_seen] != g]
             usual = _rate(t.day[outside], t.refused[outside], 0.5) if g is not None else 0.0
             top = [float(p.max() if g is None else p[g]) for p in peaks]
@@ -379,6 +389,7 @@ def _cap(
     below, times, jobs = np.inf, 0, 0
     for fit in (0, 1):
         # Fit: the least that was refused beyond the most that was ever held.
+        # 1e-9 undoes rounding of sums of devices.
         beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
         if not beyond.size:
             return None
@@ -400,6 +411,7 @@ def _cap(
         times, jobs = times + n, jobs + int(held_back.sum())
     by_it = refused & (wants > most + 1e-9)
     explained = rows[by_it]
+    # No cap lies below what was once held, and as it empties it must let jobs start.
     if below <= most + 1e-9 or (back := _released(record, use, explained, patience)) < FREED:
         return None
     counts = {"explained": explained.size, "times": times, "prompt": int(prompt.sum())}
@@ -418,6 +430,7 @@ def _released(record: Record, use: _Use, rows: Ints, patience: float) -> float:
 def _rate(spell: Ints, refused: Bools, usual: float) -> float:
     """How often jobs are refused, spells of a group counted once, drawn to what is usual."""
     free, went = np.unique(spell[refused]).size, np.unique(spell[~refused]).size
+    # A Beta prior of two spells at the usual rate.
     return (free + 2 * usual) / (free + went + 2)
 
 
@@ -452,6 +465,7 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
     through most of the hour and of those that start: a bound is compared with the two alone.
     """
     offset = record.monday
+    # Monday 0:00 of the first week, so that cells are hours of a week.
     origin = np.floor((record.submit.min() + offset) / WEEK) * WEEK - offset
     cells = (int((record.end.max() - origin) // WEEK) + 1) * HOURS
     begin = origin + HOUR * np.arange(cells)
@@ -463,6 +477,7 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
     free = np.ones(cell.size, bool)
     for rule in site.closed:
         free &= ~rule.holds(begin[cell], offset, job)
+    # An hour counts as refused if more than half of it was.
     long = free & (s.seconds(begin, begin + HOUR) > HOUR / 2)[cell]
     best: tuple[int, Any] = (2 * LEAST - 1, None)
     able = list(_asked(record))
@@ -486,6 +501,7 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
             rule = WeeklyClosing(asks, float(over), hours.closed, since, until)
             by_it = int((t.refused & rule.holds(t.at, offset)).sum())
             passed = (record.started & rule.holds(record.start, offset)).sum()
+            # Starts in closed hours count against a rule, one for one.
             worth[rule.over] = by_it - passed
             if by_it - passed > best[0]:
                 bound = {key: rule.over} if key and over >= 0 else {}
@@ -553,6 +569,7 @@ def _hours(barred: Bools, waits: Bools, went: Bools, tried: int) -> _Hours | Non
     weeks = np.arange(len(barred))
     # First the weeks in which the rule held at all, then its hours within them.
     loose = _closed_in(waits, went, 0.5)
+    # A start weighs four times a wait: a rule that is broken often does not hold in that week.
     since, until = _longest_gain((waits & loose).sum(axis=1) - 4 * (went & loose).sum(axis=1))
     inside = (weeks >= since) & (weeks < until)
     either = np.zeros(HOURS, bool)
@@ -587,6 +604,7 @@ def _closed_in(waits: Bools, went: Bools, share: float) -> Bools:
     together = (week_held >= 5) & (week_passed <= share / 2 * week_held)
     closed[:5] |= together & (passed[:5] <= 3 * share * waited[:5])
     closed = closed.ravel()
+    # An hour between two closed ones without a single start is closed as well.
     between = np.roll(closed, 1) & np.roll(closed, -1) & (passed.ravel() == 0)
     return np.asarray(closed | between)
 
@@ -629,6 +647,7 @@ def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
     """
     codes, names = record.groups["user"]
     use = _Use.of(record, codes, np.ones(len(record)))
+    # Starts of the others end a reservation, so its time lies between two of them.
     refused = np.flatnonzero(t.refused)
     user, at = codes[refused], t.at[refused]
     last_end, none = use.last_end(user, at), use.at(user, at) == 0
@@ -651,6 +670,7 @@ def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
             times = np.unique(codes[rows] * 1e6 + t.day[rows]).size // 2
             away = (t.at < begin) | (t.at >= end)
             rate = _rate(t.day[away] + 1e6 * codes[away], t.refused[away], 0.5)
+            # As many tries as refusals and users: Bonferroni again.
             if _tail(times, times, rate) * t.refused.sum() * len(names) > CHANCE:
                 continue
             always, hours = {"hours": [ALWAYS], "from": begin, "to": end}, (end - begin) / HOUR
@@ -680,6 +700,7 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[FoundRule]:
     rows = rows[np.argsort(t.at[rows], kind="stable")]
     if rows.size < 4 * LEAST:
         return
+    # −1: the state in force at the time, not the next one.
     place = np.searchsorted(swept.time, t.at[rows], "right") - 1
     most = swept.use[place] + swept.first[place]  # what was left is less than this
     busy = np.maximum.reduceat(swept.use, place)  # in use until the next of them, at most
@@ -742,6 +763,7 @@ def _latency(record: Record, t: Trials) -> Iterator[FoundRule]:
     halves = [delay[t.odd[t.prompt] == half] for half in (0, 1)]
     if min(map(len, halves)) < 50:
         return
+    # Latency is a rule only where both halves see about the same.
     odd, even = (float(np.median(delays)) for delays in halves)
     # The same in both halves, up to a factor of two.
     least, most = sorted((odd, even))

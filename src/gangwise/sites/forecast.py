@@ -1,4 +1,4 @@
-"""When waiting jobs will start: a distribution, from many futures that are played.
+"""Forecasts of starts of waiting jobs: distributions, from many futures that are simulated.
 
 A future draws what is not known: how long running jobs still take, how long waiting ones will, and
 which jobs arrive — a stretch of the log's own past at the same time of day, for later jobs may
@@ -113,6 +113,7 @@ class History:
     def __init__(self, jobs: Jobs, run: Floats, end: Floats):
         self.jobs, self.run, self.end = jobs, run, end
         over = np.flatnonzero(np.isfinite(end) & np.isfinite(run))
+        # Ends that are known, and all submissions: what the predictor is told, in order.
         times = np.concatenate([end[over], jobs.submit])
         submits = np.arange(times.size) >= over.size
         job = np.concatenate([over, np.arange(len(jobs))])
@@ -124,6 +125,7 @@ class History:
     def by(self, now: float) -> RunTimes:
         """The state of the predictor at a time; cheap where times rise from call to call."""
         until = int(np.searchsorted(self.when, now, side="right"))
+        # Time went back: the predictor forgets nothing, so it is told everything anew.
         if until < self.at:
             self.times, self.at = state_of(self.jobs, "learned"), 0
         span = slice(self.at, until)
@@ -165,6 +167,7 @@ def draw(r: RunTimes, rows: Ints, age: Floats, now: float, levels: Floats, known
             if age[i] < r.request[j]:
                 known[d, i] = quantile_within(r, j, levels[d, i], age[i])
             else:
+                # Quantile of P(T > t) = age / t, a Pareto tail, at most half as long again.
                 known[d, i] = min(age[i] / max(1.0 - levels[d, i], 1e-3), 1.5 * age[i]) + 1.0
 
 
@@ -173,6 +176,7 @@ def coming(submit: Floats, now: float, jobs: int, rng: np.random.Generator) -> t
 
     A log younger than two days has stretches of any length.
     """
+    # Only submissions up to now may be drawn from.
     past = int(np.searchsorted(submit, now, side="right"))
     age = now - float(submit[0]) if past else 0.0
     rows: list[Ints] = []
@@ -187,6 +191,7 @@ def coming(submit: Floats, now: float, jobs: int, rng: np.random.Generator) -> t
             back += DAY * np.ceil((time - now) / DAY)
             back = min(back, time - float(submit[0]))
         else:
+            # A stretch that ends now, from a tenth to all of a young log.
             back = time - now + float(rng.uniform(0.1, 1.0)) * age
         low = int(np.searchsorted(submit[:past], time - back, side="right"))
         rows.append(np.arange(low, past))
@@ -246,6 +251,7 @@ class Forecaster:
         runs = np.empty((draws, present.size))
         users, user = np.unique(jobs.user[present], return_inverse=True)
         # Run times of a user are alike: part of each normal score is common to his jobs.
+        # A Gaussian copula: correlated normal scores, whose Φ are uniform levels.
         scores = np.sqrt(ALIKE) * rng.standard_normal((draws, users.size))[:, user]
         scores += np.sqrt(1.0 - ALIKE) * rng.standard_normal(runs.shape)
         draw(times, present, age, at, normal_levels(scores), runs)
@@ -254,11 +260,13 @@ class Forecaster:
         week = submitted.size - np.searchsorted(submitted, at - 7 * DAY)
         expected = int(np.clip(3 * week / 7, *COMING)) + 2 * moment.waiting.size
         with np.errstate(invalid="ignore"):
+            # Past jobs drawn again run as long as they did, if that is known by now.
             over = (history.end <= at) & np.isfinite(history.run)
         starts = np.empty((draws, moment.waiting.size))
         for i in range(draws):
             rows, due = coming(submitted, at, expected, rng)
             keep = ~self.tables.aside[rows]
+            # Jobs that can never run here would wait in every future.
             rows, due = rows[keep], due[keep]
             lasts = np.where(over[rows], history.run[rows], 0.0)
             open_ = np.flatnonzero(~over[rows])
@@ -320,6 +328,7 @@ def _resume(g: kernels.Inputs, x: kernels.State, moment: Moment, run: Floats) ->
         x.room.top[block] = books.free[low : low + kernels.BLOCK].max(axis=0)
     x.total[:] = np.maximum(books.free, 0).sum(axis=0)
     at, runs = x.at, x.jobs
+    # What should have ended by now is expected to end at once.
     ends = np.maximum(moment.begun + run[:R], time)
     if g.rules.enforced:
         ends = np.minimum(ends, np.maximum(moment.begun + g.jobs["limit"][:R], time))
@@ -343,6 +352,7 @@ def _resume(g: kernels.Inputs, x: kernels.State, moment: Moment, run: Floats) ->
     for c in g.jobs["claim"][:R]:
         mine = slice(g.caps.starts[c], g.caps.starts[c + 1])
         x.used[g.caps.counter[mine]] += g.caps.amount[mine]
+    # Events of nodes up to now are in the books already.
     at.next_event = np.searchsorted(g.events["time"], time, side="right")
     x.start[:R] = moment.begun
     x.running[:R] = row
@@ -361,6 +371,7 @@ def _resume(g: kernels.Inputs, x: kernels.State, moment: Moment, run: Floats) ->
     word = np.flatnonzero(x.words)
     np.bitwise_or.at(x.summary, word >> 6, np.left_shift(np.int64(1), word & 63))
     at.waiting, at.next_job, at.now = W, R + W, time
+    # 1: everything is tried again, plans are void, and the instant still lacks its round.
     at.lowest, at.again, at.half, at.void = 0, 1, 1, 1
 
 
@@ -369,7 +380,7 @@ def _resume(g: kernels.Inputs, x: kernels.State, moment: Moment, run: Floats) ->
 
 @dataclass
 class StartCalibration:
-    """Where in earlier forecasts the starts lay (PIT), and the correction that follows.
+    """Recalibration of forecasts by the places of starts in earlier ones (PIT).
 
     Who still waits counts as censored: where in its distribution the present lies, and later
     (Kaplan and Meier 1958). Without them only the early starts of a burst would be known. A start
@@ -394,6 +405,7 @@ class StartCalibration:
     ) -> None:
         """Enter the start of a job whose ``starts`` were drawn [draws], if it came by ``now``."""
         started = start <= now
+        # Of equal draws a started job's place is drawn among them, so that places are uniform.
         place = _place(starts, made, min(start, now), rng.random() if started else 1.0)
         self.seen.append((float(np.median(starts)) - made, made, place, started))
 
@@ -402,6 +414,7 @@ class StartCalibration:
         ahead, made_at, place, began = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
         even, unit = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
         # A forecast counts by its age, and by how alike the predicted waits are.
+        # Weight by age halves every HALF; likeness is normal in ln of the ratio of waits.
         recent = 0.5 ** (np.maximum(now - made_at, 0.0) / self.HALF)
         times = np.clip(ahead, 1.0, 1e9) / np.clip(np.median(starts) - now, 1.0, 1e9)
         alike = np.exp(-0.5 * (np.log(times) / np.log(self.ALIKE)) ** 2)

@@ -71,6 +71,7 @@ class Holder:
 
     def subtree_quota(self, k: Key) -> float:
         """Nominal quota, and what the children lend: what can be used here and below."""
+        # Quotas do not change while the tree lives, so sums are kept.
         if k not in self._subtree_quota:
             lent = sum(child.subtree_quota(k) - child.guaranteed(k) for child in self.children)
             self._subtree_quota[k] = self.limit(k).nominal + lent
@@ -81,6 +82,7 @@ class Holder:
         return max(0.0, self.subtree_quota(k) - self.limit(k).lending)
 
     def usage(self, k: Key) -> float:
+        # Only what a child uses beyond its guaranteed quota is taken from the parent's.
         below = (max(0.0, child.usage(k) - child.guaranteed(k)) for child in self.children)
         return self.own.get(k, 0.0) + sum(below)
 
@@ -89,6 +91,7 @@ class Holder:
         if self.parent is None:
             return self.subtree_quota(k) - self.usage(k)
         own, used = self.guaranteed(k), self.usage(k)
+        # What the parent holds for it, less what it uses of that, plus what it may borrow.
         room = self.subtree_quota(k) - own - max(0.0, used - own) + self.limit(k).borrowing
         return max(0.0, own - used) + min(self.parent.available(k), room)
 
@@ -171,6 +174,7 @@ class QueuedWorkload:
     admitted: float = -math.inf
 
     @property
+    # Priority first, then age, then the order of the log.
     def rank(self) -> tuple[float, float, int]:
         return -self.job.priority, self.job.submitted, self.job.row
 
@@ -251,6 +255,7 @@ def nominate(
 
     spare = w.job.tasks - w.job.fewest
     # Fewer pods never fit worse, so that binary search finds the most that do.
+    # The key is False, …, True: the first True is the least reduction that is enough.
     fewer = bisect_left(range(spare + 1), True, key=able) if spare and not able(0) else 0
     return without(fewer if fewer <= spare else 0)
 
@@ -298,6 +303,7 @@ def targets_of(
     if len(own) == len(candidates):
         return _minimal_targets(w, own, True)
     # Within its nominal quota a queue reclaims what is its own; beyond it, it would borrow.
+    # Asked without the workload itself: is the queue borrowing already?
     under = all(not w.queue.borrows(k) for k in w.needs)
     if w.queue.rules["borrow"] != "Never":
         below = min(w.job.priority, w.queue.threshold + 1)
@@ -486,6 +492,7 @@ class Kueue:
         labels = self._quotas.get("flavors", {})
         wanted = [item for flavor in names for item in labels.get(flavor, {}).items()]
         every = {item for of_node in nodes.labels for item in of_node.items()}
+        # A label that no node of the log has says nothing there and is not asked for.
         wanted = [item for item in wanted if item in every]
         return np.array([all(of_node.get(k) == v for k, v in wanted) for of_node in nodes.labels])
 
@@ -510,6 +517,7 @@ class Kueue:
                     heads.setdefault(w.queue.name, w)
             if not heads:
                 return
+            # What was admitted in this instant gives way to nobody before the next one.
             stale = [w for name, w in self._held.items() if name not in fresh]
             entries = []
             for w in heads.values():
@@ -522,10 +530,12 @@ class Kueue:
                 self._why[w.job.id] = shortage(w), now
                 if how == PREEMPT and w.queue.rules["reclaim"] != "Any":
                     entries.append((w, []))  # it holds what it could have, in this cycle
+            # Later cycles count as later: the last admitted is preempted first.
             admitted = self._cycle(entries, fair, books, now + len(fresh) * SMALL, actions)
             for w, out in admitted:
                 waiting.remove(w)
                 fresh.add(w.job.id)
+                # Preempted workloads wait again, with all their pods.
                 waiting += [QueuedWorkload(o.job, o.queue, o.asks, o.job.tasks) for o in out]
                 for workload in out:
                     self._why[workload.job.id] = f"it was preempted for {w.job.id}", now
@@ -544,6 +554,7 @@ class Kueue:
         admissions, inadmissible, preempted = [], [], set[str]()
         while entries:
             w, out = entries.pop(next_head([w for w, _ in entries], bool(fair)))
+            # A victim already taken in this cycle leaves nothing to take.
             if preempted & {workload.job.id for workload in out}:
                 continue  # in the next cycle
             for workload in out:
@@ -580,7 +591,7 @@ class Kueue:
 
 
 def reservable(queue: Holder, k: Key, amount: float) -> float:
-    """What a workload that stays pending may reserve in this cycle, so that others leave it.
+    """Amount that a workload which stays pending reserves in this cycle, so that others leave it.
 
     Up to the nominal quota, or where it would borrow, up to the borrowing limit.
     """
@@ -589,7 +600,7 @@ def reservable(queue: Holder, k: Key, amount: float) -> float:
 
 
 def shortage(w: QueuedWorkload) -> str:
-    """What a workload lacks that preemption does not give it."""
+    """Shortage of a workload that preemption does not relieve, in words."""
     queue, lacks = w.queue, list[str]()
     for k, amount in w.needs.items():
         if amount > (free := queue.available(k)) + SMALL:
@@ -739,6 +750,7 @@ class Printed:
         except ValueError as error:
             self.notes.append(f"{of.where}: {name}: {error}; {default:g} is taken")
             return default
+        # The default is in GiB already; what a file says is in bytes.
         return number / units.GIB if kind == "mem" and number is not default else number
 
     def quota(self, of: At) -> tuple[str, dict[str, float]]:

@@ -138,6 +138,7 @@ def node_effects(
     u = _units(runs)
     if not u.y.size:
         raise ScenarioError("no program ran twice on several nodes: there is nothing to compare")
+    # Only clear nodes are taken off: the others' effects are mostly noise.
     cells, sigma, effect = _cells(u), _scales(u), np.zeros(runs.nodes)
     clear = np.zeros(runs.nodes, dtype=bool)
     for again in range(ROUNDS):
@@ -148,6 +149,7 @@ def node_effects(
         z = total / chance
         named = false_discoveries(ndtr(-z), 0.05)
         top = np.nanmax(np.where(clear, np.nan, z), initial=0.0)
+        # Once named, a node stays as long as the test does; new ones join from the slowest down.
         slowest = named & (clear | (z >= NEXT * top))
         if again and (slowest == clear).all():
             break
@@ -165,6 +167,7 @@ def _units(runs: Runs) -> _Units:
     head[1:] = (np.diff(program) != 0) | (np.diff(place) != 0)
     at = np.cumsum(head) - 1
     count = np.bincount(at)
+    # The mean over runs, so that a long row of equal runs counts once.
     y = np.bincount(at, runs.log_run[order]) / np.maximum(count, 1)
     program, place, start = program[head], place[head], runs.start[order][head]
     multi = np.bincount(program)[program] > 1  # there is something to compare with
@@ -198,8 +201,10 @@ def _scales(u: _Units) -> Floats:
     # Median absolute deviation, as the standard deviation of a normal.
     sd = 1.4826 * _median_of(apart, u.program)
     typical = _median_of(u.y, u.program)
+    # Below this a deviation is rounding: half a per cent, or whole seconds of a short program.
     floor = np.hypot(0.005, ROUNDED / np.exp(typical))
     logs = np.log(np.maximum(sd, floor))
+    # Degrees of freedom of a program: units less blocks.
     free = np.bincount(u.program) - np.bincount(u.program[np.unique(u.block, return_index=True)[1]])
     every = float(np.median(logs[u.program]))
     shrunk: Floats = np.exp((free * logs + PRIOR * every) / (free + PRIOR))
@@ -235,6 +240,7 @@ def _fit(u: _Units, share: Floats, sigma: Floats, effect: Floats) -> _Fit:
     """
     nodes, prior = u.nodes, 1 / WIDE**2
     effect = effect.copy()
+    # Blocks start at their medians, which outliers do not move.
     centre = _median_of(u.y - np.bincount(u.unit, share * effect[u.node]), u.block)
     for _ in range(SWEEPS):
         level = np.bincount(u.unit, share * effect[u.node])
@@ -277,17 +283,21 @@ def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear
     precision = share**2 / sigma[u.unit] ** 2
     precision_of_node = np.bincount(u.node, precision, nodes) + 1 / WIDE**2
     lost = np.bincount(u.unit, precision / precision_of_node[u.node]) + 1 / u.size[u.block]
+    # At least .2: a residual that its node explains almost alone would be blown up.
     variance, alike = _variance(u, cells, psi, np.clip(1 - lost, 0.2, 1.0))
     blamed, square = np.bincount(cells.of, share), np.bincount(cells.of, share**2)
     alone = np.maximum(square - blamed**2 / cells.size, 0.0) / sigma[cells.unit] ** 2
+    # Runs of a node in a block that are alike carry less than their number.
     swell = 1 + (cells.here - 1) * alike
     inside = np.bincount(u.program, np.abs(psi) < CLIP) / np.bincount(u.program)
     informed = np.bincount(cells.node, alone * inside[u.program[cells.unit]], nodes)
     scatter = np.bincount(cells.node, alone * swell * variance[cells.unit], nodes)
     informative = informed * WIDE**2 > 0.1  # else the prior says all
     mean, sd, half = (np.full(nodes, np.nan) for _ in range(3))
+    # The prior of width WIDE pulled the estimate to 0: undone here, as `shrunk` does it again.
     mean[informative] = fit.effect[informative] * (1 + 1 / (informed[informative] * WIDE**2))
     sd[informative] = np.sqrt(scatter[informative]) / informed[informative]
+    # Degrees of freedom of Student's t: units that the node answers for, less one.
     free = np.maximum(np.bincount(u.node, share, nodes) - 1, 1)
     half[informative] = (stdtrit(free, 0.975) * sd)[informative]
     bare = np.where(clear, fit.effect, 0.0)
@@ -338,6 +348,7 @@ class _Cells(NamedTuple):
 
 
 def _cells(u: _Units) -> _Cells:
+    # One number for each pair of node and block.
     place = u.node * u.size.size + u.block[u.unit]
     key, first_entry, cell, units = np.unique(
         place, return_index=True, return_inverse=True, return_counts=True
@@ -354,6 +365,7 @@ def _variance(u: _Units, cells: _Cells, psi: Floats, free: Floats) -> tuple[Floa
     sums = np.bincount(cells.of, psi[u.unit])[several]
     pair = (cells.here * (1 - cells.here / cells.size) * var[cells.unit])[several]
     pairs = float((pair * (cells.here[several] - 1)).sum())
+    # Moments: the excess of squared sums over independence, as a share of its most.
     return var, float(np.clip((sums**2 - pair).sum() / pairs, 0.0, 1.0)) if pairs > 0 else 0.0
 
 
@@ -390,6 +402,7 @@ def _residuals(
     centre = _centred(u, u.y - level, sigma, _median_of(u.y - level, u.block), 10)
     centred = u.y - centre[u.block]
     psi = np.clip((centred - level) / sigma, -CLIP, CLIP)
+    # Under the null a node is as slow as the others make it, or by the share asked about.
     bare = np.maximum(slowest_other, np.log1p(by))
     null = np.clip((centred[u.unit] - bare) / sigma[u.unit], -CLIP, CLIP)
     return psi, null, *_variance(u, cells, psi, 1 - 1 / u.size[u.block])
@@ -411,6 +424,7 @@ def _without_another(
     most = companion[np.argsort(-shared, kind="stable")][: COMPANIONS + 1]
     most = most[most != n]
     if not most.size:
+        # Without companions nothing can hide behind another node.
         return 0.0
     # alone[i, m] is 0 where companion m is in run i of node n: column m leaves its runs out.
     alone = np.ones((mine.size, most.size))
@@ -444,6 +458,7 @@ def _levels(u: _Units, effect: Floats) -> tuple[Floats, Floats]:
     is_top = effects == top[u.unit]
     second = np.maximum.reduceat(np.where(is_top, -np.inf, effects), u.first)
     ties = np.add.reduceat(is_top.astype(np.int64), u.first)
+    # Two nodes equally slow: without either the other is as slow.
     second = np.where(ties > 1, top, second)
     return top, np.where(is_top, second[u.unit], top[u.unit])
 
@@ -455,6 +470,7 @@ def false_discoveries(p: Floats, rate: float) -> Bools:
     [True, False, False, True]
     """
     ordered = np.sort(p[np.isfinite(p)])
+    # The largest p below its own line rejects itself and all smaller ones.
     low = np.flatnonzero(ordered <= rate * np.arange(1, ordered.size + 1) / max(ordered.size, 1))
     return np.asarray(p <= (ordered[low[-1]] if low.size else -1.0))
 
@@ -505,6 +521,7 @@ def _changes(
     for i, (a, b) in enumerate(zip(offset.tolist(), ends.tolist())):
         if b - a < LEAST_FOR_CHANGE:
             continue
+        # Time of the bridge runs with variance, not with the clock.
         t = np.cumsum(v[a:b]) / v[a:b].sum()
         # The sum of residuals over time, tied to 0 at both ends: a Brownian bridge if nothing
         # changed.

@@ -214,13 +214,14 @@ def groups_of(
 
 def share_explained(simulated: npt.ArrayLike, recorded: npt.ArrayLike) -> float:
     """1 − Σ |simulated − recorded| / Σ recorded, not below 0; NaN where nothing is recorded."""
+    # Σ over groups lets no surplus of one make up for a lack of another.
     model, log = (np.asarray(values, dtype=np.float64) for values in (simulated, recorded))
     total, off = float(log.sum()), float(np.abs(model - log).sum())
     return max(0.0, 1 - off / total) if total > 0 else math.nan
 
 
 def explains(recorded: Outcome, simulated: Outcome) -> tuple[float, float]:
-    """A key by which rules are compared: the greater, the more they explain.
+    """Sort key of rules by what they explain, the greater the more.
 
     The explained share by week or day, in whole per cent, and of equals that of starts near their
     record. It is not the mean wait that chooses, for some rule may have it by chance.
@@ -232,10 +233,12 @@ def explains(recorded: Outcome, simulated: Outcome) -> tuple[float, float]:
     block = periods(recorded.jobs.submit)[1][rows]
     recorded_waits, simulated_waits = recorded.waiting[rows], simulated.waiting[rows]
     share = share_explained(np.bincount(block, simulated_waits), np.bincount(block, recorded_waits))
+    # In whole per cent: rules that differ by less are told apart by their starts.
     return round(100 * share) if share > 0 else 0.0, _near(recorded_waits, simulated_waits)
 
 
 def _near(then: Floats, now: Floats) -> float:
+    # The larger of the two tolerances: ten minutes for short waits, a tenth for long ones.
     return float((np.abs(now - then) <= np.maximum(NEAR[0], NEAR[1] * then)).mean())
 
 
@@ -247,6 +250,7 @@ def periods(submit: Floats) -> tuple[str, Ints]:
     """
     since = submit - submit.min()
     weeks = float(since.max()) >= (LEAST_WEEKS - 1) * WEEK
+    # Of few weeks, days give more groups to judge by.
     return ("week" if weeks else "day"), (since // (WEEK if weeks else 86400.0)).astype(np.int64)
 
 
@@ -259,6 +263,7 @@ def _user_classes(user: Ints, held: Floats) -> tuple[Ints, list[str]]:
     by_user = np.bincount(user, held)
     # Users by falling use; what those before one hold says which class he is in.
     order = np.argsort(-by_user, kind="stable")
+    # What those before a user hold, itself not counted, so the first is always heavy.
     earlier = np.cumsum(by_user[order]) - by_user[order]
     bounds = np.array(HEAVY) * by_user.sum()
     place = np.empty(by_user.size, dtype=np.int64)
@@ -280,6 +285,7 @@ def _by_hour(
     submit, one_each = recorded.jobs.submit[both], np.ones(both.size)
     begin = float(submit.min())
     end = max(float(run.end[both].max()) for run in (recorded, simulated))
+    # Hours from the first submission on; the last edge lies behind the last end.
     edges = begin + HOUR * np.arange(math.ceil((end - begin) / HOUR) + 1.0)
     if edges.size < 2:
         return math.nan, math.nan, math.nan
@@ -306,6 +312,7 @@ def _order(submit: Floats, then: Floats, now: Floats) -> float:
 
 def _mean_ranks(values: npt.ArrayLike) -> Floats:
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    # Equal values: the mean of their places from cumsum − count + 1 to cumsum.
     ranks: Floats = (np.cumsum(count) - (count - 1) / 2)[place]
     return ranks
 
@@ -317,6 +324,7 @@ def rank_correlation(values: npt.ArrayLike, others: npt.ArrayLike) -> float:
     (0.8, nan)
     """
     a, b = (rank - rank.mean() for rank in map(_mean_ranks, (values, others)))
+    # Rounded, since exact ties would differ in their last digit between machines.
     size = math.sqrt(float(a @ a) * float(b @ b))
     return round(float(a @ b) / size, 12) if size > 0 else math.nan
 
@@ -366,6 +374,7 @@ class Record:
         >>> Record.of(jobs, Nodes.pool(2)).size
         array([1., 1.])
         """
+        # A job still running when the log ended has an end for the sweep: start + what is known.
         end = np.where(jobs.censored, jobs.recorded_start + jobs.run, jobs.recorded_end)
         started = np.isfinite(jobs.recorded_start) & np.isfinite(end)
         listed = started | np.isfinite(jobs.withdrawn)
@@ -380,6 +389,7 @@ class Record:
         named: dict[str, tuple[Ints, tuple[str, ...]]] = {}
         for scope, values in of_groups.items():
             names, codes = np.unique(np.asarray(values)[listed], return_inverse=True)
+            # With one value for all a scope says nothing; users are kept as units of evidence.
             if len(names) > 1 or scope == "user":
                 named[scope] = codes.astype(np.int64), tuple(map(str, names))
         unknown_hosts = np.zeros(len(jobs) + 1, np.int64), np.zeros(0, np.int64)
@@ -429,6 +439,7 @@ class WeeklyClosing(NamedTuple):
 
     def holds(self, at: Floats, monday: float, jobs: Any = slice(None)) -> Bools:
         """Whether these jobs may not start at these times."""
+        # Hours of the local week: the log's time 0 lies `monday` seconds after Monday 0:00.
         hour = ((at + monday) // HOUR).astype(np.int64) % HOURS
         inside = (at >= self.begin) & (at < self.end) & self.hours[hour]
         return np.asarray(inside & (self.asks[jobs] > self.over))
@@ -466,6 +477,7 @@ class Swept:
 
     def refused_at(self, times: Floats) -> Bools:
         """Whether the record is refused at these times, none before the first submission."""
+        # Before the first instant −1 means the last one, in which nothing waits: not refused.
         return np.asarray(self.refused[np.searchsorted(self.time, times, "right") - 1])
 
     def seconds(self, begin: Floats, end: Floats) -> Floats:
@@ -501,6 +513,7 @@ def sweep(record: Record, site: SiteConstraints | None = None, patience: float =
     lasts = np.diff(times, append=times[-1])
     # Refused instants in a row are one wait, as long as no job starts in it.
     run = np.cumsum(started | ~refused)  # a start begins another wait: the scheduler is at work
+    # A wait counts as a whole: its refused instants together, until a job starts.
     long = np.bincount(run, lasts * refused, minlength=run[-1] + 1)[run] > patience
     return Swept(times, lasts, refused & long, use, largest, clear)
 
@@ -515,6 +528,7 @@ def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, 
     ran = record.end > record.start
     ticks = []
     for m in site.missing:
+        # A node that is missing takes all its devices of all types along.
         amounts = {k: 1000.0 * m.devices} if m.node < 0 else dict(enumerate(nodes.capacity[m.node]))
         place = max(m.node, 0) if record.host.size else 0
         for d, n in amounts.items():
@@ -522,10 +536,12 @@ def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, 
     if site.closed:
         begin = np.floor((record.submit.min() + record.monday) / HOUR) * HOUR - record.monday
         edges = [edge for rule in site.closed for edge in (rule.begin, rule.end)]
+        # Each hour is a tick: closed hours begin and end there, and what may start changes.
         hours = (*np.arange(begin, record.end.max() + HOUR, HOUR), *edges)
         ticks += [(t, 0.0, 0, 0) for t in hours if np.isfinite(t)]
     tick = np.array(ticks).reshape(-1, 4)
     counts = [int(ran.sum()), len(tick), J, J]
+    # Jobs that ran for no time never hold anything, so they have no end event.
     time = np.concatenate([record.end[ran], tick[:, 0], record.submit, record.start])
     item = np.concatenate([job[ran], tick[:, 3].astype(np.int64), job, job])
     amount = np.zeros((time.size, 2))
@@ -591,10 +607,12 @@ def _tables(
     bounds = 900.0 * 2 ** np.arange(8 * bool(site.closed))
     # The limit says which jobs may have to make way for jobs that start when hours open.
     band, M = np.searchsorted(bounds, record.limit), len(site.limits)
+    # Jobs that agree in all columns are one kind: the sweep asks for kinds, not for jobs.
     columns = [jobs.shape, pool, band, *(limit.group for limit in site.limits)]
     columns += [(rule.asks > rule.over).astype(np.int64) for rule in site.closed]
     rows, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     kind, C, most = kind.reshape(-1), len(rows), int(jobs.tasks.max()) + 1
+    # Numbers of tasks rise within a kind, so that the largest job is the last slot.
     slots, of_slot, slot = np.unique(
         kind * most + jobs.tasks, return_index=True, return_inverse=True
     )
@@ -627,8 +645,10 @@ def _tables(
     free, short = nodes.capacity.copy(), np.zeros((C, len(nodes.devices), 0))
     if len(nodes) > 1 and not record.host.size:
         # So many devices of a node must be in use that no task of the kind fits there.
+        # One thousandth more than leaves room for a task: then none fits.
         need = nodes.capacity.T[None] - demand[:, :, None] + 1.0
         need = np.where(kinds.allowed[:, None], np.maximum(need, 0), np.inf)
+        # Sorted and added up: the fewest devices in use that leave n nodes without room.
         short = np.cumsum(np.sort(np.where(demand[:, :, None] > 0, need, np.inf)), axis=2)
         free = np.concatenate([free.sum(axis=0)[None], free[1:]])
     job_arrays = JobArrays(record.size, jobs.tasks, record.host_from, record.host, short)
@@ -662,6 +682,7 @@ def _parts(
 def _until_open(hours: Bools) -> Floats:
     """Seconds from the beginning of each hour of the week to the next that is not closed."""
     seconds = np.where(np.concatenate([hours, hours]), np.inf, 0.0)
+    # Backwards through two weeks, so that closed hours over Sunday night are counted through.
     for hour in range(2 * HOURS - 2, -1, -1):
         if seconds[hour]:
             seconds[hour] = seconds[hour + 1] + HOUR
@@ -672,6 +693,7 @@ def _until_open(hours: Bools) -> Floats:
 def _room(k: Kinds, h: JobArrays, x: Now, total: Ints, c: int) -> int:
     """Tasks of a kind that surely fit now."""
     room = 0
+    # Where jobs run is unknown: each node that surely has room counts for one task.
     if h.short.shape[2]:  # so many devices are in use, where is unknown: the worst nodes
         for n in range(k.allowed.shape[1]):
             room += k.allowed[c, n]
@@ -715,6 +737,7 @@ def _groups_fit(k: Kinds, x: Now, c: int) -> int:
 @inlined_kernel
 def _opens(k: Kinds, r: ConstraintArrays, c: int, at: float) -> float:
     """End of the closing hours that are on for a kind; −1 for none."""
+    # A little more, as an instant at an hour's edge belongs to the hour that begins.
     week = (at + r.offset) / 3600.0 + 1e-9
     hour = int(np.floor(week)) % 168
     latest = -1.0
@@ -749,6 +772,7 @@ def _all_fit(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, total: Ints, a
     −1 where one does not fit. Jobs that would run on when closing hours end make way, maybe, for
     one that waits for this, and are not counted.
     """
+    # First when the next closed hours end that somebody waits for: longer jobs make way until then.
     largest, opens = 0.0, np.inf
     for i in range(x.number[0]):
         closed_until = _opens(k, r, x.active[i], at)
@@ -757,6 +781,7 @@ def _all_fit(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, total: Ints, a
     # Every kind that may start now must fit.
     for i in range(x.number[0]):
         c = x.active[i]
+        # Only jobs that end before those hours are over, and are not closed themselves.
         if at + k.longest[c] <= opens and _opens(k, r, c, at) < 0:
             tasks = _largest(k, r, x, c)
             if tasks:
@@ -778,6 +803,7 @@ def _move(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, j: int, sign: int
         if places == 0:
             x.free[0, d] += k.demand[c, d] * h.tasks[j] * sign
         # A log says on which nodes a job ran, not how many tasks on each: there, the most.
+        # One task at least on each of its nodes: the others may all be on this one.
         most = max(h.tasks[j] - places + 1, 1)
         for p in range(h.host_from[j], h.host_from[j + 1]):
             x.free[h.host[p], d] += k.demand[c, d] * most * sign

@@ -1,4 +1,4 @@
-"""When waiting jobs start, from accounting data alone: no rules are known and nothing is played.
+"""Forecasts of starts from accounting data alone: no rules are known and nothing is simulated.
 
 Jobs that waited at earlier instants, and when they started, are a regression of the logarithm of
 what is left to wait on what was known then: what a job asks for, how long it has waited, what
@@ -55,12 +55,14 @@ def grow_tree(
     """
     state = np.uint64(seed)
     features, n = classes.shape
+    # Each leaf has LEAF rows or more, which bounds the number of nodes.
     tree = np.full((2 * (n // LEAF) + 3, 6), -1)
     tree[0, 4], tree[0, 5] = 0, n
     rows, right_rows, order = np.arange(n), np.empty(n, np.int64), np.arange(features)
     of_class = np.zeros((BINS + 2, 3))  # weight, weighted sum of y, rows
     nodes = 1
     node = 0
+    # Nodes are numbered breadth-first, so this loop is the whole recursion.
     while node < nodes:
         low, high = tree[node, 4], tree[node, 5]
         weights = sums = 0.0
@@ -86,6 +88,7 @@ def grow_tree(
                 w += of_class[k, 0]
                 s += of_class[k, 1]
                 left += of_class[k, 2]
+                # A cut behind an empty class would be the same as the one before it.
                 if left < LEAF or of_class[k, 2] == 0.0:
                     continue
                 if high - low - left < LEAF:
@@ -94,6 +97,7 @@ def grow_tree(
                 gain = s * s / w + (sums - s) ** 2 / (weights - w) - sums * sums / weights
                 if gain > best:
                     best, feature, cut = gain, f, k
+        # Rows of a node stay together: those of the left child in front, the others behind.
         if feature >= 0:
             middle, others = low, 0
             for i in range(low, high):
@@ -140,6 +144,7 @@ def _classes(values: Floats, others: Floats) -> tuple[Bytes, Bytes, int]:
         # Every so manieth: quantiles of all of a long history would take longer than the trees.
         finite = finite[:: 1 + finite.size // 20_000]
         edges = np.unique(np.quantile(finite, np.linspace(0, 1, BINS)[1:-1], method="nearest"))
+    # Class 0 is for what is missing; finite values begin at 1.
     one, other = (
         np.where(np.isfinite(x), 1 + np.searchsorted(edges, x, side="left"), 0).astype(np.uint8)
         for x in (values, others)
@@ -202,10 +207,12 @@ def distributions(
     cell = np.clip(np.searchsorted(edges, observed, side="left") - 1, 0, cells - 1)
     cell += cells * censored  # counted apart, behind the others
     tried = max(1, features.shape[1] // 3)
+    # Breiman's third of the features is tried at each node.
     _, group = np.unique(group, return_inverse=True)
     histogram = np.zeros((len(new), 2 * cells))
     for _ in range(TREES):
         rows = np.flatnonzero((rng.random(group.max() + 1) < SHARE)[group])
+        # A draw of so few groups that no tree can be grown: then all rows.
         if rows.size < 2 * LEAF:
             rows = np.arange(y.size)
         rows = rng.permutation(rows)[:SAMPLE]
@@ -229,6 +236,7 @@ def _beran(came: Floats, censored: Floats) -> Floats:
     hazard = np.divide(came, at_risk, out=np.zeros_like(came), where=at_risk > 1e-12)
     # A rate per cell, as the sum of which survival is a product; 1 would be certain death.
     rate = -np.log(np.maximum(1.0 - hazard, 1e-12))
+    # The last cell with a start that is known; what lies beyond is extrapolated.
     last = came.shape[1] - 1 - np.argmax(came[:, ::-1] > 0, axis=1)
     total = np.cumsum(came, axis=1)
     middle = (total < total[:, -1:] / 2).sum(axis=1)
@@ -350,6 +358,7 @@ def forecast_in_order(
     pending = _with_recent(pending)
     features = np.column_stack(list(pending.features.values()))
     whose = np.stack([pending.now, *pending.groups.values()][:2])
+    # Rows of one instant and one group (the first, the user) hang together.
     group = np.unique(whose, axis=1, return_inverse=True)[1].ravel()
     calibration = _Calibration()
     log_wait = pending.left
@@ -360,8 +369,10 @@ def forecast_in_order(
         if started.sum() < LEAST:
             continue
         y = np.where(started, log_wait[past], np.log(np.maximum(instant - pending.now[past], 1.0)))
+        # A seed of its own: a repeated forecast is the same.
         rng = np.random.default_rng(rows.size)
         passed = np.where(started, np.nan, y)
+        # A censored wait gets a value to split by: one drawn from those that were longer.
         y[~started] = _longer(np.sort(y[started]), y[~started], rng)
         weight = 0.5 ** ((instant - pending.now[past]) / FADES)
         columns = features[past], y, weight, group[past], features[rows], EDGES
@@ -381,7 +392,10 @@ def _longer(waits: Floats, least: Floats, rng: np.random.Generator) -> Floats:
     shorter = np.searchsorted(waits, least, side="right")
     drawn = shorter + (rng.random(least.size) * (waits.size - shorter)).astype(np.int64)
     return np.where(
-        shorter < waits.size, waits[np.minimum(drawn, waits.size - 1)], least + np.log(2.0)
+        # Where none was longer: twice what has passed.
+        shorter < waits.size,
+        waits[np.minimum(drawn, waits.size - 1)],
+        least + np.log(2.0),
     )
 
 
