@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from gangwise.logs.io.reading import (
     Stage,
     reasons,
 )
-from gangwise.logs.io.text import beginning, read_records
+from gangwise.logs.io.text import beginning, read_records, without_collecting
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.notation import NotationError, kubernetes, units
 
@@ -143,6 +144,8 @@ def _written(time: float | None) -> str | None:
 NAME = "kubernetes"
 FORMAT = declared(NAME)
 GROUPS, OWNERS, MODELS = (FORMAT.mapping["names"][of] for of in ("groups", "owners", "models"))
+# Some groups are numbered: of one name and several numbers each is a gang.
+GROUPS = [label.split("+") for label in GROUPS]
 
 
 def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -154,13 +157,18 @@ def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
     return _cores_gib_gpus(_amounts(held))
 
 
+@lru_cache(maxsize=1 << 14)  # pods ask for the same few amounts
 def _amount(text: str | int | float) -> float:
     return float(units.exact_quantity(text))
 
 
 def _amounts(held: Mapping[str, Any]) -> dict[str, float]:
-    counted = {name: n for name, n in held.items() if name in ("cpu", "memory") or _is_gpu(name)}
-    return {name: _amount(n) for name, n in counted.items()}
+    return {name: _amount(n) for name, n in held.items() if _is_counted(name)}
+
+
+def _is_counted(name: str) -> bool:
+    """Cores, memory, and devices that vendors name; not hugepages or Kubernetes' own."""
+    return name in ("cpu", "memory") or ("/" in name and ".kubernetes.io/" not in name)
 
 
 def _is_gpu(name: str) -> bool:
@@ -236,7 +244,8 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     if created is None:
         raise RecordError("the pod has no creationTimestamp")
     name, space = str(meta["name"]), str(meta.get("namespace") or "default")
-    cpu, mem, gpu = requests_of(spec)
+    total = kubernetes.pod_total(spec, _amounts)
+    cpu, mem, gpu = _cores_gib_gpus(total)
     phase = str(status.get("phase") or "Unknown")
     # The pod ends with the last of its containers.
     ended = list(_ends(status))
@@ -250,10 +259,15 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     application, priority = application_of(meta, owners), float(spec.get("priority") or 0)
     request, times = (cpu, mem, gpu, models), (created, started, end)
     values = (*request, *times, phase, host, gang, application, priority)
-    pod = PodRecord(row, f"{space}/{name}", space, *values)
-    devices = tuple(sorted(kubernetes.pod_total(spec, _other_devices).items()))
-    owner = str((kubernetes.controller(record) or {}).get("uid") or "")
-    return replace(pod, uid=str(meta.get("uid") or ""), owner=owner, devices=devices)
+    return PodRecord(
+        row,
+        f"{space}/{name}",
+        space,
+        *values,
+        uid=str(meta.get("uid") or ""),
+        owner=str((kubernetes.controller(record) or {}).get("uid") or ""),
+        devices=tuple(sorted(_others(total).items())),
+    )
 
 
 PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -317,11 +331,9 @@ def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
 def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
     """The group of a pod, or the owner whose pods start together: as a label says, or above it."""
     for names in (meta.get("labels") or {}, meta.get("annotations") or {}):
-        for label in GROUPS:
-            # Some groups are numbered: of one name and several numbers each is a gang.
-            parts = [str(names.get(part) or "") for part in label.split("+")]
-            if all(parts):
-                return "-".join(parts)
+        for labels in GROUPS if names else ():
+            if all(map(names.get, labels)):
+                return "-".join(str(names[label]) for label in labels)
     (kind, name), space = _owner(meta), meta.get("namespace") or "default"
     above = owners.get((kind, f"{space}/{name}"), ("", ""))
     indexed = owners.get((INDEXED, f"{space}/{name}"), ("", "")) if kind == "Job" else ("", "")
@@ -366,6 +378,7 @@ class KubernetesDump(Reader):
         super().__init__(path, strict=strict)
         self.gangs = gangs
 
+    @without_collecting()
     def _read(self) -> Tables:
         path = self.source.path
         files = [
@@ -471,7 +484,7 @@ class _Dump:
                 self.account.refuse(row, f"the record is not as the API has it: {reason}")
         # Classes of priority may stand behind the pods that name them.
         self.pods = [
-            replace(pod, priority=classes.get(ranked.get(pod.name, ""), pod.priority))
+            replace(pod, priority=classes[ranked[pod.name]]) if ranked[pod.name] in classes else pod
             for pod in self.pods
         ]
 
@@ -482,7 +495,7 @@ class _Dump:
         if kind == "Node":
             self.nodes.append(_node(row, record))
             status = record["status"]
-            devices = _other_devices(status.get("allocatable") or status["capacity"])
+            devices = _others(_amounts(status.get("allocatable") or status["capacity"]))
             name = self.nodes[-1][1]
             self.others[name] = devices | dict(self.sliced.get(name, {}))
             if record["spec"].get("unschedulable"):
@@ -492,8 +505,10 @@ class _Dump:
         elif kind == "Pod":
             pod = pod_of(row, record, gangs, owners)
             claimed = self._claimed(pod.namespace, record) if self.sliced else Counter[str]()
-            held = Counter(dict(pod.devices)) + claimed
-            self.pods.append(replace(pod, devices=tuple(sorted(held.items()))))
+            if claimed:
+                held = Counter(dict(pod.devices)) + claimed
+                pod = replace(pod, devices=tuple(sorted(held.items())))
+            self.pods.append(pod)
             ranked[pod.name] = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
             self.claiming += bool(record["spec"].get("resourceClaims")) and not claimed
             self.indexed += not pod.gang and _is_of_lost_job(record["metadata"], owners)
@@ -538,14 +553,13 @@ class _Dump:
         return sum(claimed, Counter[str]())
 
 
-def _other_devices(held: Mapping[str, Any]) -> dict[str, float]:
+def _others(amounts: Mapping[str, float]) -> dict[str, float]:
     """Extended resources other than GPUs, by their names: MIG slices, TPUs, NPUs.
 
-    >>> _other_devices({"cpu": "4", "google.com/tpu": "4", "nvidia.com/gpu": "1"})
+    >>> _others({"cpu": 4.0, "google.com/tpu": 4.0, "nvidia.com/gpu": 1.0})
     {'google.com/tpu': 4.0}
     """
-    vendors = (name for name in held if "/" in name and not _is_gpu(name))
-    return {name: _amount(held[name]) for name in vendors if ".kubernetes.io/" not in name}
+    return {name: n for name, n in amounts.items() if "/" in name and not _is_gpu(name)}
 
 
 def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:

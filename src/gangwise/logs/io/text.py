@@ -7,6 +7,7 @@ import gc
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -159,6 +160,22 @@ def lists_of_records(path: Path) -> dict[str, list[Any]]:
     return lists
 
 
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """The garbage collector held off: what is made of records is no garbage.
+
+    To look through all of it again and again is not linear.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@without_collecting()
 def document(path: Path, lines: bool = False) -> tuple[Any, str]:
     """A JSON document, plain or gzipped, and the SHA-256 of the file as it is stored.
 
@@ -166,8 +183,6 @@ def document(path: Path, lines: bool = False) -> tuple[Any, str]:
     """
     text, digest = read_text(path)
     text = text.rstrip()
-    collecting = gc.isenabled()
-    gc.disable()  # nothing made here is garbage; looking for it again and again is not linear
     try:
         if lines and re.match(r"\{.*\}\s*\n\s*\{", text):
             return json.loads(
@@ -181,9 +196,6 @@ def document(path: Path, lines: bool = False) -> tuple[Any, str]:
         raise TraceError(problem, path, error.lineno) from error
     except RecursionError as error:
         raise TraceError("the JSON document is nested too deeply to be a trace", path) from error
-    finally:
-        if collecting:
-            gc.enable()
 
 
 class RecordLines(Blocks):
