@@ -164,6 +164,7 @@ class _Auditor:
             return
         listed = self.report.counts.get(rule, 0)
         self.report.counts[rule] = listed + bad.size
+        # All are counted, the first few are named: one mistake may break a rule a million times.
         for i in bad[: max(LISTED - listed, 0)].tolist():
             name = "" if node is None else str(self.names[int(node[i])])
             self.report.findings.append(
@@ -245,6 +246,7 @@ class _Auditor:
         lasting = self.until > self.from_
         for most, counter, amount, holds in self.caps:
             mine = np.flatnonzero(lasting & (counter[self.of] >= 0)).tolist()
+            # Ends sort before starts of the same instant: what one gives back the other may take.
             moves = [(self.until[a], 0, a) for a in mine] + [(self.from_[a], 1, a) for a in mine]
             used = np.zeros(counter.max(initial=-1) + 1, dtype=np.int64)
             over = []
@@ -441,6 +443,7 @@ class _Auditor:
         requested = self.demand[j] > 0
         if not requested.any():
             return False
+        # Nodes that are over-committed, as parts of a log may be, have no room and do not lend any.
         room = np.maximum((free[:, requested] // self.demand[j, requested]).min(axis=1), 0)
         if self.per_node[j] and self.outcome.pieces is not None:
             room = np.minimum(room, self.per_node[j])
@@ -581,11 +584,13 @@ class _Auditor:
         """
         if scheduler.backfilling == "none":
             self.bad_attempts("order", behind, f"overtakes job {self.jobs.id[head]}")
+        # How much of a shared device is free on one device is not in the schedule.
         if self.parts[head]:
             self.report.skip("the first in line asks for parts of devices")
             return False
         up = self.up_at(now)
         shut = self.opens(head, now) > now
+        # It is first, has room and may start: then nothing explains that it does not.
         if not shut and self.fits(head, self.free_of(holding), up):
             at, only = np.array([now]), np.array([head])
             self.found("idle", 0, only, None, at, "is first in line, fits, and does not start")
@@ -656,6 +661,7 @@ def audit(
     """
     a = _Auditor(outcome, conditions, options or Options())
     a.report.starts = a.first.size
+    # What pieces add up to comes first: the other checks count devices by them.
     a.pieces_hold()
     a.devices_hold()
     a.jobs_hold()
@@ -664,6 +670,7 @@ def audit(
     a.hours_hold()
     if scheduler is not None and hasattr(scheduler, "backfilling"):
         a.queue_holds(scheduler, instants, seed)
+        # A promise binds only where its ends were sure: limits that kill, and no node lost.
         if promised is not None and getattr(a, "firm", False):
             bad = np.isfinite(promised) & (outcome.start > promised + TOLERANCE)
             every = np.arange(promised.size)

@@ -281,6 +281,7 @@ def placed_shapes(jobs: Jobs, nodes: Nodes) -> tuple[Shape, ...]:
     def share(group: tuple[int, Shape]) -> float:
         return -float((np.array(group[1].demand) / largest).max())
 
+    # Largest first: what is hard to place is placed while there is room.
     shapes = jobs.shapes_on(nodes.devices)
     if not any(shape.groups for shape in shapes):
         return shapes
@@ -434,6 +435,7 @@ def _rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats, Fl
     hidden, J = conditions, len(jobs)
     # Empty arrays tell the kernels to skip rates altogether, which most logs do.
     same = hidden.rates is None and hidden.noise is None and hidden.distance is None
+    # Nothing is drawn and nothing changes: kernels then need no table of rates at all.
     if same and not len(hidden.factors):
         return np.zeros((0, 0)), np.zeros(0)
     wanted = (len(jobs.types), len(nodes))
@@ -474,6 +476,7 @@ def _events(
     # A round at each edge of closed hours, even where nothing else happens then.
     edges = np.unique([*hours.since, *hours.to])
     happens += [(t, 0.0, 0, kernels.HOURS) for t in edges[np.isfinite(edges)].tolist()]
+    # Stable, so that of one instant what was listed first happens first.
     events = np.array(happens, dtype=kernels.EVENT)
     return events[np.argsort(events["time"], kind="stable")]
 
