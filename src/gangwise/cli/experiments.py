@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gangwise.core import contracts, simulation
     from gangwise.papers.reproduce.expected import Reproduction
     from gangwise.papers.reproduce.papers import Artefact
-    from gangwise.report import pages
     from gangwise.study.compare import Comparison
     from gangwise.study.results import Results
     from gangwise.study.runs import NamedSource
@@ -479,15 +478,6 @@ def leaderboard_command(
     options.write_page(out, "leaderboard", page, options.json_text(board.as_dict()))
 
 
-_SIGNS = {
-    "reproduced": ("✓", "green"),
-    "not reproduced": ("✗", "yellow"),
-    "underdetermined": ("?", "magenta"),
-    "not tested": ("·", "dim"),
-}
-"""What stands before a claim on the terminal, and its colour."""
-
-
 def reproduce_command(
     paper: str | None = None,
     figure: list[int] | None = None,
@@ -539,7 +529,13 @@ def reproduce_command(
         rows = [row.as_dict() for row in result.rows]
         options.echo(options.json_text({"rows": rows, "left_out": result.left_out}))
     else:
-        _print_reproduced(result.rows, quick)
+        from gangwise.report import pages, tables
+
+        console, counts = options.screen(), pages.counts(result.rows, quick)
+        console.print(f"{counts}.", style="bold", markup=False)
+        console.print(tables.rich_tables([pages.claims_sheet(result.rows, quick)]))
+        for reason in dict.fromkeys(r.why for r in result.rows if r.agrees is False and r.why):
+            options.paragraph(f"why not: {reason}")
     if result.written:
         _report_of(out, f"{len(result.written)} files")
     if accept or check:
@@ -588,25 +584,3 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
         f"all {len(done.rows)} results are where they were committed, "
         f"in {count} of {len(done.totals)} experiments seed by seed"
     )
-
-
-def _print_reproduced(rows: Sequence[pages.ClaimResult], quick: bool) -> None:
-    from rich.text import Text
-
-    from gangwise.report import pages
-
-    rows, shown, places = pages.over_readings(rows), list[tuple[Any, ...]](), set[str]()
-    for verdict, mine in pages.by_claim(rows):
-        claim, (sign, colour) = mine[0], _SIGNS[verdict]
-        if claim.stem not in places:
-            shown.append(("", Text(pages.called(claim.paper, claim.artefact), "bold"), "", ""))
-        places.add(claim.stem)
-        shown.append((Text(sign, colour), claim.says, str(claim.number), ""))
-        shown += [("", f"  {row.version}", "", row.text) for row in mine]
-    screen = options.screen(wide=False)
-    screen.print(f"{pages.counts(rows, quick)}.", style="bold", markup=False)
-    screen.print(table(["", "claim, and by which version", "the paper", "ours"], shown, (0, 1)))
-    words = [(_SIGNS[verdict], pages.verdict_text(verdict, quick)) for verdict in pages.VERDICTS]
-    screen.print(Text("   ").join(Text(f"{sign} {word}", look) for (sign, look), word in words))
-    for reason in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
-        options.paragraph(f"why not: {reason}")

@@ -308,7 +308,9 @@ def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
             "Its completion over the bound", number(ratios[best].mean, 2), "1 cannot be beaten"
         ),
         web.Tile(
-            f"Against {web.short_name(base)}", f"{number(lead.mean, 1, sign=True)} %", _ends(lead)
+            f"Against {web.short_name(base)}",
+            f"{number(lead.mean, 1, sign=True)} %",
+            web.interval(lead),
         ),
         web.Tile(
             "Entries", f"{len(ranked)}", f"{len(board.rules['oracles'])} of them know the future"
@@ -376,7 +378,9 @@ def route_page(routed: Routed, logs: Sequence[str], command: str) -> web.Page:
     hours = {name: mean_and_interval(table[:, 0]) for name, table in numbers.items()}
     moved = mean_and_interval(100 * numbers[best][:, 2]).mean
     tiles = [
-        web.Tile("Best route", best, f"{number(change.mean, 1, sign=True)} %; {_ends(change)}"),
+        web.Tile(
+            "Best route", best, f"{number(change.mean, 1, sign=True)} %; {web.interval(change)}"
+        ),
         web.Tile(
             f"Mean completion, {base} → best",
             f"{_time(3600 * hours[base].mean)} → {_time(3600 * hours[best].mean)}",
@@ -393,12 +397,6 @@ def route_page(routed: Routed, logs: Sequence[str], command: str) -> web.Page:
     return web.answer(
         "Routes between clusters", f"{verdict}.", facts, parts, made_by(command), words
     )
-
-
-def _ends(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
-        return "no interval"
-    return f"95 %: {number(estimate.low, 1, sign=True)} to {number(estimate.high, 1, sign=True)}"
 
 
 SHOWN = 20

@@ -810,7 +810,9 @@ def tiles(n: JobResults) -> list[web.Tile]:
         name = f"not significant: {name}" if verdict == "cannot be told apart" else name
         name = web.sentence_case(name)
         row.append(
-            web.Tile("Best change of completion", _percent(change), _ends(change, name), tone)
+            web.Tile(
+                "Best change of completion", _percent(change), web.interval(change, name), tone
+            )
         )
     if (saving := n.possible_saving) is not None:
         saved = f"at most {number(saving, int(saving < 10))} %"
@@ -826,13 +828,6 @@ def _percent(change: Estimate) -> str:
     if not math.isfinite(change.mean):
         return "not known"
     return f"{number(change.mean, int(abs(change.mean) < 10), sign=True)} %"
-
-
-def _ends(change: Estimate, name: str) -> str:
-    if change.low is None or change.high is None:
-        return f"{name}; no interval"
-    low, high = (number(end, 1, sign=True) for end in (change.low, change.high))
-    return f"{name}; 95 %: {low} to {high}"
 
 
 # Sections of the page

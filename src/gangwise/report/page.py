@@ -31,7 +31,7 @@ from gangwise.core.registry import Kind, entries
 from gangwise.jobs.parts import parts
 from gangwise.report import plotting, tables
 from gangwise.report.plotting import COLOURS, INK, MUTED, Looks, Panel, Style, image, points
-from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text
+from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text, number
 from gangwise.study.store import read_provenance, versions
 
 
@@ -297,6 +297,15 @@ def terms(meanings: Mapping[str, str]) -> Fold:
     names = [f"“{name}”" if " " in name else name for name in meanings]
     summary = f"What {enumerated(names)} {'means' if len(names) == 1 else 'mean'} here"
     return Fold(summary, [Terms(meanings)], kind="words")
+
+
+def interval(change: Estimate, name: str = "") -> str:
+    """The 95 % interval of a change in per cent, behind the name of what changed."""
+    of = f"{name}; " * bool(name)
+    if change.low is None or change.high is None:
+        return f"{of}no interval"
+    low, high = (number(end, 1, sign=True) for end in (change.low, change.high))
+    return f"{of}95 %: {low} to {high}"
 
 
 MOST_DOTS = 40

@@ -561,21 +561,21 @@ def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
     return merged
 
 
-def claims_sheet(found: Reproduced, stem: str = "") -> Sheet:
+def claims_sheet(results: Iterable[ClaimResult], quick: bool, stem: str = "") -> Sheet:
     """Each claim once, with the versions that it is about, or all where none is tested.
 
     Of one artefact alone, with all versions.
     """
     rows, data, links = [], [], []
-    for verdict, mine in by_claim(r for r in over_readings(found.rows) if stem in ("", r.stem)):
+    for verdict, mine in by_claim(r for r in over_readings(results) if stem in ("", r.stem)):
         tested = [row for row in mine if row.agrees is not None or stem] or mine
         versions = "; ".join(row.version for row in tested)
         row = replace(tested[0], verdict=verdict, version=versions)
-        paper, version, ours, word = _cells(row, found.quick)
+        paper, version, ours, word = _cells(row, quick)
         ours = replace(ours, text="; ".join(row.text for row in tested))
         place = Cell(called(row.paper, row.artefact), words=True)
         rows.append((row.says, (*(() if stem else (place,)), paper, version, ours, word)))
-        data.append({"paper": row.paper, "verdict": verdict_text(verdict, found.quick)})
+        data.append({"paper": row.paper, "verdict": verdict_text(verdict, quick)})
         links.append(row.stem)
     if stem:
         return Sheet("What the paper says, and what we found", BESIDE, tuple(rows), first="claim")
@@ -592,7 +592,7 @@ def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -
     picture = read_picture(folder, artefact)
     parts: list[page.Part] = [] if picture is None else [picture]
     if rows:
-        parts.append(claims_sheet(found, artefact.stem))
+        parts.append(claims_sheet(found.rows, found.quick, artefact.stem))
     reasons: dict[str, list[str]] = {}
     for row in rows:
         reasons.setdefault(row.why, []).append(row.says)
@@ -638,7 +638,7 @@ def reproduction_page(folder: Path) -> page.Page:
         verdicts = [verdict_text(verdict, content.quick) for verdict in VERDICTS]
         every: list[page.Part] = [
             page.Choices({"verdict": verdicts, "paper": papers}),
-            claims_sheet(content),
+            claims_sheet(content.rows, content.quick),
         ]
         fold = page.Fold(f"{count(n, 'claim')}, {by}", every, opened=n <= 20)
         parts.append(page.Section("Side by side", [fold]))
