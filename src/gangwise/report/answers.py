@@ -18,6 +18,7 @@ import numpy as np
 from gangwise.core.arrays import Floats
 from gangwise.notation.units import roughly
 from gangwise.report import page as web
+from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import Cell, Sheet, columns_sheet, estimate_cells, markdown, value_cell
 from gangwise.study.statistics import Estimate, count, estimate_text, mean_and_interval, number
@@ -34,10 +35,19 @@ if TYPE_CHECKING:
 HINDSIGHT = "hindsight"  # see :mod:`gangwise.study.route`, which compiles
 
 
-def made_by(command: str, what: str = "numbers") -> web.Section:
-    """How a page without stored runs is made again."""
+def answer_page(
+    subject: str,
+    verdict: str,
+    facts: Sequence[str],
+    parts: Sequence[web.Part],
+    command: str,
+    terms: Sequence[str],
+    what: str = "numbers",
+) -> web.Page:
+    """The page of an answer without stored runs: the command says how it is made again."""
     how = web.by_command(command, what, f"These {what} were made from Python.")
-    return web.how_to_repeat(how, versions())
+    made = web.how_to_repeat(how, versions())
+    return web.answer(subject, f"{verdict}.", facts, parts, made, web.jobs_terms(*terms))
 
 
 def _time(seconds: float | None) -> str:
@@ -58,37 +68,33 @@ def jobs_page(source: str, facts: Mapping[str, Any], played: Played, command: st
     verdict = f"{jobs} in {number(days, int(days < 10))} days {' and '.join(parts)}".rstrip()
     share = played.played / max(played.read, 1)
     tiles = [
-        web.Tile(
+        Tile(
             "Jobs that can be played",
             # Near 100 % a decimal tells whether all can be played.
             f"{number(100 * share, int(0.99 < share < 0.9995))} %",
             f"{played.played:,} of {played.read:,}",
             "bad" if played.doubts else "good" * (share > 0.95),
         ),
-        web.Tile(f"Load of {device}", f"{number(100 * load)} %", "mean over the log")
+        Tile(f"Load of {device}", f"{number(100 * load)} %", "mean over the log")
         if load is not None
-        else web.Tile("Users", f"{facts['users']:,}"),
-        web.Tile("Mean waiting", _time(wait["mean"]), f"median {_time(wait['median'])}")
+        else Tile("Users", f"{facts['users']:,}"),
+        Tile("Mean waiting", _time(wait["mean"]), f"median {_time(wait['median'])}")
         if wait
-        else web.Tile("Mean waiting", "not recorded", "the log does not say when jobs started"),
+        else Tile("Mean waiting", "not recorded", "the log does not say when jobs started"),
     ]
     if run:
-        tiles.append(
-            web.Tile("Median run time", _time(run["median"]), f"mean {_time(run['mean'])}")
-        )
+        tiles.append(Tile("Median run time", _time(run["median"]), f"mean {_time(run['mean'])}"))
     rows = [
         ("load", "jobs", (at - facts["load_edges_s"][0]) / 86400, 100 * (share or 0), None, None)
         for (at, _), share in zip(pairwise(facts["load_edges_s"]), facts["load"])
     ]
     panel = Panel("load", "days since the log begins", f"{device} in use, %", "steps")
     chart = [web.pictured(f"{device} in use over time", rows, [panel], "")] * (load is not None)
-    sections = [web.Section("Waits and run times", [_spreads_sheet(facts)])] if wait or run else []
+    sections = [Section("Waits and run times", [_spreads_sheet(facts)])] if wait or run else []
     sizes = [f"up to {size['most']:g}" if size["most"] else "none" for size in facts["sizes"]]
     columns = [("jobs", [value_cell(size["jobs"]) for size in facts["sizes"]])]
     sections.append(
-        web.Section(
-            "Sizes", [columns_sheet("Jobs by size", sizes, columns, (), f"{device} of a job")]
-        )
+        Section("Sizes", [columns_sheet("Jobs by size", sizes, columns, (), f"{device} of a job")])
     )
     users = facts["top_users"]
     columns = [
@@ -102,17 +108,13 @@ def jobs_page(source: str, facts: Mapping[str, Any], played: Played, command: st
     names = [user["user"] or "(not named)" for user in users]
     caption = f"Those with the most {played.unit}-hours of {count(facts['users'], 'user')}."
     sections.append(
-        web.Section("Users", [columns_sheet("Largest users", names, columns, (caption,), "user")])
+        Section("Users", [columns_sheet("Largest users", names, columns, (caption,), "user")])
     )
     lines = [played.line, *played.doubts, *played.warnings, *played.notes]
-    return web.answer(
-        f"Jobs of {source}",
-        f"{verdict}.",
-        [count(facts["nodes"], "node"), count(facts["users"], "user")],
-        [web.Tiles(tiles), *chart, *web.notes(lines), *sections],
-        made_by(command),
-        web.jobs_terms("waiting", "limit", "load", "played"),
-    )
+    title, terms = f"Jobs of {source}", ("waiting", "limit", "load", "played")
+    about = [count(facts["nodes"], "node"), count(facts["users"], "user")]
+    content = [Tiles(tiles), *chart, *web.notes(lines), *sections]
+    return answer_page(title, verdict, about, content, command, terms)
 
 
 def _spreads_sheet(facts: Mapping[str, Any]) -> Sheet:
@@ -171,14 +173,10 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
         verdict = f"1 job waits and probably starts within {middle}"
     waited = np.array([row["waited"] for row in rows])
     tiles = [
-        web.Tile(
-            "Jobs that wait", f"{len(rows):,}", f"the longest since {_time(float(waited.max()))}"
-        ),
-        web.Tile("Start, even chance (p50)", middle, "median of the jobs, from now"),
-        web.Tile("Start, nine of ten (p90)", _time(float(np.median(p90))), "median of the jobs"),
-        web.Tile(
-            "Last start (p90)", _time(float(p90.max())), f"job {rows[int(p90.argmax())]['job']}"
-        ),
+        Tile("Jobs that wait", f"{len(rows):,}", f"the longest since {_time(float(waited.max()))}"),
+        Tile("Start, even chance (p50)", middle, "median of the jobs, from now"),
+        Tile("Start, nine of ten (p90)", _time(float(np.median(p90))), "median of the jobs"),
+        Tile("Last start (p90)", _time(float(p90.max())), f"job {rows[int(p90.argmax())]['job']}"),
     ]
     size, unit = (86400.0, "days") if np.median(p90) > 3 * 86400 else (3600.0, "h")
     # A p90 that never comes cannot be drawn.
@@ -196,19 +194,13 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
     caption = "A dot is p50, its line goes on to p90."
     chart = [web.pictured("When jobs start", points, [panel], caption)] * bool(points)
     lines = [forecast.basis.rstrip("."), *[judged.rstrip(".")] * bool(judged)]
-    return web.answer(
-        f"Starts of waiting jobs of {source}",
-        f"{verdict}.",
+    title, terms = f"Starts of waiting jobs of {source}", ("p50", "p90", "by requests", "limit")
+    facts, every = (
         [count(len(rows), "waiting job")],
-        [
-            web.Tiles(tiles),
-            *chart,
-            *web.notes(lines),
-            web.Section("Every waiting job", [starts_sheet(forecast)]),
-        ],
-        made_by(command, "forecasts"),
-        web.jobs_terms("p50", "p90", "by requests", "limit"),
+        Section("Every waiting job", [starts_sheet(forecast)]),
     )
+    parts = [Tiles(tiles), *chart, *web.notes(lines), every]
+    return answer_page(title, verdict, facts, parts, command, terms, "forecasts")
 
 
 def calibration_page(result: Calibrated, command: str) -> web.Page:
@@ -223,19 +215,19 @@ def calibration_page(result: Calibrated, command: str) -> web.Page:
     if not findings:
         verdict = "no rule is confirmed: no cap, closing hours or missing capacity"
     tiles = [
-        web.Tile("Rules found", f"{len(findings):,}"),
-        web.Tile(
+        Tile("Rules found", f"{len(findings):,}"),
+        Tile(
             "Hours that capacity does not explain",
             f"{number(fit.contradicted)} h",
             f"of {number(fit.hours)} h of the log: every waiting job would have fitted",
         ),
-        web.Tile(
+        Tile(
             "Left with these rules",
             f"{number(fit.left)} h",
             f"{number(100 * share)} % explained",
             "good" * (share >= 0.5),
         ),
-        web.Tile(
+        Tile(
             "Jobs not started at once", f"{fit.refused:,}", f"{fit.unexplained:,} with these rules"
         ),
     ]
@@ -244,17 +236,12 @@ def calibration_page(result: Calibrated, command: str) -> web.Page:
         ("jobs it\nexplains", [value_cell(rule.explains[1]) for rule in findings]),
     ]
     table = columns_sheet("Rules", [*map(entry_text, findings)], columns, (), "rule")
-    parts: list[web.Part] = [web.Tiles(tiles), *web.notes(result.headline)]
-    parts += [web.Section("Rules found", [table])] * bool(findings)
-    file = web.Section("The site file", [web.Code(result.toml().rstrip())])
-    return web.answer(
-        f"The site behind {result.source}",
-        f"{verdict}.",
-        [count(len(result.log.jobs), "job"), count(len(result.log.nodes), "node")],
-        [*parts, file],
-        made_by(command, "rules"),
-        web.jobs_terms("waiting", "cap", "window"),
-    )
+    parts: list[web.Part] = [Tiles(tiles), *web.notes(result.headline)]
+    parts += [Section("Rules found", [table])] * bool(findings)
+    file = Section("The site file", [web.Code(result.toml().rstrip())])
+    title, terms = f"The site behind {result.source}", ("waiting", "cap", "window")
+    facts = [count(len(result.log.jobs), "job"), count(len(result.log.nodes), "node")]
+    return answer_page(title, verdict, facts, [*parts, file], command, terms, "rules")
 
 
 def board_sheets(board: Leaderboard) -> list[Sheet]:
@@ -303,38 +290,25 @@ def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
     if best == base:
         verdict = f"no entry completes jobs sooner than {web.short_name(base)}"
     tiles = [
-        web.Tile("Best entry", web.sentence_case(web.short_name(best)), best),
-        web.Tile(
-            "Its completion over the bound", number(ratios[best].mean, 2), "1 cannot be beaten"
-        ),
-        web.Tile(
+        Tile("Best entry", web.sentence_case(web.short_name(best)), best),
+        Tile("Its completion over the bound", number(ratios[best].mean, 2), "1 cannot be beaten"),
+        Tile(
             f"Against {web.short_name(base)}",
             f"{number(lead.mean, 1, sign=True)} %",
             web.interval(lead),
         ),
-        web.Tile(
-            "Entries", f"{len(ranked)}", f"{len(board.rules['oracles'])} of them know the future"
-        ),
+        Tile("Entries", f"{len(ranked)}", f"{len(board.rules['oracles'])} of them know the future"),
     ]
     changes = {name: e for name, e in over.items() if name != base}
     caption = f"Less is better. {board.about}"
     chart = web.dots(f"Completion against {base}, %, geometric mean over logs", changes, caption)
-    parts: list[web.Part] = [
-        web.Tiles(tiles),
-        *chart,
-        web.Section("The board", board_sheets(board)),
-    ]
-    parts.append(web.Section("Logs", [web.Terms(dict(board.log_lines()))]))
+    parts: list[web.Part] = [Tiles(tiles), *chart, Section("The board", board_sheets(board))]
+    parts.append(Section("Logs", [web.Terms(dict(board.log_lines()))]))
     meanings = {name: web.about_scheduler(name) for name in ranked}
-    parts.append(web.Section("Schedulers", [web.Terms(meanings)]))
-    return web.answer(
-        "Leaderboard of schedulers",
-        f"{verdict}.",
-        [count(len(board.numbers), "log"), count(len(ranked), "entry", "entries")],
-        parts,
-        made_by(command),
-        web.jobs_terms("completion", "waiting", "bound"),
-    )
+    parts.append(Section("Schedulers", [web.Terms(meanings)]))
+    title, terms = "Leaderboard of schedulers", ("completion", "waiting", "bound")
+    facts = [count(len(board.numbers), "log"), count(len(ranked), "entry", "entries")]
+    return answer_page(title, verdict, facts, parts, command, terms)
 
 
 def route_sheet(routed: Routed, logs: Sequence[str]) -> Sheet:
@@ -378,25 +352,21 @@ def route_page(routed: Routed, logs: Sequence[str], command: str) -> web.Page:
     hours = {name: mean_and_interval(table[:, 0]) for name, table in numbers.items()}
     moved = mean_and_interval(100 * numbers[best][:, 2]).mean
     tiles = [
-        web.Tile(
-            "Best route", best, f"{number(change.mean, 1, sign=True)} %; {web.interval(change)}"
-        ),
-        web.Tile(
+        Tile("Best route", best, f"{number(change.mean, 1, sign=True)} %; {web.interval(change)}"),
+        Tile(
             f"Mean completion, {base} → best",
             f"{_time(3600 * hours[base].mean)} → {_time(3600 * hours[best].mean)}",
         ),
-        web.Tile("Jobs that run elsewhere", f"{number(moved, int(moved < 10))} %", f"under {best}"),
-        web.Tile("Above hindsight", _time(3600 * max(routed.regret(best).mean, 0.0)), "on average"),
+        Tile("Jobs that run elsewhere", f"{number(moved, int(moved < 10))} %", f"under {best}"),
+        Tile("Above hindsight", _time(3600 * max(routed.regret(best).mean, 0.0)), "on average"),
     ]
     caption = "Less is better. Hindsight: the best choice that was found afterwards."
     chart = web.dots(f"Mean completion against {base}, %", changes, caption)
-    parts: list[web.Part] = [web.Tiles(tiles), *chart, *web.notes(routed.lines)]
-    parts.append(web.Section("Who wins and who pays", [route_sheet(routed, logs)]))
+    parts: list[web.Part] = [Tiles(tiles), *chart, *web.notes(routed.lines)]
+    parts.append(Section("Who wins and who pays", [route_sheet(routed, logs)]))
     facts = [count(len(logs), "cluster"), count(len(numbers), "route")]
-    words = web.jobs_terms("completion", "waiting")
-    return web.answer(
-        "Routes between clusters", f"{verdict}.", facts, parts, made_by(command), words
-    )
+    terms = "completion", "waiting"
+    return answer_page("Routes between clusters", verdict, facts, parts, command, terms)
 
 
 SHOWN = 20
@@ -515,21 +485,21 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
         else ""
     )
     tiles = [
-        web.Tile("Findings", f"{len(audit.findings)}", "", "bad" if audit.findings else "good"),
-        web.Tile(f"{device}-hours used", f"{total.used:,.0f}", cost),
-        web.Tile(
+        Tile("Findings", f"{len(audit.findings)}", "", "bad" if audit.findings else "good"),
+        Tile(f"{device}-hours used", f"{total.used:,.0f}", cost),
+        Tile(
             "Asked for",
             f"{number(total.times, 1)} times" if known else "not known",
             "what is used, by limits" if known else "the log has no limits",
         ),
     ]
     for name, (others, *_) in audit.others.items():
-        tiles.append(web.Tile(f"{name}-hours used by other jobs", f"{others.used:,.0f}", ""))
+        tiles.append(Tile(f"{name}-hours used by other jobs", f"{others.used:,.0f}", ""))
     if shorter is not None:
         change = f"{number(shorter.waiting.mean, 1, sign=True)} %"
         ends = f"{estimate_text(shorter.waiting, 1, sign=True)}; learned from earlier weeks"
-        tiles.append(web.Tile("Mean wait with shorter limits", change, ends))
-    parts: list[web.Part] = [web.Tiles(tiles)]
+        tiles.append(Tile("Mean wait with shorter limits", change, ends))
+    parts: list[web.Part] = [Tiles(tiles)]
     # Bars of more users would not fit.
     shown = [use for use in audit.users[:8] if math.isfinite(use.asked)]
     if known and shown:
@@ -543,12 +513,7 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
     if shorter is not None:
         parts.append(web.Text(shorter_text(shorter)))
     parts += web.notes(audit.lines)
-    parts.append(web.Section("Who, and how much", usage_sheets(audit)))
-    return web.answer(
-        f"Audit of {Path(audit.source).name}",
-        f"{audit.verdict}.",
-        [count(sum(of.jobs for of in totals), "job"), count(len(names), "user")],
-        parts,
-        made_by(command),
-        web.jobs_terms("waiting", "limit"),
-    )
+    parts.append(Section("Who, and how much", usage_sheets(audit)))
+    title, terms = f"Audit of {Path(audit.source).name}", ("waiting", "limit")
+    facts = [count(sum(of.jobs for of in totals), "job"), count(len(names), "user")]
+    return answer_page(title, audit.verdict, facts, parts, command, terms)

@@ -24,6 +24,7 @@ from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.notation.units import roughly
 from gangwise.report import page as web
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
+from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import (
     Cell,
@@ -117,7 +118,7 @@ def causes_section(
     if (causes := of.get(n.base)) is not None:
         parts += [*_by_name(causes), *_by_group(n, causes)]
     meanings = {cause_words(CAUSES[c]): cause_words(CAUSES[c], "meaning") for c in shown}
-    return web.Section("Where the waiting went", [*parts, web.terms(meanings)])
+    return Section("Where the waiting went", [*parts, web.terms(meanings)])
 
 
 def _by_name(causes: WaitingCauses) -> list[Sheet]:
@@ -220,7 +221,7 @@ class JobResults(Compared):
             count(nodes, "node") if nodes > 1 else f"{total:,.0f} {web.in_words(self.device)}",
             *([count(self.seeds, "seed")] if self.drawn else []),
         ]
-        parts: list[web.Part] = [web.Tiles(tiles(self)), *change_dots(self, ["completion"])]
+        parts: list[web.Part] = [Tiles(tiles(self)), *change_dots(self, ["completion"])]
         parts += [web.Bullets([row["sentence"] for row in self.capacity])] * bool(self.capacity)
         parts += web.notes([*self.fidelity, *map(web.sentence_case, self.assumed)])
         parts += [section for make in SECTIONS if (section := make(self)) is not None]
@@ -786,21 +787,21 @@ def tiles(n: JobResults) -> list[web.Tile]:
     base = shown_name(n, n.base)
     for need in n.capacity:
         enough = "none tried" if need["needed"] is None else f"{need['needed']:,}"
-        row.append(web.Tile(f"Nodes needed, {need['kind']}", enough, f"now {need['now']:,}"))
+        row.append(Tile(f"Nodes needed, {need['kind']}", enough, f"now {need['now']:,}"))
     if retold is not None:
         wait = f"{roughly(retold.recorded)} → {roughly(retold.simulated)}"
-        row.append(web.Tile("Mean wait, recorded → model", wait, f"model: {base}"))
+        row.append(Tile("Mean wait, recorded → model", wait, f"model: {base}"))
         part, share = retold.weakest
         weakest = f"least: {part}, {number(100 * max(share, 0.0))} %" * (share < WHOLE)
         shown = f"{number(100 * retold.explained)} %"
         tone = "bad" if retold.doubtful else "good"
-        row.append(web.Tile("Mean wait explained by the model", shown, weakest, tone))
+        row.append(Tile("Mean wait explained by the model", shown, weakest, tone))
     else:
         wait = roughly(n.estimate(n.base, "waiting.mean").mean)
-        row.append(web.Tile("Mean wait in the model", wait, base))
+        row.append(Tile("Mean wait in the model", wait, base))
         used = 100 * n.estimate(n.base, f"utilisation.{n.device}").mean
         row.append(
-            web.Tile(f"{web.in_words(n.device)} in use", f"{number(used)} %", "of what there is")
+            Tile(f"{web.in_words(n.device)} in use", f"{number(used)} %", "of what there is")
         )
     if able := _without_victims(n):
         best = able[0]
@@ -810,17 +811,15 @@ def tiles(n: JobResults) -> list[web.Tile]:
         name = f"not significant: {name}" if verdict == "cannot be told apart" else name
         name = web.sentence_case(name)
         row.append(
-            web.Tile(
-                "Best change of completion", _percent(change), web.interval(change, name), tone
-            )
+            Tile("Best change of completion", _percent(change), web.interval(change, name), tone)
         )
     if (saving := n.possible_saving) is not None:
         saved = f"at most {number(saving, int(saving < 10))} %"
         proved = "certified: no schedule without preemption finishes sooner"
-        row.append(web.Tile("Left to gain", saved, proved))
+        row.append(Tile("Left to gain", saved, proved))
     elif able and not n.capacity:
         waits = (roughly(n.estimate(rules, "waiting.mean").mean) for rules in (n.base, able[0]))
-        row.append(web.Tile("Mean wait, before → after", " → ".join(waits), "in the model"))
+        row.append(Tile("Mean wait, before → after", " → ".join(waits), "in the model"))
     return row
 
 
@@ -865,7 +864,7 @@ def retelling_section(n: JobResults) -> web.Section | None:
         caption = f"{part}Explained group by group: {number(100 * retold.by(kind))} %."
         noun, names = texts["rows"] or web.in_words(retold.device), [g.name for g in shown]
         parts.append(columns_sheet(texts["title"], names, columns, (caption,), noun))
-    return web.Section(f"What the model retells under {n.base}", parts)
+    return Section(f"What the model retells under {n.base}", parts)
 
 
 TOWERING = 10.0  # times the base's mean wait: a scheduler of more would flatten all others' lines
@@ -892,7 +891,7 @@ def who_pays_section(n: JobResults) -> web.Section:
         figure._replace(caption=figure.caption + left_out) for figure in _group_figure(drawable)
     ]
     tables = [*_groups_sheets(n), *_group_sheets(n)]
-    return web.Section("Who wins and who pays", [*figures, *tables])
+    return Section("Who wins and who pays", [*figures, *tables])
 
 
 def where_waited_section(n: JobResults) -> web.Section | None:
@@ -906,29 +905,29 @@ def figures_section(n: JobResults) -> web.Section:
     shown = {name: runs[0] for name, runs in drawable.outcomes.items()}
     rows, panels, caption = _lines_over_time(n, shown)
     over_time = web.pictured("Utilisation and queue over time", rows, panels, caption + left_out)
-    return web.Section("Utilisation and queue over time", [over_time, *_learned_figures(n)])
+    return Section("Utilisation and queue over time", [over_time, *_learned_figures(n)])
 
 
 def in_full_section(n: JobResults) -> web.Section:
-    return web.Section("The answer in full", [web.Bullets(n.sentences)])
+    return Section("The answer in full", [web.Bullets(n.sentences)])
 
 
 def tables_section(n: JobResults) -> web.Section:
     sheets = [sheet for make in SHEETS if make not in ELSEWHERE for sheet in make(n)]
-    return web.Section("Tables", [*change_dots(n, ["waiting"]), *sheets])
+    return Section("Tables", [*change_dots(n, ["waiting"]), *sheets])
 
 
 def nodes_section(n: JobResults) -> web.Section:
     # A chart for each scheduler would be megabytes.
     shown = {name: n.outcomes[name][0] for name in (n.best, n.base)}
     title, figure = "Nodes over time", partial(figure_of_nodes, shown, n.device)
-    return web.Section(title, [web.Chart(chart_of_nodes(shown, n.device), title, figure)])
+    return Section(title, [web.Chart(chart_of_nodes(shown, n.device), title, figure)])
 
 
 def schedulers_section(n: JobResults) -> web.Section | None:
     """Every scheduler in a sentence; or what changes do, and what stood there before."""
     if not n.edits:
-        return web.Section(
+        return Section(
             "Schedulers", [web.Terms({name: web.about_scheduler(name) for name in n.outcomes})]
         )
     meanings = {}
@@ -942,7 +941,7 @@ def schedulers_section(n: JobResults) -> web.Section | None:
         # What is taken out, without the mark that says so.
         until = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
         meanings[name] = f"{'; '.join(parts)}{f' (until now {until})' * bool(until)}."
-    return web.Section("Changes", [web.Terms(meanings)])
+    return Section("Changes", [web.Terms(meanings)])
 
 
 def edits_section(n: JobResults) -> web.Section | None:
@@ -950,13 +949,13 @@ def edits_section(n: JobResults) -> web.Section | None:
     parts: list[web.Part] = []
     for name, lines in n.edits.items():
         parts += [web.Text(name), web.Code("\n".join(lines) or "no line of a site's files")]
-    return web.Section("Lines of the site's files that would change", parts) if parts else None
+    return Section("Lines of the site's files that would change", parts) if parts else None
 
 
 def assumptions_section(n: JobResults) -> web.Section | None:
     lines = dict.fromkeys(runs[0].description for runs in n.outcomes.values())
     lines.pop("", None)
-    return web.Section("What was assumed", [web.Bullets([*lines])]) if lines else None
+    return Section("What was assumed", [web.Bullets([*lines])]) if lines else None
 
 
 def provenance_section(n: JobResults) -> web.Section:

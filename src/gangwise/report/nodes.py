@@ -18,6 +18,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
 from gangwise.notation.units import roughly
 from gangwise.report import page
+from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 from gangwise.study.findings import DistanceFindings, NodeFindings
@@ -298,19 +299,15 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> page.Page:
     )
     spread = [f"{100 * np.expm1(end):.2g} %" for end in e.spread]
     tiles = [
-        page.Tile(
-            "Slow nodes", f"{int(e.slow.sum())}", f"of {int(np.isfinite(e.p).sum()):,} judged"
-        ),
-        page.Tile("Nodes differ by (sd)", spread[0], f"95 %: {spread[1]} to {spread[2]}"),
-        page.Tile(
-            "Jobs compared", f"{e.compared:,}", f"of {found.read:,}, in {e.programs:,} programs"
-        ),
-        page.Tile("Nodes that changed", f"{len(e.changes)}", "over the time of the log"),
+        Tile("Slow nodes", f"{int(e.slow.sum())}", f"of {int(np.isfinite(e.p).sum()):,} judged"),
+        Tile("Nodes differ by (sd)", spread[0], f"95 %: {spread[1]} to {spread[2]}"),
+        Tile("Jobs compared", f"{e.compared:,}", f"of {found.read:,}, in {e.programs:,} programs"),
+        Tile("Nodes that changed", f"{len(e.changes)}", "over the time of the log"),
     ]
-    tables = [page.Section("Every node", node_sheets(found))]
+    tables = [Section("Every node", node_sheets(found))]
     answers = [found.answer, *([found.distance.answer] if found.distance else [])]
     parts: list[page.Part] = [
-        page.Tiles(tiles),
+        Tiles(tiles),
         *[picture] * bool(order),
         page.Bullets([f"{text}." for text in answers]),
     ]
