@@ -195,11 +195,8 @@ def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: st
     chart = [web.pictured("When jobs start", points, [panel], caption)] * bool(points)
     lines = [forecast.basis.rstrip("."), *[judged.rstrip(".")] * bool(judged)]
     title, terms = f"Starts of waiting jobs of {source}", ("p50", "p90", "by requests", "limit")
-    facts, every = (
-        [count(len(rows), "waiting job")],
-        Section("Every waiting job", [starts_sheet(forecast)]),
-    )
-    parts = [Tiles(tiles), *chart, *web.notes(lines), every]
+    facts, every = [count(len(rows), "waiting job")], [starts_sheet(forecast)]
+    parts = [Tiles(tiles), *chart, *web.notes(lines), Section("Every waiting job", every)]
     return answer_page(title, verdict, facts, parts, command, terms, "forecasts")
 
 

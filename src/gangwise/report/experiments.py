@@ -16,7 +16,20 @@ import numpy as np
 
 from gangwise.core.errors import StoreError
 from gangwise.report import curves, page, plotting
-from gangwise.report.page import title
+from gangwise.report.page import (
+    Bullets,
+    Chapter,
+    Dots,
+    Fold,
+    Part,
+    Plot,
+    Section,
+    Text,
+    Tile,
+    Tiles,
+    Values,
+    title,
+)
 from gangwise.report.tables import (
     Cell,
     Sheet,
@@ -309,18 +322,16 @@ def verdict(results: Results) -> str:
     return f"{best} {_verb(results)}, {size}{'' if clear else ', which may be chance'}."
 
 
-def tiles(results: Results) -> list[page.Tile]:
+def tiles(results: Results) -> list[Tile]:
     """What the best policy of one cell earned, its share of the optimum, and its leads."""
     (cell,) = results.places
     best, *rivals = results.ranking(cell)
     earned = estimate_text(results.of(results.objective)[cell, best])
-    shown = [page.Tile(page.sentence_case(page.in_words(results.objective)), earned, best)]
+    shown = [Tile(page.sentence_case(page.in_words(results.objective)), earned, best)]
     for name in results.comparators[-1:]:
         if math.isfinite((share := results.share((cell, best), name)).mean):
             shown.append(
-                page.Tile(
-                    f"Share of the {page.plain(name)}", f"{number(100 * share.mean, 1)} %", best
-                )
+                Tile(f"Share of the {page.plain(name)}", f"{number(100 * share.mean, 1)} %", best)
             )
     for rival in dict.fromkeys([*rivals[:1], *rivals[-1:]]):
         row = results.better(cell, best, rival)
@@ -328,9 +339,7 @@ def tiles(results: Results) -> list[page.Tile]:
             lead = Estimate.of(row)
             tone = "good" if lead.low is not None and lead.low > 0 else ""
             size = estimate_text(lead, max(1, decimals_for([lead])), True)
-            shown.append(
-                page.Tile(f"Lead over {rival}, %", size, "95 % interval, paired by seed", tone)
-            )
+            shown.append(Tile(f"Lead over {rival}, %", size, "95 % interval, paired by seed", tone))
     return shown
 
 
@@ -386,7 +395,7 @@ class ShownExperiment:
 
     results: Results
     anchor: str  # begins the names of what can be linked to; different for each experiment
-    made: page.Section  # how to get the results again
+    made: Section  # how to get the results again
     scenario: Mapping[str, Any]  # its settings
 
     @cached_property
@@ -407,38 +416,38 @@ class ShownExperiment:
 
 def chapter(
     shown: ShownExperiment, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
-) -> page.Chapter:
+) -> Chapter:
     """What a page tells of an experiment; if policies are ``tied``, it does not say who leads."""
     results = shown.results
     scenario, settings = results.scenario()
-    parts: list[page.Part] = [page.Text(line, "note") for line in fidelity]
+    parts: list[Part] = [Text(line, "note") for line in fidelity]
     heading = title(results.family, scenario, results.policies, results.deciders[1], results.cells)
     shown_byline = byline(results)
     if not tied:
         single = len(results.places) == 1
-        parts = [page.Tiles(tiles(results)), *parts] if single else parts
         # Of several experiments on a page each keeps its title.
+        parts = [Tiles(tiles(results)), *parts] if single else parts
         answer = verdict(results) if single and not name else ""
-        parts.append(page.Text(lead(results), "" if answer else "lead"))
+        parts.append(Text(lead(results), "" if answer else "lead"))
         if answer:
             heading, shown_byline = answer, f"{heading}: {shown_byline}"
     if lacking := len(results.missing):
         says = {"missing": lacking, "of": len(results.runs) + lacking}
         verb = "run is" if lacking == 1 else "runs are"
-        parts.append(page.Text(page.phrase("missing", **says, are=verb), "note"))
+        parts.append(Text(page.phrase("missing", **says, are=verb), "note"))
     verdicts = [] if tied else results.sentences()
     if len(verdicts) > MOST_SENTENCES:
         summary = f"The best policy of each cell against the next: {len(verdicts)} cells"
-        parts.append(page.Fold(summary, [page.Bullets(verdicts)]))
+        parts.append(Fold(summary, [Bullets(verdicts)]))
     elif len(verdicts) > 1:
-        parts.append(page.Bullets(verdicts))
+        parts.append(Bullets(verdicts))
     parts += [section for make in SECTIONS if (section := make(shown)) is not None]
     parts.append(page.terms(page.glossary(results.family, settings, results.comparators)))
     about = page.about_scenario(scenario)
-    return page.Chapter(heading, f"{about}: {shown_byline}" if about else shown_byline, parts, name)
+    return Chapter(heading, f"{about}: {shown_byline}" if about else shown_byline, parts, name)
 
 
-def results_section(shown: ShownExperiment) -> page.Section:
+def results_section(shown: ShownExperiment) -> Section:
     """Differences as dots, and what every policy earned."""
     results, single = shown.results, len(shown.results.places) == 1
     result, times = result_sheet(results), page.phrase("times")
@@ -447,10 +456,10 @@ def results_section(shown: ShownExperiment) -> page.Section:
     if single and 2 < len(results.policies) <= MATRIX:
         sheets.append(improvement_sheet(results))
     parts = [shown.linked(sheet) for sheet in sheets if sheet is not None]
-    return page.Section("Results", [*differences(shown), *parts])
+    return Section("Results", [*differences(shown), *parts])
 
 
-def differences(shown: ShownExperiment) -> list[page.Dots]:
+def differences(shown: ShownExperiment) -> list[Dots]:
     """Of one cell the lead of the best over each other; of many, each over the first policy."""
     results = shown.results
     if len(results.policies) < 2:
@@ -480,49 +489,47 @@ def differences(shown: ShownExperiment) -> list[page.Dots]:
     return plots
 
 
-def figures_section(shown: ShownExperiment) -> page.Section | None:
+def figures_section(shown: ShownExperiment) -> Section | None:
     drawn = curves.figures(shown.results)
-    return page.Section("Figures", drawn) if drawn else None
+    return Section("Figures", drawn) if drawn else None
 
 
-def regrets_section(shown: ShownExperiment) -> page.Section | None:
+def regrets_section(shown: ShownExperiment) -> Section | None:
     """Regret against each comparator beside the theorem's bound."""
     results = shown.results
-    parts: list[page.Part] = []
+    parts: list[Part] = []
     for name in results.comparators:
         try:
             sheet = shown.linked(regret_sheet(results, name))
-            parts += [sheet, page.Text(about_comparator(results, name))]
+            parts += [sheet, Text(about_comparator(results, name))]
         except StoreError as error:
-            parts.append(page.Text(str(error), "note"))
+            parts.append(Text(str(error), "note"))
     if not parts:
         return None
-    says = page.Text(page.phrase("regret"))
-    return page.Section("Regret and its bounds", [says, *parts])
+    says = Text(page.phrase("regret"))
+    return Section("Regret and its bounds", [says, *parts])
 
 
-def policies_section(shown: ShownExperiment) -> page.Section:
+def policies_section(shown: ShownExperiment) -> Section:
     results = shown.results
     path, address = page.documentation(results.family)
-    says = page.Text(f"More about them in the documentation: `{path}`.", link=address)
+    says = Text(f"More about them in the documentation: `{path}`.", link=address)
     describe = page.about_scheduler if results.family == "jobs" else page.about_policy
     folds = []
     for policy in results.policies:
         kind, arguments = results.configuration(policy)
-        parts: list[page.Part] = [page.Text(about)] if (about := describe(policy)) else []
-        parts.append(page.Values({"class": kind, **arguments}, "Configuration"))
-        folds.append(page.Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy)))
-    return page.Section(page.sentence_case(results.deciders[1]), [says, *folds])
+        parts: list[Part] = [Text(about)] if (about := describe(policy)) else []
+        parts.append(Values({"class": kind, **arguments}, "Configuration"))
+        folds.append(Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy)))
+    return Section(page.sentence_case(results.deciders[1]), [says, *folds])
 
 
-SECTIONS: list[Callable[[ShownExperiment], page.Section | None]] = [
+SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
     results_section,
     figures_section,
     regrets_section,
     policies_section,
-    lambda shown: (
-        page.Section("Scenario", [page.Values(shown.scenario)]) if shown.scenario else None
-    ),
+    lambda shown: Section("Scenario", [Values(shown.scenario)]) if shown.scenario else None,
     lambda shown: shown.made,
 ]
 """The sections of a page about an experiment, in their order."""
@@ -539,7 +546,7 @@ MARKS = {
 """How trials are drawn."""
 
 
-def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> page.Chapter:
+def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> Chapter:
     results = shown.results
     name, settings = results.scenario()
     played = [
@@ -551,23 +558,21 @@ def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> page.Chapter:
         f"gangwise {', '.join(results.run_versions)}",
     ]
     tuned = enumerated([arg.name for arg in tuning.ranges])
-    return page.Chapter(
+    return Chapter(
         f"Which {tuned} suit{'s' * (len(tuning.ranges) == 1)} {tuning.policy}",
         ", ".join(played),
         [
             page.terms(page.glossary(results.family, settings, [])),
-            page.Section(
-                "Best arguments", [*map(page.Text, edges(tuning)), arguments_sheet(tuning)]
-            ),
-            page.Section("How the metric changes with each argument", [tuning_figure(tuning)]),
-            page.Section("Trials", [trials_sheet(tuning, results)]),
-            page.Section("Scenario", [page.Values(shown.scenario)]),
+            Section("Best arguments", [*map(Text, edges(tuning)), arguments_sheet(tuning)]),
+            Section("How the metric changes with each argument", [tuning_figure(tuning)]),
+            Section("Trials", [trials_sheet(tuning, results)]),
+            Section("Scenario", [Values(shown.scenario)]),
             shown.made,
         ],
     )
 
 
-def tuning_figure(tuning: Tuning) -> page.Plot:
+def tuning_figure(tuning: Tuning) -> Plot:
     gains = [_gain(tuning, trial) for trial in tuning.trials]
     percent = all(unit for _, unit in gains)
     kinds = {
