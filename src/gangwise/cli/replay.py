@@ -211,10 +211,10 @@ def forecast_command(
         raise ScenarioError("--judge goes with --from-history")
     if not 10 <= draws <= 10_000:
         raise ScenarioError(f"--draws {draws}: give 10 to 10000")
-    judged, known = "", options.settings_of(settings)
+    judged, values = "", options.settings_of(settings)
     if from_history:
         with options.progress("nothing is kept") as advance:
-            history = forecast_from_history(source, at, judge, known, advance)
+            history = forecast_from_history(source, at, judge, values, advance)
         forecast, data, judged = history.found, history.as_dict(), str(history.judged or "")
     elif is_recording(source):
         from gangwise.service.account import forecast_live
@@ -225,7 +225,7 @@ def forecast_command(
         data = forecast.as_dict()
     else:
         with options.progress("nothing is kept") as advance:
-            forecast = forecast_log(source, at or None, scheduler, recorded, draws, known, advance)
+            forecast = forecast_log(source, at or None, scheduler, recorded, draws, values, advance)
         data = forecast.as_dict()
     page = partial(answers.forecast_page, Path(source).name, forecast, judged)
 

@@ -311,20 +311,20 @@ class Connection:
         """How many pods a gang has by the object that says so; None where that is not there."""
         key = of.name, of.namespace
         if of.kind == "job":
-            found = self.call(self.batch.read_namespaced_job, *key, missing_is_fine=True)
+            owner = self.call(self.batch.read_namespaced_job, *key, missing_is_fine=True)
         else:
             api, version, plural = of.api.split("/")
             path = (api, version, of.namespace, plural, of.name)
             call = self.custom.get_namespaced_custom_object
             try:
-                found = self.call(call, *path, missing_is_fine=True)
+                owner = self.call(call, *path, missing_is_fine=True)
             except ApiException as error:
                 if error.status != 403:
                     raise
                 raise Malformed(
                     f"the service may not get {plural}.{api}: {quoted(error)}"
                 ) from None
-        return None if found is None else gang_size(found)
+        return None if owner is None else gang_size(owner)
 
 
 class _Expired(EngineError):  # noqa: N818 - what a watch says

@@ -648,14 +648,14 @@ class ByRate(Worth):
         # From the nearest level up: h = 0 is a node, the next are racks and blocks.
         for h in range(level):
             gain = alone * (math.exp(costs[level]) - math.exp(costs[h]))
-            where = np.arange(fits.size) if h == 0 else near.domain[h - 1]
-            held, free = np.bincount(where, holds), np.bincount(where, fits)
+            domain_of = np.arange(fits.size) if h == 0 else near.domain[h - 1]
+            room_in, free = np.bincount(domain_of, holds), np.bincount(domain_of, fits)
             # Domains that could hold the gang when empty and cannot now.
-            able, total = (held >= job.tasks) & (free < job.tasks), int(holds.sum())
+            able, total = (room_in >= job.tasks) & (free < job.tasks), int(holds.sum())
             lacks = (job.tasks - free[able]).astype(np.int64)
             if gain > 0.0 and any(
                 dear * lack * total / size < gain
-                for lack, size in zip(lacks.tolist(), held[able].astype(np.int64).tolist())
+                for lack, size in zip(lacks.tolist(), room_in[able].astype(np.int64).tolist())
             ):
                 return True
         return False

@@ -278,16 +278,16 @@ def nearest(
     """Tasks on nodes as :func:`place_near` places them; ``fits`` [N] hold the gang in all."""
     room = np.flatnonzero(fits)
     order = room[np.argsort(-worth[room], kind="stable")].tolist()
-    top, where = -math.inf, np.zeros(fits.size, dtype=np.int64)
-    mine, home = where, -1
+    top, domain_of = -math.inf, np.zeros(fits.size, dtype=np.int64)
+    mine, home = domain_of, -1
     for h, cost in enumerate(costs.tolist()):
-        where = np.arange(fits.size) if h == 0 else domain[h - 1]
-        held = dict.fromkeys(where.tolist(), 0)
+        domain_of = np.arange(fits.size) if h == 0 else domain[h - 1]
+        room_in = dict.fromkeys(domain_of.tolist(), 0)
         for n in order:
-            held[int(where[n])] += min(int(fits[n]), tasks)
-            if held[int(where[n])] >= tasks:
+            room_in[int(domain_of[n])] += min(int(fits[n]), tasks)
+            if room_in[int(domain_of[n])] >= tasks:
                 if worth[n] - cost > top:
-                    top, mine, home = worth[n] - cost, where, int(where[n])
+                    top, mine, home = worth[n] - cost, domain_of, int(domain_of[n])
                 break
     chosen = []
     for n in order:

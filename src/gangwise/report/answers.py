@@ -46,8 +46,8 @@ def answer_page(
 ) -> web.Page:
     """The page of an answer without stored runs: the command says how it is made again."""
     how = web.by_command(command, what, f"These {what} were made from Python.")
-    made = web.how_to_repeat(how, versions())
-    return web.answer(subject, f"{verdict}.", facts, parts, made, web.jobs_terms(*terms))
+    provenance = web.how_to_repeat(how, versions())
+    return web.answer(subject, f"{verdict}.", facts, parts, provenance, web.jobs_terms(*terms))
 
 
 def _time(seconds: float | None) -> str:

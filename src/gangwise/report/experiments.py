@@ -425,8 +425,8 @@ def chapter(
     shown_byline = byline(results)
     if not tied:
         single = len(results.places) == 1
-        # Of several experiments on a page each keeps its title.
         parts = [Tiles(tiles(results)), *parts] if single else parts
+        # Of several experiments on a page each keeps its title.
         answer = verdict(results) if single and not name else ""
         parts.append(Text(lead(results), "" if answer else "lead"))
         if answer:

@@ -225,8 +225,8 @@ class JobResults(Compared):
         parts += [web.Bullets([row["sentence"] for row in self.capacity])] * bool(self.capacity)
         parts += web.notes([*self.fidelity, *map(web.sentence_case, self.assumed)])
         parts += [section for make in SECTIONS if (section := make(self)) is not None]
-        made = provenance_section(self)
-        return web.answer(title, headline(self), facts, parts, made, web.jobs_terms(*TERMS))
+        provenance = provenance_section(self)
+        return web.answer(title, headline(self), facts, parts, provenance, web.jobs_terms(*TERMS))
 
     def terminal(self) -> Group:
         notes = Line("\n".join([*self.fidelity, *self.assumed]))

@@ -320,5 +320,9 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> page.Page:
         longer = f"{100 * np.expm1(e.mean[slow[0]]):.0f} % longer on {found.names[slow[0]]}"
         verb = "node is" if len(slow) == 1 else "nodes are"
         headline = f"{int(e.slow.sum())} {verb} slow: jobs take {longer}, the slowest"
-    made = page.how_to_repeat(page.by_command(command, "numbers", "Made from Python."), versions())
-    return page.answer(f"Nodes of {name}", f"{headline}.", facts, parts, made, page.jobs_terms("p"))
+    provenance = page.how_to_repeat(
+        page.by_command(command, "numbers", "Made from Python."), versions()
+    )
+    return page.answer(
+        f"Nodes of {name}", f"{headline}.", facts, parts, provenance, page.jobs_terms("p")
+    )
