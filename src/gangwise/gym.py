@@ -427,7 +427,7 @@ class _DecidedInKernels:
         # Each episode's beginning is kept as memory, which ``BEGIN`` copies into an environment.
         begun, memory = stacked([environment for _, environment in parts])
         copies, own = stacked([row(begun, 0)] * count)
-        # Arrays that no rule of these episodes reads are left out, in all rows alike.
+        # What these episodes do not use becomes None, so that kernels are compiled without it.
         bank, self.state, believed = compiled.only_used(bank, *copies[:2])
         self._kernels, self.tables, self.episode = kernels, tables, np.zeros(count, np.int64)
         size = 6 * window + (3 if plain else len(kernels.TOTALS))

@@ -209,6 +209,7 @@ class InstanceBase:
         # Looked up late: a family's comparators may come from
         # another package, which is not imported yet.
         registered = registry.comparators(self.family)
+        # Of this family or of any: those of other families would not know the instance.
         if name not in registered:
             raise errors.UnknownName("comparator", name, list(registered))
         entry = registered[name]

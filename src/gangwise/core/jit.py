@@ -46,7 +46,7 @@ PART = "stamp_of_part"
 
 
 def _as_bytes(stamp: Any) -> bytes:
-    """What numba knows a source file by: a digest, or in older versions its time and size."""
+    """Stamp by numba of a source file as bytes: a digest, or in older versions time and size."""
     return stamp if isinstance(stamp, bytes) else repr(stamp).encode()
 
 
@@ -58,10 +58,14 @@ def _stamp(dispatcher: Any, source: bytes) -> bytes:
     named = list(dispatcher.py_func.__globals__.values())
     for module in filter(inspect.ismodule, tuple(named)):
         if module.__name__.partition(".")[0] == __name__.partition(".")[0]:
+            # A kernel may be called as module.kernel, and so depends on
+            # kernels of gangwise's modules it imports.
             named += vars(module).values()
     for other in named:
         if isinstance(other, Dispatcher):
             files = getattr(vars(other)["_cache"], "_cache_file", None)
+            # Sorted digests of a set: neither the order of imports nor
+            # a kernel named twice changes the stamp.
             called.add(
                 getattr(other, PART, source) if files is None else _as_bytes(files._source_stamp)
             )
@@ -87,6 +91,8 @@ class KernelFiles(IndexDataCacheFile):
     @classmethod
     def of(cls, dispatcher: Any) -> KernelFiles:
         files = cls.__new__(cls)
+        # numba's own object has everything but the stamp; making
+        # another would look for the folder again.
         vars(files).update(vars(dispatcher._cache._cache_file))
         files._source_stamp = _stamp(dispatcher, _as_bytes(files._source_stamp))
         return files
@@ -94,10 +100,13 @@ class KernelFiles(IndexDataCacheFile):
     def save(self, key: Any, data: Any) -> None:
         """Write compiled code, then enter it; without room on the disk, do without."""
         what = repr((self._version, self._source_stamp, key))
+        # Named after version, stamp and signature: no two codes
+        # ever share a file, so none is overwritten.
         name = self._data_name_pattern.format(number=0).removesuffix(".0.nbc")
         name = f"{name}.{hashlib.sha256(what.encode()).hexdigest()[:16]}.nbc"
         files: Any = self
         with suppress(OSError):
+            # The code first, then the index: a reader between the two finds no entry, and compiles.
             files._save_data(name, data)
             overloads = files._load_index()
             overloads[key] = name
@@ -107,6 +116,7 @@ class KernelFiles(IndexDataCacheFile):
     def _open_for_write(self, filepath: str) -> Iterator[IO[bytes]]:
         """What is written ends with its digest: damaged code would crash the process."""
         plain: Any = super()
+        # In memory first: the digest is of all of it, and stands behind.
         buffer = io.BytesIO()
         with plain._open_for_write(filepath) as file:
             yield buffer
@@ -119,6 +129,7 @@ class KernelFiles(IndexDataCacheFile):
             return {}
         stream = io.BytesIO(data)
         try:
+            # The version comes first in the file: what follows may not unpickle with another one.
             if pickle.load(stream) != self._version:
                 return {}
             stamp, overloads = pickle.load(stream)
@@ -134,7 +145,7 @@ class KernelFiles(IndexDataCacheFile):
 
 
 class KernelCache(FunctionCache):
-    """What is on disk of one kernel.
+    """Cache on disk of one kernel.
 
     numba imports all that it could compile (linear algebra, a parser of C, random numbers) before
     it loads machine code, a third of a second. Code that is there needs none of it; a compilation
@@ -155,6 +166,7 @@ def _whole(path: str) -> bytes | None:
             content = file.read()
     except OSError:
         return None
+    # 32 bytes of SHA-256.
     data, digest = content[:-32], content[-32:]
     return data if hashlib.sha256(data).digest() == digest else None
 
@@ -164,6 +176,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def kernel(function: F) -> F:
     """Compile a function on first use and cache it on disk."""
+    # error_model="numpy": a division by zero gives inf or NaN, without a branch at every division.
     return _cached(function, numba.njit(nogil=True, error_model="numpy"))
 
 
@@ -177,6 +190,7 @@ def _cached(function: F, njit: Any) -> F:
 
 def _for_any_number(dispatcher: Any) -> Any:
     """A kernel that is compiled once for all numbers, not again for each that is in a call."""
+    # numba types a literal 3 as Literal[3], and would compile the callee for each of them.
     template, plain = dispatcher.get_call_template, cast(Any, types.unliteral)
 
     def of_types(args: Any, kws: Any) -> Any:
@@ -198,6 +212,7 @@ class _Whole(JITCodeLibrary):
 
     def finalize(self) -> None:
         library: Any = self
+        # Taken out, so that numba's own finalize does not link them a second time.
         waiting, library._linking_libraries = library._linking_libraries, []
         _link(library._final_module, waiting, library._reload_init, library._linking_libraries)
         plain: Any = super()
@@ -217,6 +232,8 @@ class _Part(JITCodeLibrary):
         external = numbas.codegen.ll.Linkage.external
         for function in library._final_module.functions:
             if not function.is_declaration and function.linkage == external:
+                # The same function may come with several callers:
+                # the linker keeps one of the copies.
                 function.linkage = "linkonce_odr"
         library._finalized = True
 
@@ -247,6 +264,7 @@ def _link(module: Any, libraries: list[Any], inits: set[Any], others: list[Any])
     waiting, seen = list(libraries), set[Any]()
     while waiting:
         library = waiting.pop(0)
+        # A part that several others call is linked once.
         if library in seen:
             continue
         seen.add(library)
@@ -260,7 +278,7 @@ def _link(module: Any, libraries: list[Any], inits: set[Any], others: list[Any])
 
 
 class _NoMachineCode:
-    """What numba asks to keep a kernel's environment, where nothing of it is run by itself."""
+    """Stand-in for numba's code generator, where nothing of a kernel is run by itself."""
 
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
@@ -293,6 +311,7 @@ class _WholeCompiler(Compiler):
         untyped: Any = DefaultPassBuilder, PassManager
         builder, manager = untyped
         lean, passes = manager("lean"), builder.define_nopython_pipeline(self.state).passes
+        # Each entry is a pass and its name.
         lean.passes = [of for of in passes if of[0] not in _UNUSED]
         lean.finalize()
         return [lean]
@@ -323,6 +342,7 @@ def lean_kernel(function: F) -> F:
     """
     part: Any = _part(function, forceinline=False)
     alone: Any = _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True))
+    # Other kernels are linked with the part, whose machine code is optimised with theirs.
     alone.get_call_template, alone.get_overload = part.get_call_template, part.get_overload
     return cast(F, alone)
 
@@ -367,6 +387,7 @@ class Reference(types.Type):
     def __init__(self, fields: Any):
         self.fields = fields
         tuple_class = fields.instance_class
+        # numba tells types apart by their names, and the fields' types in full are kilobytes long.
         digest = hashlib.sha256(f"{tuple_class.__module__} {fields}".encode()).hexdigest()[:12]
         super().__init__(f"{tuple_class.__name__}_{digest}")
 
@@ -391,6 +412,7 @@ def by_reference(cls: C) -> C:
     @typeof_impl.register(cls)
     def type_of(value: Any, context: Any) -> Any:
         each = (typeof_impl(member, context) for member in value)
+        # Within a tuple its members lie as they are: only the outermost one is passed as a pointer.
         inner = [of.fields if isinstance(of, Reference) else of for of in each]
         return Reference(numbas.types.BaseTuple.from_types(inner, cls))
 
@@ -415,6 +437,7 @@ class _ReferenceModel(PrimitiveModel):
 @numbas.pythonapi.unbox(Reference)  # type: ignore[untyped-decorator]  # numba ships no types
 def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
     native = c.unbox(of.fields, value)
+    # On the stack of the way in from Python, which outlives the call.
     there = numbas.cgutils.alloca_once_value(c.builder, native.value)
 
     def give_back() -> None:
@@ -504,6 +527,7 @@ class Pinned:
     def __init__(self, value: Any):
         self.value = value  # its arrays stay while their addresses are used
         self.fields, size, write = _layout(value)
+        # Kept by this object: a kernel gets the bare address, and nothing else holds the memory.
         self.memory = np.zeros(size, dtype=np.uint8)
         self.address = self.memory.ctypes.data
         write(value, self.address)
@@ -514,6 +538,7 @@ def _layout(value: Any) -> tuple[Any, int, Any]:
 
     numba needs milliseconds to find the type of a hundred arrays.
     """
+    # Kinds of arrays, not their sizes, decide the layout: the same for every play of one kind.
     members = _members(value)
     if members not in _LAYOUTS:
         type_of: Any = numba.typeof  # has no type information
@@ -563,6 +588,7 @@ def entry(kernel: Any, *arguments: Any) -> Callable[..., Any]:
 
     Looking at the type of a :class:`Pinned` takes longer than many a kernel.
     """
+    # ``compile`` gives the way in of one signature, which skips the search for it at each call.
     code: Callable[..., Any] = kernel.compile(tuple(map(numba.typeof, arguments)))
     return code
 

@@ -268,6 +268,7 @@ class ApproximationEnvironment:
             rows.refresh()
             self._pace = float((rows.budget[rows.active] / rows.life[rows.active]).sum())
             self._worked = np.zeros(len(rows.jobs))  # the table may have grown
+            # Work space of the count of migrations, which leaves it at zero after every slot.
             self._moved = np.zeros((2, len(rows.jobs)), np.int64)
             self._limit = rows.budget * (1.0 + problems.SLACK)
             if not self.problem.enforce:

@@ -308,6 +308,8 @@ class OPM(RateLearning, PolicyBase):
         life = jobs.deadline[rows] - jobs.arrival[rows]
         # The printed (t − a_j) before f' cancels with the one inside, so f' of the mean remains.
         age = np.maximum(t - jobs.arrival[rows], 1)
+        # The work per slot that ``floor`` of the job's pace buys at
+        # rate 1: the slope at 0 may be infinite.
         least = self.floor * jobs.budget[rows] / (life * self._price)
         at = np.maximum(work[rows] / age, least)
         # The projected total is the mean work per slot so far, kept up for the whole lifetime.
@@ -417,6 +419,7 @@ class OPS(RateLearning, PolicyBase):
                     "too small for it, set epsilon"
                 )
         self._target = np.array([(1.0 - epsilon) * job.budget / T])
+        # Estimates begin anew with each job: Theorem 2 is about one, whose slots count from 1.
         self._estimate_rates(self.estimator, gamma, M, self._for_estimates)
         self.state.add(row, self.share)
         self._first, self._work = slot, 0.0
@@ -449,6 +452,7 @@ class OPS(RateLearning, PolicyBase):
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         if self.state.n:
+            # Late reports of the job before would count as slots of this one.
             super().learn(tuple(report for report in feedback if report.slot >= self._first))
 
 
@@ -512,6 +516,7 @@ class CountingPolicy(PolicyBase):
             price = float(prices.mean())
             if price > 0:
                 most = np.minimum(most, np.floor(remaining / price))
+            # The mean price may be too much where the cheapest machine's is not.
             most[(most < 1.0) & (remaining >= prices.min())] = (
                 1.0  # the cheapest machine it can pay
             )
@@ -530,6 +535,7 @@ class CountingPolicy(PolicyBase):
         """Place ``want[k]`` tasks of the job in table row ``rows[k]``: :func:`match_machines`."""
         if self._held.place.size < observation.jobs.size:  # the table has grown
             self._held = self._held._replace(place=np.full(observation.jobs.size, -1, np.int64))
+        # Before anything is matched: a freed row may already be another job's.
         self._holder[np.isin(self._holder, observation.departed)] = -1
         order = self._order if machines is None else machines
         order = read_only(order[observation.available[order]])
@@ -563,6 +569,7 @@ class DeadlineAware(CountingPolicy):
         order = np.lexsort((jobs.arrival[jobs.rows], jobs.deadline[jobs.rows]))
         most = self.most(observation)[order]
         before = np.concatenate(([0.0], np.cumsum(most)[:-1]))  # what earlier deadlines take
+        # Machines that are left when all earlier deadlines have theirs.
         free = np.maximum(float(observation.available.sum()) - before, 0.0)
         want = np.minimum(most, free).astype(np.int64)
         return self.hand_out(observation, jobs.rows[order], want)
@@ -752,6 +759,7 @@ def plan_shares(
         work += rates[order[n]]
         used += 1
     rho = max(work / cost, 1e-9) if cost > 0.0 else 1e-9
+    # ρ is that of the machines in use, as if each job had an equal mix of them.
     eta = water_filling(jobs, rho, supply, guess, spend, other)
     for j in range(spend.size):
         end = jobs.done[j] + spend[j] * jobs.slots[j] * rho
@@ -889,6 +897,7 @@ class RecedingHorizon(RateLearning, CountingPolicy):
         kind, v, shape = jobs.kind[rows], jobs.v[rows], jobs.shape[rows]
         if self.objective == "average":
             life = (jobs.deadline - jobs.arrival)[rows].astype(np.float64)
+            # The plan maximises Σ f: another objective is another utility of the same form.
             v, shape = over_lifetime(kind, v, shape, life)
         money = np.maximum(jobs.budget - jobs.cost, 0.0)[rows]
         slots = (jobs.deadline[rows] - t).astype(np.float64)

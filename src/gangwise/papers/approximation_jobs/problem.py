@@ -209,6 +209,7 @@ class ApproximationProblem:
             raise ScenarioError(
                 f"{prices.size} prices need {prices.size} different machine names; got {len(names)}"
             )
+        # T is for step sizes such as 1 / √T; a policy that needs it says so where there is none.
         if self.horizon is not None and self.horizon < 1:
             raise ScenarioError(f"horizon is {self.horizon}; it must be a slot or more")
         check_amount(prices, lambda i: f"machine {names[i]!r}: price")

@@ -376,6 +376,7 @@ class _PoissonStream:
                 budget = self.rng.uniform(*w.pace) * life
                 utility = Power(self.rng.uniform(*w.value), w.beta)
                 jobs.append(Job(self.number, self.slot, self.slot + life, budget, utility))
+                # Ids never come again, so that jobs of one run are told apart after they left, too.
                 self.number += 1
             drawn.append(jobs)
             self.slot += 1
@@ -511,6 +512,7 @@ class SyntheticJobs:
             u, life = times.random(), bounded_pareto(times, *self.lifetime, size=1)[0]
             at = u * self.last * self.slots if on is None else _within(on, u)
             a = min(int(at), self.slots - 1)
+            # Cut at T, as a log that ends cuts the last jobs.
             d = min(a + max(round(float(life)), 1), self.slots)
             jobs += paper_jobs(
                 work, [a], [d], self.machines, self.beta, self.q, self.value, [number]

@@ -144,6 +144,7 @@ class GangFamily(_Placements):
         model = servers[rng.integers(0, len(servers), count)]
         requests = model * rng.uniform(0.1, 1.0, model.shape) * (rng.random(model.shape) < 0.8)
         requests[:, 0] = np.maximum(requests[:, 0], 0.1 * model[:, 0])
+        # Equal tasks in half of the job types: kinds of one task and of several.
         if rng.random() < 0.5:
             requests[: count // 2 + 1] = requests[0]
         return np.asarray(requests)

@@ -42,6 +42,7 @@ def artefacts(paper: str) -> tuple[Artefact, ...]:
 
     if paper not in PAPERS:
         raise UnknownName("paper", paper, list(PAPERS))
+    # It loads all measures and the report, which a wrong name does not need.
     from gangwise.papers.reproduce.papers import Paper
 
     return Paper(paper).artefacts()

@@ -273,6 +273,7 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         table, column = self.measured, self._columns(self.measured)
         sizes = np.array([job.gpus for job in table.jobs])
         for l in np.flatnonzero(self._with_gpus):
+            # A fraction of a GPU counts as one: no table has jobs on less.
             away = np.abs(sizes - max(np.ceil(self.demand.grouping.requests[l, 2]), 1.0))
             job = table.jobs[rng.choice(np.flatnonzero(away == away.min()))]
             relative = relative_throughput(table, [job])[0]
