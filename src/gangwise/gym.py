@@ -131,7 +131,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
         """Begin to learn anew."""
 
     def _learn(self, feedback: Any) -> None:
-        """Take in what a slot taught."""
+        """Learn from the feedback of a slot."""
 
     @abstractmethod
     def _set_spaces(self) -> None: ...
@@ -300,7 +300,7 @@ class _AgentStarts(Composed):
 
 
 def _chooser(choice: str, scenario: ReplayScenario) -> Callable[[], Composed]:
-    """What makes a choice of nodes, which has learned nothing, for an episode."""
+    """Factory of a scheduler with a choice of nodes that has learned nothing."""
 
     def chooser() -> Composed:
         scheduler = Composed.named(f"fcfs+none+{choice}")
@@ -474,7 +474,7 @@ class _DecidedInKernels:
 
     @staticmethod
     def _episode(t: Tables, scheduler: Composed) -> tuple[Any, Any]:
-        """What kernels read of an episode, and an environment in which nothing has happened."""
+        """Kernel inputs of an episode, and an environment in which nothing has happened."""
         from gangwise.gym_kernels import Environment
 
         rules = compiled.built_in(scheduler, t.nodes, t.options)
@@ -518,7 +518,7 @@ class _OneInKernels(_DecidedInKernels):
         return self.views.seen[0].copy()
 
     def schedule(self) -> Schedule:
-        """What has happened so far; a copy, for times that are not known are marked otherwise."""
+        """Schedule so far; a copy, for times that are not known are marked otherwise."""
         state = joined(lambda of: of[0][0].copy(), [self.state])
         text = self.tables[0].describe("the agent", "decided outside")
         return outcome(self.tables[0], self.bank.jobs["piece_from"][0].copy(), state, text, 0.0)

@@ -103,7 +103,7 @@ READS = (
 
 
 class _Played(NamedTuple):
-    """A run: rewards [T], decisions, and pickles of the problem, the observations and feedback."""
+    """Record of a run: rewards [T], decisions, pickles of problem, observations and feedback."""
 
     rewards: npt.NDArray[np.float64]
     decisions: list[Any]
@@ -113,7 +113,7 @@ class _Played(NamedTuple):
 
 
 class _Seedless(ISpawnableSeedSequence):
-    """A source of random bits that draws and splits as another does, without its seed."""
+    """Seed sequence that draws and splits as another does, without its seed."""
 
     def __init__(self, source: np.random.SeedSequence):
         self._source = source
@@ -134,7 +134,7 @@ def _without_seed(seed: int) -> np.random.Generator:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A random problem on which a policy is tried."""
+    """Trial of a policy on a random problem."""
 
     family: Family
     drawn_by: tuple[int, int]  # the seed of the check, and the number of the problem
@@ -185,7 +185,7 @@ class _Trial:
         return _Played(rewards, decisions, problem, observations, feedback)
 
     def check_unseen(self, policy: Policy[Any, Any, Any], run: _Played) -> None:
-        """Decide again from copies of what was shown; there is no world that could be read."""
+        """Replay of the decisions from copies of what was shown, without any world to read."""
         t = -1
         try:
             policy.start(pickle.loads(run.problem), _without_seed(self.drawn_by[1]))

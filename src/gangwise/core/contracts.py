@@ -117,7 +117,7 @@ GivenFeedbackT = TypeVar("GivenFeedbackT", covariant=True)
 
 @dataclass(slots=True)
 class Outcome(Generic[GivenFeedbackT]):
-    """The result of a slot: its reward, the policy's feedback, and the environment's metrics."""
+    """Outcome of a slot: its reward, the policy's feedback, and the environment's metrics."""
 
     reward: float
     feedback: GivenFeedbackT
@@ -160,7 +160,7 @@ class Comparator:
 
 
 def evenly_spaced(slots: int, sample: int | None) -> npt.NDArray[np.int64]:
-    """The slots that a comparator is evaluated on: all, or ``sample`` of them, ends included.
+    """Slots that a comparator is evaluated on: all, or ``sample`` of them, ends included.
 
     >>> evenly_spaced(10, 4), evenly_spaced(3, None)
     (array([0, 3, 6, 9]), array([0, 1, 2]))
@@ -220,7 +220,7 @@ class InstanceBase:
 
 
 class Scenario(Protocol):
-    """A generator of instances: the same seed draws the same instance."""
+    """Contract of a generator of instances: the same seed draws the same instance."""
 
     @property
     def name(self) -> str:

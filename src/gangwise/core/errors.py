@@ -89,7 +89,7 @@ class StoreError(GangwiseError, OSError):
 
 
 class EngineError(GangwiseError):
-    """A cluster does not answer, or says what cannot be understood; another try may work."""
+    """A cluster gives no answer, or one that cannot be read; another try may work."""
 
 
 class StandingBy(EngineError):  # noqa: N818 - nothing is wrong
@@ -97,7 +97,7 @@ class StandingBy(EngineError):  # noqa: N818 - nothing is wrong
 
 
 class Rejected(EngineError):  # noqa: N818 - the name says what it is
-    """A placement cannot be; nothing was started."""
+    """A placement is refused; nothing was started."""
 
 
 EXTRAS = {"scipy": "full", "matplotlib": "full", "highspy": "full"}
@@ -106,7 +106,7 @@ EXTRAS = {"scipy": "full", "matplotlib": "full", "highspy": "full"}
 
 @contextmanager
 def papers_wing() -> Iterator[None]:
-    """Turn a failed import of what may be absent into a ScenarioError.
+    """Turn a failed import of an optional package into a ScenarioError.
 
     ``gangwise.papers``, or a package of an extra.
     """

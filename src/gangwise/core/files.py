@@ -79,7 +79,7 @@ def read_whole(path: Path | str) -> bytes:
 
 
 def _rooted(path: Path) -> tuple[Tree, str]:
-    """The folder that a user named, and what lies below it: of a state, the folder of results."""
+    """Folder that a user named, and the name below it; of a state, the folder of results."""
     above = path.parts.index(STATE) if STATE in path.parts[:-1] else len(path.parts) - 1
     return Tree(Path(*path.parts[:above])), "/".join(path.parts[above:])
 
@@ -109,7 +109,7 @@ class Seal(NamedTuple):
 
 @dataclass(frozen=True)
 class Verification:
-    """What is right and wrong in a folder of results; names are relative to it.
+    """Verification of a folder of results; names are relative to it.
 
     Own files are ``whole``, ``damaged`` or ``missing``; gangwise did not write the ``unknown``
     ones, or lost their entry. ``unfinished`` are checkpoints, publications that were cut short, and
@@ -128,7 +128,7 @@ class Verification:
 
 
 class Cleaned(NamedTuple):
-    """What :meth:`Folder.clean` removed, and the unknown files that it left; relative names."""
+    """Result of :meth:`Folder.clean`: files removed, and unknown ones left; relative names."""
 
     removed: list[str]
     left: list[str]
@@ -228,7 +228,7 @@ class Folder:
         return {name: seals[-1] for name, seals in self._registry().items()}
 
     def place(self, name: str) -> Path:
-        """Where a file is; names are relative, with slashes, and stay inside the folder."""
+        """Path of a file; names are relative, with slashes, and stay inside the folder."""
         if not _is_name(name):
             raise StoreError(f"{name[:LONGEST_NAME]!r} cannot be the name of a file in {self.path}")
         return self.path / name
@@ -383,7 +383,7 @@ class Folder:
             self.recover()
 
     def _announce(self, new: Publication) -> None:
-        """From here on the publication will be completed, by another process if need be."""
+        """Announce a publication: from here on it will be completed, by any process."""
         # What the last publication of this name had and the new one lacks would stand beside it as
         # if it belonged.
         own = {name for name, seal in self.own().items() if seal.part_of == new.name}
@@ -843,7 +843,7 @@ class Tree:
             return file.read()
 
     def status(self, name: str) -> os.stat_result | None:
-        """What a name stands for, a link for itself; None where there is nothing."""
+        """Status of a file, folder or link (never of its target); None where there is nothing."""
         try:
             with self._place(name) as (folder, base):
                 return os.stat(base, dir_fd=folder, follow_symlinks=False)
@@ -851,7 +851,7 @@ class Tree:
             return None
 
     def names(self, name: str = "") -> list[str]:
-        """What is in a folder, sorted; nothing where it is no folder."""
+        """Names in a folder, sorted; none where it is no folder."""
         try:
             with self._folder(name) as (handle, path):
                 return sorted(os.listdir(path if handle is None else handle))

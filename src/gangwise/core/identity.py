@@ -85,7 +85,7 @@ def identify(thing: Any, kind: registry.Kind | None = None) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it, the same in every process; classes and functions are identified.
+    """JSON form of a value, the same in every process; classes and functions are identified.
 
     Raises ScenarioError for what has no lasting name.
 

@@ -319,7 +319,7 @@ ANY = "*"  # the entry whose class builds, by named, every name that no other en
 
 
 def belongs_elsewhere(kind: Kind, name: str) -> str:
-    """What to type for a policy's name among schedulers, and the other way round."""
+    """Hint for a name of another kind, such as a policy's among schedulers; empty if none."""
     if kind == "scheduler" and any(
         policy.split("-")[0] == name or policy == name for policy in entries("policy")
     ):
@@ -338,7 +338,7 @@ def belongs_elsewhere(kind: Kind, name: str) -> str:
 
 
 def create(kind: Kind, specification: str, **arguments: Any) -> Any:
-    """Build what a name stands for.
+    """Create a policy, scenario, scheduler and so on by its name.
 
     ``specification`` is a registered name, with arguments after a colon if wanted, or a class from
     outside, ``file.py:Class`` or ``package.module:Class:argument=3``; ``arguments`` win over those.

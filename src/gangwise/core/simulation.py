@@ -298,7 +298,7 @@ class Simulation:
 
 
 WARM_SLOTS, WARM_SECONDS = 16, 0.5
-"""How much of a simulation is thrown away: two slots at least, and no more than this."""
+"""Limits of the warm-up, which is thrown away: slots and seconds, but two slots at least."""
 
 _warm: set[tuple[object, ...]] = set()
 
@@ -441,7 +441,7 @@ def read_checkpoint(path: Path, run: Mapping[str, Any] | None = None) -> tuple[A
 
 
 def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:
-    """What a checkpoint says of itself, and its pickle, which fits its seal and is not opened.
+    """Header of a checkpoint, and its pickle, which fits its seal and is not opened.
 
     Raises StoreError when the file is no checkpoint, damaged, or another user's.
     """
@@ -472,7 +472,7 @@ def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What differs between two identities, in words.
+    """Differences between two identities, in words.
 
     >>> differences({"seed": 1, "settings": {"rho": 0.5}}, {"seed": 1, "settings": {"rho": 0.7}})
     'rho was 0.5 and is now 0.7'

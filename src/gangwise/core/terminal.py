@@ -43,7 +43,7 @@ def shown(text: str) -> str:
 
 
 def one_line(value: Any) -> Any:
-    r"""What others wrote, at any depth of lists and tables, as :func:`shown` and without new lines.
+    r"""Text of others, at any depth of lists and tables, as :func:`shown` and on one line.
 
     >>> one_line({"why": ["no\nroom", 7]})
     {'why': ['no\\nroom', 7]}
@@ -75,7 +75,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 Report = Callable[[str, int, int], None]
-"""What is done, how much of it, and how much there is."""
+"""Report of progress: what is done, how much of it, and how much there is."""
 
 _reports: list[Report] = []
 
@@ -222,7 +222,7 @@ def cause_words(cause: str, of: str = "short") -> str:
 
 
 def phrases(package: str) -> Callable[..., str]:
-    """A function of the name of a text in the table ``texts``, and of the values in its places."""
+    """Formatter of a package's ``texts``: takes the name of a text and the values in its places."""
 
     def phrase(name: str, /, **values: object) -> str:
         return str(words_of(package)["texts"][name]).format(**values)

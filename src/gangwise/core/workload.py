@@ -1,4 +1,4 @@
-"""Clusters, job types and channels (OGASched §2.1, Fig. 1); workloads; when feedback arrives.
+"""Clusters, job types and channels (OGASched §2.1, Fig. 1); workloads; delivery of feedback.
 
 A workload is a description; its ``stream`` is one realisation, drawn from a generator of its own so
 that all policies meet the same arrivals. Streams pickle, and drawing n slots and then m gives the
@@ -120,7 +120,7 @@ class Cluster:
 
 @dataclass(frozen=True, eq=False)
 class Channels:
-    """The edges of the bipartite graph, sorted by server, then by job type.
+    """Channels: the edges of the bipartite graph, sorted by server, then by job type.
 
     ``job_type`` and ``server`` have shape [E]; ``shape`` is (L, R).
 
@@ -248,7 +248,7 @@ Drawn = TypeVar("Drawn")
 
 @dataclass
 class SlotStream(Generic[Drawn]):
-    """A realisation of what depends on nothing but the slot, and on chance anew in every slot."""
+    """Stream without memory: draws depend on the slot alone, and are independent between slots."""
 
     of: Callable[[int, int, np.random.Generator], Drawn]
     rng: np.random.Generator

@@ -1,4 +1,4 @@
-"""The world of approximation jobs: jobs come and go, tasks run, machines deliver what they can.
+"""Environment of approximation jobs: jobs come and go, tasks run at the machines' rates.
 
 Only machines that ran a task report their rate (semi-bandit feedback), late or never if so wished.
 :class:`ApproximationInstance` describes a world, :class:`ApproximationEnvironment` plays it, and

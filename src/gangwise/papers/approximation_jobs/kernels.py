@@ -138,7 +138,7 @@ def _project(y: Floats, tau: Floats, price: Floats, x: Floats, part: Floats) -> 
 
 
 class GradientStep(NamedTuple):
-    """The slot's gradient: shares before, and what moves them."""
+    """Gradient step of a slot: shares before it, and what moves them."""
 
     old: Floats  # [J, M]
     gain: Floats  # [n] α f_j'
@@ -148,7 +148,7 @@ class GradientStep(NamedTuple):
 
 
 class Projected(NamedTuple):
-    """The slot's answer: shares after the projection, and what follows from them."""
+    """Projection of a slot: shares after it, and what follows from them."""
 
     new: Floats  # [J, M]
     tau: Floats  # [M] τ of the last slot, and then of this one
@@ -397,7 +397,7 @@ def count_migrations(before: Ints, now: Ints, lost: Ints, gained: Ints) -> tuple
 
 
 class Periods(NamedTuple):
-    """Where machines are in their periods, and how long these are."""
+    """State of the machines' periods up and down, and the law of their lengths."""
 
     left: Floats  # [M] of the period under way, in slots
     up: Bools  # [M]

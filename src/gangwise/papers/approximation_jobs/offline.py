@@ -1,4 +1,4 @@
-"""What everything known in advance would have earned: offline bounds, with a certificate.
+"""Offline optimum with everything known in advance: bounds, with a certificate.
 
 The programme is OPM (P1) with tasks that may be split, so that no real plan earns more:
 
@@ -167,7 +167,7 @@ class Programme:
         self.epoch = np.where(inside & busy[np.clip(of_slot, 0, E - 1)], of_slot, -1)
 
     def _set_aside(self, reach: Floats) -> Floats:
-        """Leave out the jobs that can do no work; what the others can do at most."""
+        """Leave out the jobs that can do no work; returns the most that the others can do."""
         works = reach > 0
         # Members are renumbered: rows of jobs without work go, and the offers that point at them.
         if not works.all():
@@ -246,7 +246,7 @@ class Programme:
         return kernels.soft_offers_hull(*arguments, out, part, chosen), *out
 
     def attained(self, spent: Floats, done: Floats) -> tuple[float, Floats, Floats]:
-        """What a plan is worth after jobs that overspend are cut to their budgets: value, X, C."""
+        """Value, X and C of a plan after jobs that overspend are cut to their budgets."""
         # Scaled down as a whole, a plan stays feasible, for nothing but its use of offers shrinks.
         share = np.minimum(1.0, self.budget / np.maximum(spent, 1e-300))
         work = share * done
@@ -329,7 +329,7 @@ def optimise(programme: Programme, tolerance: float = 1e-6) -> Optimum:
 
 
 def _combined(best: Optimum | None, new: Optimum) -> Optimum:
-    """The larger value and the smaller bound of two answers; what is not finite never wins."""
+    """Larger value and smaller bound of two answers; what is not finite never wins."""
     if best is None:
         return new
     # NaN compares as false with everything, so that the order of the two decides.
@@ -355,7 +355,7 @@ def _start(programme: Programme) -> tuple[Floats, Floats]:
 
 
 def _dual_descent(programme: Programme, tolerance: float, steps: int = STEPS) -> Optimum:
-    """The dual in λ_j and bids b_j = w_j ρ − λ_j at the largest ρ, scaled by its curvature.
+    """Dual descent in λ_j and bids b_j = w_j ρ − λ_j at the largest ρ, scaled by its curvature.
 
     Without scaling it takes several times as many steps: budgets differ by orders of magnitude.
     """

@@ -1,4 +1,4 @@
-"""What comes to the machines: service rates, and jobs, drawn in the manner of OPM §VI or given.
+"""Service rates and jobs of the machines, drawn in the manner of OPM §VI or given.
 
 Rates θ_i^t are the work that a task does on machine i in slot t, OPM §III. A rate process or a
 workload of jobs is a description; its ``stream`` is one realisation, drawn from a generator of its
@@ -99,7 +99,7 @@ class IidRates:
 
 
 class _GammaStream:
-    """Hands out rates in the lengths asked for, generated :data:`BLOCK` slots at a time."""
+    """Stream of rates of Gamma periods, generated :data:`BLOCK` slots at a time."""
 
     def __init__(self, process: GammaPeriods, rng: np.random.Generator):
         self.process, self.rng = process, rng

@@ -103,7 +103,7 @@ class PendingFeedback:
         self.slot = -1
 
     def expect(self, slot: int, x: Bools) -> None:
-        """These channels are switched on in this slot: their feedback is pending from now on."""
+        """Expect feedback of the channels that are switched on in this slot."""
         # Counts, not truth values: a channel may be on again before its first report has come.
         self._pending += x
         self.slot = slot

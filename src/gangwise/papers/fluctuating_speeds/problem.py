@@ -184,7 +184,7 @@ class FluctuatingSpeedsProblem:
 
     @cached_property
     def tolerance(self) -> Floats:
-        """By how much each capacity may be exceeded by rounding, shape [K]."""
+        """Excess of each capacity that counts as rounding, shape [K]."""
         return TOLERANCE * (1.0 + self.cluster.capacity)
 
     def available(self, arrivals: Ints) -> Bools:

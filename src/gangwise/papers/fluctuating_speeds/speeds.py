@@ -128,7 +128,7 @@ class _Measured:
         return 0
 
     def _values(self, e: int, regime: int) -> Floats:
-        """What a channel may bring in a slot of a regime, each with the same chance."""
+        """Values of a channel in a slot of a regime, all with the same probability."""
         return self.series[e]
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:

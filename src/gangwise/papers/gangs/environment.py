@@ -1,4 +1,4 @@
-"""Environments of gangs, and what could have been earned in them.
+"""Environments of gangs, and their comparators.
 
 At most one job of each type arrives, is placed whole, and lasts one slot. Gain and overhead follow
 from the placement (OGASched §3.5). At fluctuating speeds (ESDP §3.4) feedback is semi-bandit: one

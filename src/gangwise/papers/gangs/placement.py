@@ -413,7 +413,7 @@ class Constraints:
         )
 
     def above(self, other: Constraints) -> Constraints:
-        """These constraints, and then those of another."""
+        """Concatenation of these constraints and those of another."""
         return Constraints(
             np.concatenate((self.start, self.start[-1] + other.start[1:])),
             np.concatenate((self.column, other.column)),
@@ -423,7 +423,7 @@ class Constraints:
 
 
 class Answer(NamedTuple):
-    """What HiGHS found in time: the best feasible point ``x``, if any; whole columns nearly so.
+    """Answer of HiGHS: the best feasible point ``x``, if any; whole columns nearly so.
 
     No feasible point has a larger objective than ``bound``. ``optimal``: no limit stopped the
     search.
@@ -527,7 +527,7 @@ class GangSolution:
 
     @property
     def gap(self) -> float:
-        """By how much the placement may fall short of the optimum, at most."""
+        """Largest distance of the placement's value from the optimum."""
         return max(self.bound - self.value, 0.0)
 
 
@@ -741,7 +741,7 @@ class GainMinusOverhead:
         return float(self.weight @ (gain - overhead))
 
     def limit(self) -> float:
-        """Every task alone on its best server, without overhead: f is concave, zero at zero."""
+        """Bound: every task alone on its best server, without overhead; f is concave, 0 at 0."""
         p, u = self.problem, self.problem.utilities
         # Concave and 0 at 0: tasks together gain no more than each of them alone.
         best = np.zeros(p.Q)
@@ -821,7 +821,7 @@ class OptimisticSum:
         return float(self.value @ n + np.sqrt(max(float(self.width @ n), 0.0))) - p.paid(placement)
 
     def limit(self) -> float:
-        """Every task that gains on its best channel, whatever the room."""
+        """Bound: every task that gains on its best channel, whatever the room."""
         g, p = self._programme, self._problem
         best, widest = np.zeros(p.L), np.zeros(p.L)
         np.maximum.at(best, g.job_type, self.value[g.channel])

@@ -134,7 +134,7 @@ class GangPlacementProblem:
             )
 
     def _require_room(self) -> None:
-        """Every task fits somewhere, or its job could never have all of them."""
+        """Raise ScenarioError unless every task fits on some server of its job type."""
         if (q := first(~self.fits.any(axis=1))) is None:
             return
         servers = np.flatnonzero(self.channel_of[self.task_job_type[q]] >= 0)
@@ -185,7 +185,7 @@ class GangPlacementProblem:
         return np.asarray(whole & (self.channel_of[self.task_job_type] >= 0))
 
     def task_name(self, q: int) -> str:
-        """What errors call a task, such as ``task 1 of job type 'train'`` (counted from 0)."""
+        """Name of a task in errors, such as ``task 1 of job type 'train'`` (counted from 0)."""
         l = int(self.task_job_type[q])
         return f"task {q - int(self.first[l])} of job type {self.job_types[l]!r}"
 
@@ -321,7 +321,7 @@ class GangPlacementProblem:
         return moved, before
 
     def _relabelled(self, order: Ints, before: Ints) -> dict[str, Any]:
-        """What else changes with the names of servers and channels."""
+        """Fields that also change with the names of servers and channels."""
         return {}
 
 

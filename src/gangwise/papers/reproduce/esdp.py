@@ -54,7 +54,7 @@ def growth_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
 
 
 def gain_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
-    """What is gained over the setting, over that of the one that gains most, in per cent."""
+    """Gain over the setting relative to that of the one that gains most, in per cent."""
     ends = {policy: _ends(results, policy) for policy in (who, *than)}
     gain = {policy: end - begin for policy, (begin, end) in ends.items()}
     return measures.least(mean_and_interval(100 * (gain[who] / gain[base] - 1)) for base in than)
@@ -75,7 +75,7 @@ def _largest_over_least(each: Sequence[Floats]) -> Floats:
 
 
 def spread(results: Results, who: str, among: Sequence[str]) -> Floats:
-    """What the best of some policies earned over what the worst did, in per cent."""
+    """Reward of the best of some policies over that of the worst, in per cent."""
     return 100 * (_largest_over_least([measures.total(results, label) for label in among]) - 1)
 
 

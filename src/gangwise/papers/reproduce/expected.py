@@ -73,7 +73,7 @@ class Readings:
         return any(self.found[option] for option in self.matching(reading))
 
     def distance(self, reading: Reading) -> float:
-        """How far ours is from the paper's number, as a share of it, up to 1; 0 for no number."""
+        """Distance of ours from the paper's number, as a share of it, up to 1; 0 for no number."""
         return min(
             (self._distance.get(option, 0.0) for option in self.matching(reading)), default=1.0
         )
@@ -143,7 +143,7 @@ Totals = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 def totals(results: Mapping[str, Results]) -> dict[str, dict[str, list[float]]]:
-    """What every policy earned in every cell with every seed, to nine digits."""
+    """Rewards of every policy in every cell with every seed, to nine digits."""
     by_experiment: dict[str, dict[str, list[float]]] = {}
     for name, result in results.items():
         mine = by_experiment.setdefault(name, {})
@@ -156,7 +156,7 @@ def totals(results: Mapping[str, Results]) -> dict[str, dict[str, list[float]]]:
 
 
 def read_totals(quick: bool) -> Totals:
-    """What is committed for each seed at a scale; no experiment that was not played since."""
+    """Committed rewards of each seed at a scale; without experiments not played since."""
     return _committed(f"{SCALE[quick]}-seeds")
 
 
@@ -184,7 +184,7 @@ def different_seeds(found: Totals, quick: bool) -> list[str]:
 
 
 class Stamp(NamedTuple):
-    """What is known of a rule, or of the rule by which a result was judged."""
+    """Stamp of a rule, or of the rule by which a result was judged."""
 
     rule: str  # hash of all that decides the claim's word, see :func:`rule_hash`
     # Of a rule: since when it is committed. Of a result: when its first run was made, UTC; empty
@@ -359,7 +359,7 @@ ENDINGS = ("csv", "parquet", "png", "svg")  # files of an artefact
 
 
 def earlier_artefacts(out: Path, scale: RunScale, redone: Iterable[Artefact]) -> pages.Reproduced:
-    """What is in a folder and stays: artefacts at the same scale that are not done again.
+    """Artefacts of a folder that stay: those at the same scale that are not done again.
 
     Nothing stays of another scale, other seeds or another version: one table holds what one
     command could have made. A torn file holds nothing.
@@ -509,7 +509,7 @@ def reproduce(
 
 
 def _missing_trace(artefact: Artefact, scale: RunScale) -> str:
-    """Why an artefact cannot be played; empty where it can."""
+    """Reason why an artefact cannot be played; empty where it can."""
     if not artefact.trace:
         return ""
     needs = f"needs the trace {artefact.trace}: "

@@ -1,4 +1,4 @@
-"""What others published in this field, played again: its scenarios, see ``papers/field.toml``.
+"""Published results of others, played again: the scenarios, see ``papers/field.toml``.
 
 In :class:`Filling` jobs come one after another, none ends, those for whom there is no room leave.
 The experiment of Weng et al., *Beware of Fragmentation* (ATC 2023): how much of the cluster a
@@ -55,7 +55,7 @@ from gangwise.study.runs import Rows
 
 @dataclass(frozen=True)
 class Picked:
-    """An order of RLScheduler's environment: who was picked starts before anyone else is picked.
+    """Order of RLScheduler's environment: the job picked starts before another is picked.
 
     Time goes on until the picked job has room, whatever comes meanwhile. With ``backfilling``,
     others start first come, first served, if they fit and are due to end before the picked job was

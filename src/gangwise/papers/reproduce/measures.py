@@ -1,4 +1,4 @@
-"""Measures by name: what a claim or a line of a figure is, from the runs of an experiment.
+"""Measures by name: the numbers of claims and lines of figures, from an experiment's runs.
 
 A measure takes results, the policy whose number it is, and the parameters that stand with its
 name in the table of a paper. It gives a number for each seed, or an estimate over them. All are
@@ -125,7 +125,7 @@ def percentage(percent: Floats, whole: Floats) -> Estimate:
 
 
 def least(estimates: Iterable[Estimate]) -> Estimate:
-    """The one with the smallest mean; NaN if one of them is."""
+    """Estimate with the smallest mean; NaN if one of them is."""
     listed = list(estimates)
     unknown = [candidate for candidate in listed if math.isnan(candidate.mean)]
     return unknown[0] if unknown else min(listed, key=lambda estimate: estimate.mean)
@@ -152,21 +152,21 @@ def earned(
     cell: Cell = ALL,
     average: bool = False,
 ) -> Estimate:
-    """What was earned up to a slot, in all or on average per slot, see :func:`from_base`."""
+    """Reward up to a slot, in all or on average per slot, see :func:`from_base`."""
     slots = (at or slots_played(results)) if average else 1.0
     ours, theirs = (total(results, policy, at, cell=cell) / slots for policy in (who, base))
     return from_base(ours, theirs)
 
 
 def ratio(results: Results, who: str, of: str, at: float | None = None, cell: Cell = ALL) -> Floats:
-    """What ``of`` has earned over what the policy has."""
+    """Reward of ``of`` over that of the policy."""
     return total(results, of, at, cell=cell) / total(results, who, at, cell=cell)
 
 
 def _points(
     results: Results, who: str, slot: float | None, parts: Sequence[float], cell: Cell
 ) -> Iterator[dict[str, Any]]:
-    """Where sums are compared: in a cell, in every cell, at a slot, or at parts of T."""
+    """Points at which sums are compared: a cell, every cell, a slot, or parts of T."""
     if cell:
         yield {"cell": cell}
     elif results.cells:
@@ -200,7 +200,7 @@ def lead(
 
 
 def lead_of_best(results: Results, who: str, among: Sequence[str], over: Sequence[str]) -> Estimate:
-    """How much more the best of some policies earned than the best of others, in per cent."""
+    """Lead of the best of some policies over the best of others, in per cent."""
     means = {label: float(total(results, label).mean()) for label in (*among, *over)}
     return lead(results, max(among, key=means.__getitem__), [max(over, key=means.__getitem__)])
 
@@ -221,7 +221,7 @@ def average_change(results: Results, who: str, parts: Sequence[float]) -> Estima
 def ratio_change(
     results: Results, who: str, over: str, parts: Sequence[float] = (), among: Sequence[Any] = ()
 ) -> Estimate:
-    """By how many points of a per cent the ratio to another policy grows between two points."""
+    """Growth of the ratio to another policy between two points, in points of a per cent."""
     if parts:
         T = float(recorded(results, who)[-1])
         points: list[dict[str, Any]] = [{"at": T / part} for part in parts]
@@ -233,14 +233,14 @@ def ratio_change(
 
 
 def late_lead(results: Results, who: str, over: str) -> Estimate:
-    """How much more is earned in the second half of the slots, in per cent."""
+    """Lead over another policy in the second half of the slots, in per cent."""
     T = float(recorded(results, who)[-1])
     ours, theirs = (between(results, policy, T / 2, T) for policy in (who, over))
     return percentage(100 * (ours / theirs - 1), theirs)
 
 
 def late_share(results: Results, who: str, of: str, metric: str = "reward") -> Floats:
-    """What is earned in the second half of the slots, in per cent of what ``of`` earns there."""
+    """Reward in the second half of the slots, in per cent of that of ``of`` there."""
     T = float(recorded(results, of)[-1])
     return share_between(results, who, of, (T / 2, T), metric)
 

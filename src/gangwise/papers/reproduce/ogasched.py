@@ -37,7 +37,7 @@ def optimum(results: Results, cell: measures.Cell = measures.ALL) -> Floats:
 def best_possible(
     results: Results, who: str, base: str, cell: measures.Cell = measures.ALL, average: bool = False
 ) -> Estimate:
-    """What the per-slot optimum earned, in all or on average per slot."""
+    """Reward of the per-slot optimum, in all or on average per slot."""
     slots = measures.slots_played(results) if average else 1.0
     return measures.from_base(
         optimum(results, cell) / slots, measures.total(results, base, cell=cell) / slots
@@ -45,7 +45,7 @@ def best_possible(
 
 
 def optimum_share(results: Results, who: str) -> Floats:
-    """What was earned, in per cent of the per-slot optimum."""
+    """Reward in per cent of the per-slot optimum."""
     return 100 * measures.total(results, who) / optimum(results)
 
 

@@ -31,7 +31,7 @@ def total(results: Results, who: str, cell: Cell = ALL, unit: float = 1.0) -> Fl
 
 
 def over(results: Results, who: str, base: str, cell: Cell = ALL, metric: str = OVERALL) -> Floats:
-    """How much more of a metric a policy has than another one, in per cent, seed by seed."""
+    """Lead of a policy over another one in a metric, in per cent, seed by seed."""
     ours, theirs = (measures.metric(results, policy, metric, cell) for policy in (who, base))
     return 100 * (ours / theirs - 1)
 
@@ -213,6 +213,6 @@ def of_theorem(results: Results, who: str, quantity: str, cell: Cell = ALL) -> F
 
 
 def change_of_theorem(results: Results, who: str, quantity: str) -> Floats:
-    """How a quantity changed from the smallest T to the largest."""
+    """Change of a quantity from the smallest T to the largest."""
     begin, end = (_quantity(results, who, quantity, slots) for slots in _ends(results))
     return end - begin

@@ -117,7 +117,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class RunScale:
-    """How much is played: as much as in the paper, or less."""
+    """Scale of what is played: as much as in the paper, or less."""
 
     quick: bool = False  # small enough for a coffee break, rather than what the paper played
     seeds: tuple[int, ...] | None = None  # instead of the artefact's own
@@ -165,7 +165,7 @@ class Claim:
 
     @property
     def rule_text(self) -> str:
-        """All that decides its word, in words: what is hashed."""
+        """Rule of the claim in words, with all that decides its verdict: this is hashed."""
         every = {"versions": "; of every policy named", "on": "; in every setting"}
         beside = f"; not tested: {', '.join(self.beside)}" * bool(self.beside)
         return self.rule.text + every.get(self.every, "") + beside

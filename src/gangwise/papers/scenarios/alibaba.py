@@ -46,7 +46,7 @@ FLOOR = 1e-3
 
 
 class RowSettings(StrictSettings):
-    """Which rows of the traces are played: what the papers do not publish."""
+    """Selection of rows of the traces, which the papers do not publish."""
 
     folder: str = ""
     machines: Literal["both", "gpu-v2020", "v2018"] = "both"
@@ -114,7 +114,7 @@ def k_centres(points: Floats, weight: Ints, number: int) -> Ints:
 
 
 def alternate_between(which: str, number: int) -> dict[str, Ints]:
-    """Which of so many are of which trace: every other one where both are asked for.
+    """Places of each trace among so many: every other one where both are asked for.
 
     >>> alternate_between("both", 5)
     {'gpu-v2020': array([0, 2, 4]), 'v2018': array([1, 3])}

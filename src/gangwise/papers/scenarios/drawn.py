@@ -297,7 +297,7 @@ class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
         return FluctuatingSpeedsInstance(problem, workload, speeds, scale, s.delivery, payment)
 
     def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
-        """What the channels of these job types request, shape [E, K], and when jobs arrive."""
+        """Requests of the channels of these job types, shape [E, K], and the workload."""
         s = self.settings
         low, high = s.requests
         requests = rng.integers(low, high + 1, (job_type.size, s.devices)).astype(np.float64)
@@ -653,7 +653,7 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> c
 def _known(
     content: dict[str, Any], settings: dict[str, Any] | None, **kinds: type
 ) -> dict[str, Any]:
-    """See that a file has these entries and no others; its settings, over which others win."""
+    """Check that a file has these entries only; returns its settings, over which others win."""
     kinds["settings"] = dict
     for entry in sorted(set(content) - set(kinds)):
         raise errors.UnknownName("entry", entry, list(kinds))

@@ -403,7 +403,7 @@ class TraceScenarioBase(ABC):
 
 
 def demand_of(tables: trace_tables.Tables, settings: Steps, most: int | None = 1) -> SlotDemand:
-    """Take the steps.
+    """Demand of a trace: its jobs after all steps.
 
     At most ``most`` jobs of one type may arrive in a slot, others are left out; None: as many as
     come, but no more than makes :data:`CHANNELS`.
@@ -564,7 +564,7 @@ def _jobs(tables: trace_tables.Tables, how: str, account: _Account) -> pl.DataFr
 
 
 def _weighted(jobs: pl.DataFrame, how: str, account: _Account) -> pl.DataFrame:
-    """How many jobs each row counts as (``weight``), and what each of those requests."""
+    """Rows with ``weight``, the number of jobs that each counts as, and the request of one."""
     several, total = jobs.filter(pl.col("tasks") > 1), int(jobs["tasks"].sum())
     alone = jobs.with_columns(weight=pl.lit(1, pl.Int64))
     if several.is_empty():

@@ -1,4 +1,4 @@
-"""From the files of a trace to a scenario of a family of slots, and what that is made of.
+"""Scenarios of a family of slots from the files of a trace, and their outline.
 
 A gain-minus-overhead problem takes the steps of :mod:`gangwise.papers.slots.demand`, and then
 units, contention, utilities and overhead; a job type is connected to every server that can hold one
