@@ -1,4 +1,4 @@
-"""What it costs a gang to be apart: levels of distance between nodes, hidden, declared or learned.
+"""Cost of distance in gangs: levels of distance between nodes, hidden, declared or learned.
 
 Nodes that share a rack are nearer than nodes that share a block only. Level 0 of a gang is one
 node, level 1 the nearest label that all its nodes share, and the last level the whole cluster. A
@@ -55,12 +55,14 @@ def levels_of(nodes: Nodes) -> tuple[str, ...]:
     >>> levels_of(Nodes.of([Node("a", {"gpu": 8}, {"rack": "r1", "block": "b"})]))
     ('rack', 'block')
     """
+    # Depth of the deepest switch path; nodes without one have depth 0.
     depth = max(_path(labels).count("/") + bool(_path(labels)) for labels in nodes.labels)
     switches = [f"{SWITCH}.{i}" for i in range(depth, 0, -1)]
     return tuple(switches or [k for k in KNOWN if any(k in labels for labels in nodes.labels)])
 
 
 def _path(labels: Any) -> str:
+    # `0:top/s1`: behind the colon the path, before it the leaf's number.
     return str(labels.get(SWITCH, "")).partition(":")[2]
 
 
@@ -82,6 +84,7 @@ def domains(nodes: Nodes, levels: Sequence[str]) -> Ints:
     for i in range(len(levels)):
         places = []
         for name, labels in zip(nodes.names, nodes.labels):
+            # With the wider labels: racks of one name in two blocks are two racks.
             place = tuple(place_at(labels, level) for level in levels[i:])
             places.append(place if place[0] else (*place, name))
         number = {place: d for d, place in enumerate(dict.fromkeys(places))}
@@ -91,7 +94,7 @@ def domains(nodes: Nodes, levels: Sequence[str]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Distance:
-    """What being apart costs each job type.
+    """Cost of distance of each job type.
 
     Attributes
     ----------
@@ -126,9 +129,11 @@ class Distance:
 
         Never more than nearer by.
         """
+        # On one task ln m is 0, so only overhead is left, which the next lines take off.
         more = self.growth[types] * np.log(np.maximum(tasks, 1))[:, None]
         slower = np.maximum(self.overhead[types] + more, 0.0)
         slower[tasks <= 1] = 0.0
+        # A wider level never costs less: what is not measured there takes the narrower one's cost.
         return np.asarray(1.0 / (1.0 + np.maximum.accumulate(slower, axis=1)))
 
     def on_nodes(self, jobs: Jobs, nodes: Nodes) -> Apart:
@@ -152,6 +157,7 @@ def best_factor(apart: Apart, room: Ints, shape: Ints, tasks: Ints) -> Floats:
     near = np.concatenate([np.arange(room.shape[1])[None], apart.domain])
     # The most tasks of a shape that any domain of each level holds [S, H + 1].
     most = [[np.bincount(where, holds).max() for where in near] for holds in room]
+    # So many levels hold too few tasks; the next one is the nearest that holds the gang.
     level = (np.array(most)[shape] < tasks[:, None]).sum(axis=1)
     return np.asarray(apart.factor[apart.of_job, np.minimum(level, len(near) - 1)])
 
@@ -204,12 +210,14 @@ def fit_overheads(
     workloads = int(workload.max()) + 1
     gang = (tasks > 1).astype(np.float64)
     x = np.zeros((seconds.size, workloads + 2 * levels))
+    # Columns: each workload's time alone, overhead of each level, growth of each level.
     x[np.arange(seconds.size), workload] = 1.0
     x[np.arange(seconds.size), workloads + level] = gang
     x[np.arange(seconds.size), workloads + levels + level] = np.log(np.maximum(tasks, 1))
     y, scale = seconds, 1.0 / seconds
     if communicating is not None:
         apart = x.copy()
+        # Communication is the overhead alone, without the time of the workload.
         apart[:, :workloads] = 0.0
         x, y = np.concatenate([x, apart]), np.concatenate([y, communicating])
         scale = np.concatenate([scale, COMMUNICATING * scale])
@@ -225,7 +233,7 @@ def fit_overheads(
 
 @dataclass(frozen=True)
 class Near:
-    """What is believed of distance before any gang was seen.
+    """Prior beliefs about distance, before any gang was seen.
 
     Attributes
     ----------
@@ -250,6 +258,7 @@ class Near:
         """The state for these nodes and job types; what was learned before stays."""
         domain = domains(nodes, levels_of(nodes) if self.levels is None else self.levels)
         (H, N), L = domain.shape, len(types)
+        # A tenth a level: enough to prefer near nodes before anything was learned.
         declared = self.slowdown or tuple(1.0 + 0.1 * (h + 1) for h in range(H))
         if len(declared) != H or min(declared) < 1.0:
             raise ScenarioError(
@@ -258,10 +267,13 @@ class Near:
             )
         mean, cov = np.zeros((H, L + 1)), np.zeros((H, L + 1, L + 1))
         mean[:, :L] = np.log(declared)[:, None]
+        # d[type] = d + deviation: types share of_all², and each has of_type² of its own.
         cov[:, :L, :L] = self.of_all**2 + self.of_type**2 * np.eye(L)
         cov[:, L, L] = self.of_tasks**2
+        # Levels have other meanings where their number changed: then nothing is kept.
         if former is not None and len(former[0].mean) == H:
             earlier, names = former
+            # "" stands for the last column, c, which is kept beside the types.
             place = {name: l for l, name in enumerate([*names, ""])}
             kept = [l for l, name in enumerate([*types, ""]) if name in place]
             there = [place[[*types, ""][l]] for l in kept]
@@ -286,6 +298,7 @@ def nearest(
         for n in order:
             room_in[int(domain_of[n])] += min(int(fits[n]), tasks)
             if room_in[int(domain_of[n])] >= tasks:
+                # The node that completes the gang is its slowest one in the domain.
                 if worth[n] - cost > top:
                     top, mine, home = worth[n] - cost, domain_of, int(domain_of[n])
                 break
@@ -314,6 +327,7 @@ def levels_on(domain: Ints, host: Ints, host_from: Ints) -> Ints:
         np.concatenate([np.arange(domain.shape[1])[None], domain])[:, host],
         host_from[:-1],
     )
+    # A gang is in one domain of a level if the least and the largest number are the same.
     low, high = (ends.reduceat(rows, begin, axis=1) for ends in (np.minimum, np.maximum))
     return np.asarray((low < high).sum(axis=0))
 
@@ -371,6 +385,7 @@ class TopologyAware:
                 break
             if self.mode == "required":
                 return None
+            # At the top, `preferred` spreads over several domains.
             if at == len(self._levels) - 1:
                 break
             at += 1
@@ -394,6 +409,7 @@ class TopologyAware:
         while tasks > 0:
             best = waiting[0]
             if not least_first and best[0] >= tasks:
+                # The last domain is filled best: the fewest that still hold what is left.
                 best = min(domain for domain in waiting if domain[0] >= tasks)
             waiting.remove(best)
             chosen.append((best[1], min(best[0], tasks)))

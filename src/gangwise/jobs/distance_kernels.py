@@ -32,6 +32,7 @@ def level_with(domain: Ints, level: int, n: int, m: int) -> int:
     if n == m:
         return level
     level = max(level, 1)
+    # Ends at the last level at the latest: the whole cluster is one domain there.
     while domain[level - 1, n] != domain[level - 1, m]:
         level += 1
     return level
@@ -42,6 +43,7 @@ def level_of(domain: Ints, pieces: Rows, low: int, high: int) -> int:
     """The level of a gang on pieces[low:high]."""
     level = 0
     for i in range(low + 1, high):
+        # Domains are nested, so comparing with the first piece gives the widest level.
         level = level_with(domain, level, pieces[low].node, pieces[i].node)
     return level
 
@@ -55,7 +57,7 @@ def factor_of(apart: Apart, state: State, j: int, low: int) -> float:
 
 @by_reference
 class NearBeliefs(NamedTuple):
-    """What is believed of distance, for L job types."""
+    """Beliefs about distance, for L job types."""
 
     domain: Ints  # [H, N]
     mean: Floats  # [H, L + 1] d of each type, and c
@@ -82,6 +84,7 @@ def believe_costs(near: NearBeliefs, l: int, tasks: int) -> None:
     more = math.log(tasks / USUAL)
     near.cost[0] = 0.0
     for h in range(H):
+        # A wider level costs at least as much as a narrower one, whatever was learned of it.
         near.cost[h + 1] = max(near.cost[h], near.mean[h, l] + more * near.mean[h, L])
 
 
@@ -92,8 +95,10 @@ def learn_distance(
     """Learn that a gang was slower by a logarithm than its nodes are, seen with a variance."""
     h, L = level - 1, near.mean.shape[1] - 1
     more = math.log(tasks / USUAL)
+    # H = unit vector of d[l] plus ln(m / 8) times that of c: gain is Σ Hᵀ.
     for m in range(L + 1):
         near.gain[m] = near.cov[h, m, l] + more * near.cov[h, m, L]
+    # Innovation variance H Σ Hᵀ + R; then one step of recursive least squares.
     total = near.gain[l] + more * near.gain[L] + variance
     step = (slower - near.mean[h, l] - more * near.mean[h, L]) / total
     for m in range(L + 1):
@@ -124,21 +129,25 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
     """
     worth, best, alone = state.worth, 0, -1
     for i in range(M):
+        # The best node bounds every level from above; the best that holds all tasks is level 0.
         value = worth[state.cands[i].node]
         if value > worth[state.cands[best].node]:
             best = i
         holds = state.cands[i].fit >= tasks
         if holds and (alone < 0 or value > worth[state.cands[alone].node]):
             alone = i
+    # Level 0 exists only where one node holds the gang.
     fastest, top, level, home = worth[state.cands[best].node], -kernels.NEVER, 0, int64(-1)
     if alone >= 0:
         home = int64(state.cands[alone].node)
         top = worth[home] - near.cost[0]
     size = ready = int64(0)  # `ready` are in order: mostly a few of the best decide
     for h in range(1, near.domain.shape[0] + 1):
+        # Even the best node, at this level's cost, is no better than what was found: not looked at.
         if fastest - near.cost[h] <= top or not any_holds(near, state, h, tasks, M):
             continue
         if size + ready == 0:
+            # Sorted lazily: later levels go on with the order made for the earlier ones.
             for i in range(M):
                 size = kernels.push(state.heap, size, -worth[state.cands[i].node], i)
         near.held[:] = 0
@@ -158,6 +167,7 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
                 top, level, home = value, h, d
                 break
     if level == 0:
+        # One node: all tasks are one piece.
         kernels.put_piece(state.tried, int64(0), home, tasks, int64(0))
         return 1
     count = int64(0)

@@ -19,6 +19,7 @@ def fits(cluster: ClusterArrays, room: FreeDevices, s: int, n: int) -> int:
 @inlined_kernel
 def fits_of(cluster: ClusterArrays, room: FreeDevices, s: int, n: int, most: int) -> int:
     """The same, of so many: a node that takes them all is not divided by what one asks for."""
+    # Nothing is asked for more than all tasks: f only falls from there.
     f = most
     for k in range(room.free.shape[1]):
         d = cluster.demand[s, k]
@@ -191,7 +192,7 @@ def unused_devices(room: FreeDevices, n: int, count: int) -> int:
 def groups_fit(
     cluster: ClusterArrays, ways: Ways, room: FreeDevices, trial: FreeDevices, s: int
 ) -> bool:
-    """All groups of a shape fit in a room: each on the first nodes that take it, or in any way."""
+    """Whether all groups of a shape fit in a room: each on the first nodes, or in any way."""
     copy_room(room, trial)
     low = cluster.shapes[s].groups_from
     for m in range(low, low + cluster.shapes[s].groups):
@@ -238,6 +239,8 @@ def search(cluster: ClusterArrays, ways: Ways, room: FreeDevices, s: int) -> boo
     N, wanted = room.free.shape[0], int64(cluster.groups[main].tasks)
     behind = ways.behind
     for k in range(S):
+        # Behind the last node no tasks of other groups may be left: 0 in that state, else
+        # impossible.
         behind[N, k] = 0 if k == 0 else -1
     for n in range(N - 1, -1, -1):
         for k in range(S):
@@ -308,7 +311,7 @@ def tasks_of_state(cluster: ClusterArrays, s: int, main: int, k: int, group: int
 
 @inner_kernel
 def is_part(cluster: ClusterArrays, s: int, main: int, a: int, k: int) -> bool:
-    """State a has no more tasks of any group than state k."""
+    """Whether state a has no more tasks of any group than state k."""
     low = cluster.shapes[s].groups_from
     for m in range(low, low + cluster.shapes[s].groups):
         if tasks_of_state(cluster, s, main, a, m) > tasks_of_state(cluster, s, main, k, m):
@@ -424,7 +427,7 @@ def opened(inputs: Inputs, state: State, room: FreeDevices, j: int) -> int:
 
 @inlined_kernel
 def block_misses(cluster: ClusterArrays, room: FreeDevices, s: int, b: int) -> bool:
-    """No node of a block takes a task."""
+    """Whether no node of a block takes a task."""
     for k in range(room.top.shape[1]):  # noqa: SIM110 - generators do not compile
         if room.top[b, k] < cluster.demand[s, k]:
             return True
@@ -537,6 +540,7 @@ def place_best(
     worth stays so while it fills; the emptiest does not.
     """
     best = rank_nodes(cluster, state, room, s, M, choice)
+    # One piece for all tasks: the usual case, without a heap.
     if state.cands[best].fit >= tasks and (tasks == 1 or choice != kernels.WORST_FIT):
         kernels.put_piece(state.tried, int64(0), state.cands[best].node, tasks, int64(0))
         return 1
@@ -581,6 +585,7 @@ def place_tightest(
         if block_misses(cluster, room, s, b) or loosest <= d:
             continue
         for n in range(b * kernels.BLOCK, min((b + 1) * kernels.BLOCK, N)):
+            # As tight as the loosest that is kept: the earlier node has the tie.
             if (single_type and room.free[n, 0] >= loosest) or not cluster.allowed[allowed, n]:
                 continue
             f = fits_of(cluster, room, s, n, most)
@@ -591,6 +596,7 @@ def place_tightest(
             )
             if total >= tasks and score <= state.heap[0].time:
                 continue
+            # Keyed (score, −n): the loosest is first, of equals the one with the highest number.
             size = kernels.push(state.heap, size, score, -n)
             total += f
             # The loosest node kept goes as soon as the others hold all tasks without it.
@@ -633,6 +639,7 @@ def fragments(cluster: ClusterArrays, memo: Rows, room: FreeDevices, n: int) -> 
         idle += room.device[n, i]
     total = int64(0)
     for m in range(cluster.demand.shape[0]):
+        # Shapes of which no task was submitted weigh nothing.
         if memo[m].seen == 0:
             continue
         least = cluster.shapes[m].fraction if cluster.shapes[m].whole == 0 else 1000
@@ -651,7 +658,7 @@ def fragments(cluster: ClusterArrays, memo: Rows, room: FreeDevices, n: int) -> 
 
 @inlined_kernel
 def seen_before(device: Ints, n: int, i: int) -> bool:
-    """An earlier device of node n has as much free as device i."""
+    """Whether an earlier device of node n has as much free as device i."""
     for h in range(i):  # noqa: SIM110 - generators do not compile
         if device[n, h] == device[n, i]:
             return True

@@ -1,4 +1,4 @@
-"""Where the waiting went: the hours that jobs waited, split by what kept them from starting.
+"""Waiting by cause: the hours that jobs waited, split by what kept them from starting.
 
 A cause is a property of a schedule, whatever made it: of what ran where and when, who waited, and
 the rules of the site. One sweep goes over the instants at which something changed. Between two of
@@ -126,8 +126,10 @@ def waiting_causes(
     options = replace(options, caps=(*options.caps, *of_arrays(jobs)))
     ready, J = _ready(outcome, hidden), len(jobs)
     first_held = np.full(J, np.inf)
+    # The first hold of devices ends the wait; later attempts have none of their own.
     np.minimum.at(first_held, pieces.job, pieces.held)
     waiting = np.flatnonzero(outcome.queued & (first_held > ready) & np.isfinite(first_held))
+    # One number for each pair of user and account: both are charged from it.
     owner = numbered(np.broadcast_to(jobs.user * len(jobs.accounts) + jobs.charged, (J,)))[1]
     sweep, names = _opened(outcome, hidden, options, owner, (waiting, ready, first_held))
     sweep_waits(sweep)
@@ -152,6 +154,7 @@ def _ready(outcome: Outcome, hidden: Conditions) -> Floats:
     if outcome.phase is not None:
         gone[outcome.phase == SET_ASIDE] = -np.inf  # nothing waits for what is not played
     ready = np.array(jobs.submit)
+    # Of several predecessors the last to leave counts.
     np.maximum.at(
         ready, np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from)), gone[jobs.after]
     )
@@ -183,6 +186,7 @@ def _opened(
     own = nodes.devices.index(ALONE) if ALONE in nodes.devices else None
     alone = np.zeros(len(every)) if own is None else cluster.demand[:, own] > 0
     needs = _table(sweep_rows.NEED, main=np.argmin(fewest, axis=1), alone=alone)[:-1]
+    # A jobs' column may be one value for all.
     claim, of_hours = (np.broadcast_to(c, since.shape) for c in (limits.of_job, hours.of_job))
     unsplit = _unsplit(outcome, options, shapes)
     kinds, kind, order = _kinds(jobs, rows, (claim, of_hours, unsplit), (cluster, needs["main"]))
@@ -196,6 +200,7 @@ def _opened(
     labelled = [allowed_on(nodes, Shape((), 0, labels)) for labels, _ in places]
     member = [nodes.of_pool(name) for name in dict.fromkeys(shape.pool for shape in every)]
     (N, K), S, W, Q = cluster.capacity.shape, len(every), rows.size, kinds.size
+    # A company for each partition and device type.
     M, owners = len(member) * K, int(owner.max(initial=-1)) + 1
     bits = (held.job.size >> 6) + 1, (held.job.size >> 12) + 1
     untold = cluster.shapes.copy()  # devices are not told apart
@@ -216,6 +221,7 @@ def _opened(
         np.append(by_start, rows.size),
         *attempts,
         held.node,
+        # Whole thousandths, so that taking and giving back cancel exactly.
         np.rint(1000 * outcome.per_piece * held.tasks[:, None]).astype(np.int64),
         np.ascontiguousarray(claim),
         owner,
@@ -245,6 +251,7 @@ def _table(kind: np.dtype[np.void], /, **columns: npt.ArrayLike) -> Rows:
     table = np.zeros(np.size(next(iter(columns.values()))) + 1, dtype=kind)
     for name, column in columns.items():
         table[name][:-1] = column
+    # Times behind the last are inf, so that loops need no test for the end.
     for name in kind.names or ():
         if kind[name].kind == "f":
             table[name][-1] = np.inf
@@ -273,6 +280,7 @@ def _kinds(
     """Kinds of the jobs that wait, those of each in their order of kind and row, and this order."""
     (cluster, main), shape, tasks = asked, jobs.shape[rows], jobs.tasks[rows]
     named = np.array(["reservation" in terms_of(text) for text in jobs.terms])[jobs.term]
+    # Thousandths of the main device type that all tasks ask for.
     ask = tasks * cluster.demand[shape, main[shape]]
     claim, hours, unsplit, exempt = (column[rows] for column in (*of_jobs, named))
     columns: dict[str, Any] = {
@@ -287,6 +295,7 @@ def _kinds(
     # Kinds that use the same nodes and type stand together, those that ask for less before others.
     for column in (cluster.shapes["constraint"][shape], main[shape], *columns.values()):
         different, place = numbered(column)
+        # Numbered after each column, so codes stay small.
         if different.size > 1:
             kind = numbered(kind * different.size + place)[1]
     # Small numbers are sorted at a tenth of the time.
@@ -314,6 +323,7 @@ def _attempts(
     """
     # Pieces of an attempt stand together.
     begins = (np.diff(pieces.job, prepend=-1) != 0) | (np.diff(pieces.begin, prepend=-1.0) != 0)
+    # Rows from the latest to the earliest: `_part` walks from the newest job back.
     at = np.flatnonzero(begins)
     past = np.append(at[1:], pieces.job.size)[::-1].copy()
     at = at[::-1].copy()
@@ -332,6 +342,7 @@ def _attempts(
     wait[attempt] = w_of
     # Spans in which some job waits; what runs only between them changes no cause.
     sinces, order = np.append(waits[0], np.inf), waits[1]
+    # The latest start of all waits that began so far: a gap before the next means nobody waits.
     until = np.maximum.accumulate(np.append(start[order], np.inf))
     opens = np.flatnonzero(sinces > np.append(-np.inf, until[:-1]))
     span = np.searchsorted(until[np.append(opens[1:], sinces.size) - 1], held)
@@ -363,6 +374,7 @@ def _changes(
         at=at,
         what=what,
         node=node,
+        # Reversed running minimum: the next reservation from each change on.
         reserves=np.minimum.accumulate(begins[::-1])[::-1],
     )
 
@@ -403,6 +415,7 @@ def placed_as_recorded(
         rows, node = ran[of_ran], host[index]
         place = np.arange(rows.size) - np.repeat(np.cumsum(count) - count, count)
         count = np.repeat(count, count)
+    # Spread evenly; the first nodes have one task more where it does not divide.
     tasks = jobs.tasks[rows] // count + (place < jobs.tasks[rows] % count)
     pieces = Pieces(
         *(rows, node, tasks, outcome.start[rows], outcome.end[rows]),

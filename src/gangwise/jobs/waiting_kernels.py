@@ -166,6 +166,7 @@ def _count(x: Sweep, s: int, n: int, sign: int) -> None:
     """Count what node n takes of a shape (sign 1), or no more (−1)."""
     c, fit, need, node = x.cluster.shapes[s].constraint, x.fits[s, n], x.needs[s], x.nodes[n]
     tasks = sign * fit.tasks
+    # A node that is not up has room for nothing now, but counts for `if_up`.
     now = tasks * (node.up > 0)
     if x.cluster.allowed[c, n]:
         need.if_up += tasks
@@ -191,6 +192,7 @@ def _refit(x: Sweep, s: int, n: int) -> None:
             if i == k:
                 by_type = min(by_type, quotient)
     fit = x.fits[s, n]
+    # Out with the old counts, in with the new: sums over nodes stay right without a pass over them.
     if fit.tasks != most or fit.free != x.free[n, k] or fit.by_type != by_type:
         _count(x, s, n, -1)
         fit.tasks, fit.by_type, fit.free = most, by_type, x.free[n, k]
@@ -200,6 +202,7 @@ def _refit(x: Sweep, s: int, n: int) -> None:
 @inner_kernel
 def _node_changes(x: Sweep, n: int, what: int) -> None:
     node = x.nodes[n]
+    # With its old state out of the sums, with its new one into them.
     for sign in (-1, 1):
         for z in range(x.sizes[0].shapes):
             _count(x, x.shapes_now[z], n, sign)
@@ -253,9 +256,11 @@ def _run(x: Sweep, a: int, sign: int) -> None:
             x.free[n, k] -= amount
             x.whole[a, k] += amount
             for q in range(x.member.shape[0]):
+                # Companies of all partitions that the node is in; most logs have one.
                 if amount != 0 and x.member[q, n]:
                     # Its share of the waiting is what the clock gains while it holds devices.
                     company = x.company[q * K + k]
+                    # Minus at the beginning, plus at the end: the clock's gain in between counts.
                     x.holders[owner] -= amount * company.clock
                     company.total += amount
     for c in range(x.caps.starts[claim], x.caps.starts[claim + 1]):
@@ -271,6 +276,7 @@ def _insert(keys: Any, charges: Floats, first: int, size: int, key: float) -> tu
     """Put a job into its place in an order, before equals; gives the charges behind it."""
     i = first + size
     a, b = 0.0, 0.0
+    # Equals move behind it, so a charge made before it came stays with them.
     while i > first and keys[i - 1] >= key:
         keys[i] = keys[i - 1]
         for c in range(2):
@@ -290,6 +296,7 @@ def _remove(keys: Any, charges: Floats, first: int, size: int, key: float) -> tu
     while keys[i] != key:
         i += 1
     a, b = charges[i, 0], charges[i, 1]
+    # What was charged up to here now ends one job earlier.
     if i > first:
         charges[i - 1, 0] += a
         charges[i - 1, 1] += b
@@ -314,9 +321,11 @@ def _settle(x: Sweep, w: int, sign: int) -> None:
     else:
         overtaken, _ = _remove(x.by_row, x.overtaken, first, size, j)
         unseen, stopped = _remove(x.by_limit, x.passed, first, size, x.limit[j])
+    # Cumulated since the play began: minus when it comes, plus when it leaves, is its own.
     for cause in range(LATENCY):
         x.split[j, cause] += sign * x.by_kind[q, cause]
     x.split[j, OVERTAKEN] += sign * overtaken
+    # Kinds are charged with the frequent cause; the part of single jobs is moved here.
     x.split[j, BUSY] -= sign * overtaken
     x.split[j, UNSEEN] += sign * unseen
     x.split[j, RESERVED] += sign * stopped
@@ -356,6 +365,7 @@ def _is_closed(hours: Any, c: int, now: float) -> bool:
 def _cause(x: Sweep, q: int, now: float) -> int:
     """What keeps jobs of a kind from starting; :data:`FREE` where they fit."""
     kind, need = x.kinds[q], x.needs[x.kinds[q].shape]
+    # The order of this function is that of the list of causes: the first that holds.
     if _is_closed(x.hours, kind.hours, now):
         return CLOSED
     if _full_cap(x, kind.claim) >= 0:
@@ -364,6 +374,7 @@ def _cause(x: Sweep, q: int, now: float) -> int:
     if x.cluster.shapes[kind.shape].groups > 0:
         if _groups_fit(x, kind.shape):
             return fits
+        # Groups are not counted by node: enough in sum means pieces, else busy.
         return PIECES if need.free >= kind.ask else BUSY
     if need.now >= kind.tasks:
         aside = need.reserved if kind.exempt == 0 else 0
@@ -374,6 +385,7 @@ def _cause(x: Sweep, q: int, now: float) -> int:
         return PARTITION
     if need.free < kind.ask:
         return BUSY
+    # Who wants nodes alone is short of whole nodes, not of other device types.
     return BESIDE if need.by_type >= kind.tasks and need.alone == 0 else PIECES
 
 
@@ -387,8 +399,10 @@ def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
     """
     kind, s = x.kinds[q], x.kinds[q].shape
     k, c = x.needs[s].main, x.cluster.shapes[s].constraint
+    # Rows are by submission: attempts of jobs up to the oldest waiting one are not later.
     oldest, lacks = x.by_row[kind.first], kind.ask - x.needs[s].free
     anywhere = x.sizes[0].away == 0 and x.everywhere[c]
+    # Exact: removing later jobs one by one, newest first, until enough would be free.
     while more < lacks:
         a = kernels.following(x.words, x.summary, x.sizes[0], i + 1)
         if a < 0 or x.row[a] <= oldest:
@@ -401,6 +415,7 @@ def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
             if x.cluster.allowed[c, x.node[p]] and x.nodes[x.node[p]].up > 0:
                 more += x.amount[p, k]
     last = kind.first + kind.waiting
+    # Jobs submitted before that row would have enough without it and all later ones.
     return _up_to(x.by_row, kind.first, last, x.row[i] - 1), i, more
 
 
@@ -437,8 +452,10 @@ def _judge(x: Sweep, q: int, now: float, i: int, more: float) -> tuple[int, floa
     elif cause == CAP:
         full = _full_cap(x, kind.claim)
     if cause != kind.cause or older != kind.older or full != kind.full:
+        # Only at a change: between two of them a kind is charged in one sum.
         _flush(x, q, now)
         if _is_stuck(cause) and not _is_stuck(kind.cause):
+            # Newly stuck: one that waits may start before the first that was known.
             x.sizes[0].next = 0
         kind.cause, kind.older, kind.full = cause, older, full
     return i, more
@@ -452,6 +469,7 @@ def _judge_all(x: Sweep, now: float) -> None:
         x.company[m].busy = 0
     for z in range(x.sizes[0].kinds):
         s = x.kinds[x.kinds_now[z]].shape
+        # Kinds of the same nodes and type ask for ever more: the walk of `_part` goes on.
         if x.cluster.shapes[s].constraint != constraint or x.needs[s].main != main:
             i, more = int64(-1), 0.0
             constraint, main = x.cluster.shapes[s].constraint, x.needs[s].main
@@ -473,6 +491,7 @@ def _join(x: Sweep, w: int, now: float) -> bool:
             _enter(x.shapes_now, sizes.shapes, s)
             sizes.shapes += 1
             # Nodes may have changed since a job of the shape waited.
+            # A shape nobody waited for was not kept up to date.
             need.now = need.if_up = need.anywhere = need.by_type = need.reserved = need.free = 0
             for n in range(x.nodes.size):
                 fit = x.fits[s, n]
@@ -488,6 +507,7 @@ def _join(x: Sweep, w: int, now: float) -> bool:
         x.company[_company(x, s)].busy += 1
     if _is_stuck(kind.cause):
         sizes.next = min(sizes.next, x.waits[w].turn)
+    # A later job behind all of its kind changes no cause of those before it.
     return bool(x.by_row[kind.first + kind.waiting - 1] != x.rows[w])
 
 
@@ -513,6 +533,7 @@ def _leave(x: Sweep, w: int, now: float) -> None:
 def _next_stuck(x: Sweep) -> int:
     """The wait of a job that does not fit that ends first; the row behind the last for none."""
     sizes = x.sizes[0]
+    # Waits before `started` are over; the pointer only moves on, but where a kind gets stuck.
     sizes.next = max(sizes.next, sizes.started)
     while sizes.next < x.waits.size - 1:
         wait = x.waits[x.by_start[sizes.next]]
@@ -527,12 +548,15 @@ def _charge_free(x: Sweep, q: int, stuck: int, now: float, lasts: float, reserve
     """Charge jobs of a kind that fit: what would end before a stuck one starts delays none."""
     kind, start = x.kinds[q], x.waits[stuck].start
     before, past = kind.first - 1, kind.first + kind.waiting
+    # A job runs on into a reservation unless it ends before it, or is exempt.
     until = start if kind.exempt else min(start, reserved)
     unseen = place = _up_to(x.by_limit, kind.first, past, until - now)
+    # The first `unseen` by limit would end in time; they are charged at the last of them.
     if unseen > 0:
         x.passed[before + unseen, 0] += lasts
         x.passed[before + unseen, 1] -= lasts
     if start > until:
+        # Beyond the reservation but before the stuck job's start: held by the reservation.
         place = _up_to(x.by_limit, kind.first, past, start - now)
     if place > 0:
         x.passed[before + place, 1] += lasts
@@ -546,6 +570,7 @@ def _charge(x: Sweep, now: float, lasts: float, reserved: float) -> None:
     for m in range(x.company.size):
         company = x.company[m]
         if company.busy > 0 and company.total > 0:
+            # Each waiting job charges its seconds to all holders, by their share of devices.
             company.clock += lasts * company.busy / company.total
     if x.sizes[0].free > 0:
         stuck = _next_stuck(x)
@@ -571,6 +596,7 @@ def _finish(x: Sweep) -> None:
                 waited -= of[cause]
                 if of[cause] > of[most]:
                     most = cause
+            # Rounding goes to the largest part, where it is smallest in relation.
             of[most] += waited
 
 
@@ -587,6 +613,7 @@ def sweep_waits(x: Sweep) -> None:
             v += 1
         while x.ends[e] == now:
             moved = True
+            # Attempts that began at this instant end below, after they have begun.
             if x.begin[x.by_end[e]] < now:
                 _run(x, x.by_end[e], -1)
             e += 1
@@ -611,6 +638,7 @@ def sweep_waits(x: Sweep) -> None:
         if sizes.kinds > 0:
             _charge(x, now, after - now, x.changes[v].reserves)
         now = after
+    # At the end what still runs is settled, so that holders get their shares.
     a = kernels.smallest(x.words, x.summary, sizes)
     while a >= 0:
         _run(x, a, -1)
