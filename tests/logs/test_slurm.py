@@ -502,9 +502,9 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "given", "line", "expected"),
     [  # tasks, at most so many on a node, cores of each, terms
-        ("cpu=12,node=1", "cpu=12,node=2", "-n 12", (12, 0, 1, "size=12x1")),
-        ("cpu=12,node=1", "cpu=12,node=2", "run.sh", (12, 0, 1, "size=12x1")),
-        ("cpu=24,node=1", "cpu=24,node=3", "-n 12 -c2", (12, 0, 2, "size=24x1")),
+        ("cpu=12,node=1", "cpu=12,node=2", "-n 12", (12, 0, 1, "given=2,size=12x1")),
+        ("cpu=12,node=1", "cpu=12,node=2", "run.sh", (12, 0, 1, "given=2,size=12x1")),
+        ("cpu=24,node=1", "cpu=24,node=3", "-n 12 -c2", (12, 0, 2, "given=3,size=24x1")),
         ("cpu=12,node=1", "", "-n 12", (12, 0, 1, "size=12x1")),  # waits still
         ("cpu=12,node=1", "cpu=12,node=1", "run.sh", (1, 1, 12, "")),
         ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4", (4, 3, 1, "nodes=2-2,size=4x2")),
@@ -514,13 +514,18 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ("cpu=3,node=1", "cpu=3,node=3", "-n3 --spread-job", (3, 0, 1, "nodes=0-3,size=3x1")),
         ("cpu=1,node=1", "cpu=8,node=1", "--exclusive -n1", (1, 1, 8, "whole=1,size=1x1")),
         ("cpu=1,node=1", "cpu=2,node=1", "-N1 -n1", (1, 1, 2, "size=1x1")),  # threads of a core
-        ("cpu=21,node=1", "cpu=22,node=3", "-n 21", (22, 0, 1, "size=21x1")),
+        ("cpu=21,node=1", "cpu=22,node=3", "-n 21", (22, 0, 1, "given=3,size=21x1")),
         ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4 --mem=9G", (2, 1, 2, "")),
         ("cpu=4,mem=4G,node=1", "cpu=4,mem=24G,node=2", "-n4", (2, 1, 2, "whole=memory,size=4x1")),
-        ("cpu=4,mem=4G,node=1", "cpu=4,mem=8G,node=2", "-n4 --mem=4G", (4, 0, 1, "size=4x1")),
+        (
+            "cpu=4,mem=4G,node=1",
+            "cpu=4,mem=8G,node=2",
+            "-n4 --mem=4G",
+            (4, 0, 1, "given=2,size=4x1"),
+        ),
         ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1")),
         # CR_ONE_TASK_PER_CORE: seven nodes of 8 threads, and 8 threads of two larger ones
-        ("cpu=32,mem=8G,node=1", "cpu=64,node=9", "-n 32", (64, 0, 1, "size=32x1")),
+        ("cpu=32,mem=8G,node=1", "cpu=64,node=9", "-n 32", (64, 0, 1, "given=9,size=32x1")),
     ],
 )
 def test_tasks_of_what_was_asked_for_and_given(asked, given, line, expected):
@@ -747,7 +752,7 @@ def test_what_waits_and_runs_by_squeue(tmp_path, new):
     tables = SlurmSacct(file).scan()
     columns = ["name", "tasks", "per_node", "cpu", "started", "elapsed", "limit", "terms"]
     assert tables.jobs.select(columns).rows() == [
-        ("1", 12, 0, 1, 100, 300, 600, "size=12x1"),
+        ("1", 12, 0, 1, 100, 300, 600, "given=2,size=12x1"),
         ("2", 12, 0, 1, None, None, 600, "size=12x1"),
         ("3", 12, 0, 1, None, None, 600, "on=n1,whole=1,size=12x1"),
     ]

@@ -201,6 +201,7 @@ SelectType=select/cons_tres
         ),
         ("CR_Socket", "p", "cpu=2,node=2", "cpu=12,node=2", "-N 2", "4 4"),
         ("CR_Core", "x", "cpu=8,node=1", "cpu=20,gres/gpu=2,node=2", "-n 8 -N 2", "4 4"),
+        ("CR_Core", "x", "cpu=8,node=1", "cpu=8,node=2", "-n 8", "4 4"),
         (
             "CR_CPU",
             "t",

@@ -273,7 +273,8 @@ class Job:
         ``spread=yes``: one by one in order;
         ``cores=whole``: no two of its processors are threads of one core; ``task=4``: processors
         of a task, of a job that never ran;
-        ``size=CxN``: cores and nodes that multifactor priority counts; ``reservation=NAME``;
+        ``size=CxN``: cores and nodes that multifactor priority counts; ``given=N``: nodes that it
+        needed, of those that were free; ``reservation=NAME``;
         ``apart=1``: no two groups of its tasks share a node (of a live cluster).
     """
 

@@ -185,15 +185,19 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
     sizes = [terms_of(text).get("size", "") for text in jobs.terms]
     size = np.array([round(1000 * float(text.partition("x")[0] or 0)) for text in sizes])
     size = np.where(memory, -1, size[jobs.term])
+    given = np.array([int(terms_of(text).get("given", 0)) for text in jobs.terms])[jobs.term]
     pairs, of_pair = distinct_pairs(jobs.shape[rows], jobs.tasks[rows])
-    kinds, place = distinct_pairs(of_pair, size[rows])
+    several, of_kind = distinct_pairs(size[rows], given[rows])
+    kinds, place = distinct_pairs(of_pair, of_kind)
     played: list[list[_Alone]] = []  # of each kind, its groups
-    for k, cores in kinds.T.tolist():
+    for k, other in kinds.T.tolist():
+        cores, fewest = several[:, other].tolist()
         shape, cpu = jobs.shapes[pairs[0, k]], jobs.devices.index("cpu")
         groups = shape.groups or ((int(pairs[1, k]), shape),)
         # Cores that a job of groups asked for are not known by group.
         cores_asked = min(cores, 0) if shape.groups else cores
-        played.append([_alone(part, many, cpu, nodes, cores_asked) for many, part in groups])
+        least = 0 if shape.groups else fewest
+        played.append([_alone(part, many, cpu, nodes, cores_asked, least) for many, part in groups])
     tasks = jobs.tasks.copy()
     counts = np.array([groups[0].nodes if len(groups) == 1 else 1 for groups in played])
     tasks[rows] = counts[place]
@@ -223,10 +227,11 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
     return jobs, nodes
 
 
-def _alone(shape: Shape, tasks: int, cpu: int, nodes: Nodes, asked: int) -> _Alone:
+def _alone(shape: Shape, tasks: int, cpu: int, nodes: Nodes, asked: int, given: int) -> _Alone:
     """``asked`` are the thousandths of cores that it asked for, 0 where that is not known.
 
-    −1 for a job that has all memory of its nodes, and of their cores what it holds.
+    −1 for a job that has all memory of its nodes, and of their cores what it holds. ``given`` are
+    the nodes that it was given, 0 where that is not known: of unlike nodes it depends on which.
     """
     cores = nodes.capacity[allowed_on(nodes, shape), nodes.devices.index("cpu")]
     total = np.array(shape.demand) * tasks
@@ -236,6 +241,7 @@ def _alone(shape: Shape, tasks: int, cpu: int, nodes: Nodes, asked: int) -> _Alo
     most, least = int(cores.max(initial=1)), int(cores.min(initial=10**9))
     fewest = max(-(-int(total[cpu]) // most), 1)
     several = max(tasks, fewest) if shape.per_node == 1 else max(fewest, shape.nodes[0])
+    several = max(several, given) if unlike else several
     demand = -(-total // several)
     if not unlike and cores.size:
         demand[cpu] = max(int(demand[cpu]), most)

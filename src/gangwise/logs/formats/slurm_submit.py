@@ -225,6 +225,8 @@ def request(
         holds = holds._replace(mem=min(wanted.mem, second.mem or wanted.mem))
     if bounds != (0, 0):
         terms.append(f"nodes={bounds[0]}-{bounds[1]}")
+    elif given and per_node != 1 and second.nodes > 1:
+        terms.append(f"given={second.nodes}")  # as many as it needed of those that were free
     if asked and (per_node != 1 or holds.cpu > wanted.cpu or tasks != wanted.nodes):
         terms.append(f"size={wanted.cpu:g}x{wanted.nodes}")  # what multifactor priority counts
     if not given and (cores := _whole_number(options.get("cpus-per-task", ""))) > 1:
