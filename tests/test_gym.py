@@ -76,6 +76,25 @@ def test_random_actions_are_always_feasible_and_seeds_repeat(name: str) -> None:
     assert returns[0] != 0
 
 
+@pytest.mark.parametrize("world", ["GainOverhead", "FluctuatingSpeeds"])
+def test_an_episode_ends_where_a_trace_ends_that_is_not_repeated(
+    world: str, tmp_path: Path
+) -> None:
+    family = {"GainOverhead": "gain_overhead", "FluctuatingSpeeds": "fluctuating_speeds"}[world]
+    file = tmp_path / "day.toml"
+    settings = 'days = 1\nservers = 20\nslot = "1h"\njob_types = 4\nrepeat = false\n'
+    head = f'trace = "twin:alibaba-gpu-v2023"\nfamily = "{family}"\n[settings]\n'
+    file.write_text(head + settings)
+    env = gymnasium.make(f"gangwise/{world}-v1", scenario=str(file))
+    env.reset(seed=0)
+    slots, cut = 0, False
+    while not cut:
+        observation, _, _, cut, _ = env.step(env.action_space.sample())
+        slots += 1
+    assert slots == env.unwrapped.instance.workload.counts.shape[0] > 20
+    assert env.observation_space.contains(observation)
+
+
 def test_vectors_of_environments() -> None:
     envs = gymnasium.make_vec("gangwise/GainOverhead-v1", 3, **SMALL["gangwise/GainOverhead-v1"])
     seen, _ = envs.reset(seed=[1, 2, 3])

@@ -114,10 +114,15 @@ class SlotEnv(gymnasium.Env[Any, Any]):
         for feedback in outcome.feedback:
             self._learn(feedback)
         self.slot += 1
-        self._observe()
-        info = {"reward": outcome.reward, **dict(zip(self.environment.metrics, outcome.metrics))}
         # Truncated, not terminated: values beyond the end are still worth something to a learner.
         cut_off = self.slot >= self.slots
+        try:
+            self._observe()
+        except ScenarioError:
+            # A trace that is not repeated has no slot behind its last: what was seen last stays.
+            if not cut_off:
+                raise
+        info = {"reward": outcome.reward, **dict(zip(self.environment.metrics, outcome.metrics))}
         return self._observation(), float(outcome.reward), False, cut_off, info | self._mask()
 
     def _observe(self) -> None:
