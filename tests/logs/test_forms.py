@@ -17,6 +17,7 @@ import pytest
 
 from gangwise import TraceError
 from gangwise.logs import open_tables
+from gangwise.logs.format import recognise
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.inspect import report, summary
 from gangwise.logs.io import blocks
@@ -61,6 +62,19 @@ def test_members_of_a_zip_archive_follow_one_another(tmp_path):
     file.write_bytes(file.read_bytes()[:90])
     with pytest.raises(TraceError, match="unpacked"):
         lines_of(file)
+
+
+@pytest.mark.parametrize("kind", [0, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damage_inside_a_zip_archive_is_told_with_the_file(tmp_path, kind):
+    file = tmp_path / "log.zip"
+    with zipfile.ZipFile(file, "w", kind) as archive:
+        archive.writestr("log.csv", b"".join(b"%d,%d\n" % (n, n**3) for n in range(4000)))
+    data = bytearray(file.read_bytes())
+    data[60:70] = bytes(byte ^ 0x55 for byte in data[60:70])
+    file.write_bytes(data)
+    with pytest.raises(TraceError, match=r"log\.zip: the zip archive cannot be unpacked"):
+        lines_of(file)
+    assert recognise(file, []) == []
 
 
 @pytest.mark.parametrize("pack", [bz2.compress, lzma.compress])

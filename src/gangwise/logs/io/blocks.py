@@ -65,6 +65,11 @@ PACKED: Mapping[bytes, tuple[str, Callable[[], Any]]] = {
     b"\xfd7zXZ": ("xz", lzma.LZMADecompressor),
 }
 """First bytes of a packed file: the kind of packing, and what unpacks it."""
+UNZIPPING = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError),
+    *(RuntimeError, NotImplementedError),  # for a password, and for a method that it cannot unpack
+)
+"""What Python raises where an archive is damaged, or cannot be unpacked."""
 TABLE_ROWS = 50_000
 """Rows of a Parquet file that are written as CSV at a time."""
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -296,9 +301,15 @@ class Blocks:
                     hidden = member.filename.rsplit("/", 1)[-1].startswith((".", "__MACOSX"))
                     if member.file_size and not (hidden or "__MACOSX/" in member.filename):
                         with archive.open(member) as opened:
-                            yield opened
-        # Python raises the second for a password, the third for a method that it cannot unpack.
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, zlib.error) as error:
+                            yield _Pieces(self._unzipped(opened))
+        except UNZIPPING as error:
+            raise TraceError(f"the zip archive cannot be unpacked ({error})", self.path) from error
+
+    def _unzipped(self, member: IO[bytes]) -> Iterator[bytes]:
+        # Damage shows where a member is read, which is outside the generator that opened it.
+        try:
+            yield from iter(partial(member.read, STORED), b"")
+        except UNZIPPING as error:
             raise TraceError(f"the zip archive cannot be unpacked ({error})", self.path) from error
 
     def _lines(self, file: IO[bytes]) -> Iterator[bytes]:
