@@ -87,6 +87,7 @@ def regular(path: Path) -> Path:
     return path
 
 
+# An empty variable counts as not set, as shells write `NAME= command`.
 def limit_of(name: str, usual: int) -> int:
     """A limit that the user has raised; TraceError where that is no whole number."""
     text = os.environ.get(name, "") or str(usual)
@@ -96,6 +97,7 @@ def limit_of(name: str, usual: int) -> int:
 
 
 def check_expansion(path: Path, unpacked: int, stored: int, most: int) -> None:
+    # Small files are exempt: a few repeated lines pack to a thousandth without any harm.
     if unpacked > max(FREE, most * stored):
         raise TraceError(
             f"the file has {stored:,} bytes and unpacks to more than {most} times as many, which "
@@ -109,6 +111,7 @@ def scan_parquet(path: Path) -> pl.LazyFrame:
 
     Groups of its rows are unpacked as a whole, and how many rows a group has the file decides.
     """
+    # Only the footer is read for both; no row is unpacked yet.
     table = pl.scan_parquet(path)
     rows, width = table.select(pl.len()).collect().item(), len(table.collect_schema())
     most = limit_of(EXPANSION, MOST_EXPANSION)
@@ -189,10 +192,13 @@ class Blocks:
         """All of the text in one piece, instead of blocks: its lines may be of any length."""
         pieces, total = list[bytes](), 0
         with self._open() as file:
+            # The size is of the open file, so that a new file of this name
+            # does not confuse the check.
             status = os.fstat(file.fileno())
             for text in self._texts(file):
                 while piece := text.read(self.size):
                     pieces.append(piece)
+                    # Checked piece by piece: a bomb is refused before its text is in memory.
                     self._check_expansion(total := total + len(piece), status.st_size)
                     if total > WHOLE:
                         problem = (
@@ -224,9 +230,12 @@ class Blocks:
         check_expansion(self.path, unpacked, stored, self._most_expansion)
 
     def _finish(self, file: IO[bytes], before: os.stat_result) -> None:
+        # What follows an archive's end is read as well, so that the digest is of the whole file.
         while self._stored(file, STORED):
             pass
         status = os.fstat(file.fileno())
+        # A writer that replaced bytes in place keeps the size, so the time of the change counts,
+        # too.
         if (before.st_size, before.st_mtime_ns) != (status.st_size, status.st_mtime_ns) or (
             self.stored != before.st_size
         ):
@@ -258,6 +267,8 @@ class Blocks:
         return data
 
     def _texts(self, file: IO[bytes]) -> Iterator[_Bytes]:
+        # gzip and its like are unpacked first, since a tar archive is often inside; the kinds that
+        # need to seek (Parquet, zip) are read again from the path.
         stream: Any = _Pieces(self._pieces(file))
         start = stream.read(512)
         stream.put_back(start)
@@ -269,6 +280,8 @@ class Blocks:
             yield from self._members()
             return
         if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            # A pair of surrogates may be split between pieces: only an
+            # incremental decoder joins them.
             pieces = iter(partial(stream.read, STORED), b"")
             texts = codecs.iterdecode(pieces, "utf-16", "replace")
             yield _Pieces(text.encode() for text in texts)
@@ -276,17 +289,21 @@ class Blocks:
         if start.startswith(ZSTD):
             yield _Pieces(self._lines(file))
             return
+        # A tar archive has its mark behind the head of its first member, not at its start.
         if start[257:262] != b"ustar":
             yield stream
             return
         try:
+            # A stream cannot go back, so `r|` reads members in the order they lie in.
             with tarfile.open(fileobj=stream, mode="r|", bufsize=STORED) as archive:
                 for member in archive:
+                    # Tools of macOS add a file `._NAME` beside each, which is no table.
                     hidden = member.name.rsplit("/", 1)[-1].startswith(".")
                     if member.isfile() and member.size and not hidden:
                         opened = archive.extractfile(member)
                         assert opened is not None  # it is a file
                         yield opened
+            # What is left behind the last member is drained, so that damage there is found as well.
             while stream.read(STORED):
                 pass
         except (tarfile.TarError, EOFError) as error:
@@ -294,6 +311,8 @@ class Blocks:
 
     def _members(self) -> Iterator[_Bytes]:
         try:
+            # The sizes are those that the archive's directory claims; a member that holds
+            # more fails its check sum.
             with zipfile.ZipFile(self.path) as archive:
                 total = sum(member.file_size for member in archive.infolist())
                 self._check_expansion(total, self.path.stat().st_size)
@@ -320,13 +339,17 @@ class Blocks:
         self._check_expansion(size, os.fstat(file.fileno()).st_size)
         # The share of the text is taken for the share of the blocks, for the report of progress.
         share = sum(piece.most for piece in pieces) / max(size, 1)
+        # A separator that no log has, and no quotes: each line is one field, whatever is in it.
         layout: Any = {"has_header": False, "separator": "\x1f", "quote_char": None}
         text_read = upto = block = 0
         try:
             lines = pl.scan_csv(self.path, **layout, new_columns=["line"], infer_schema=False)
+            # polars gives the lines without their ends, and an empty line as null.
             for batch in lines.collect_batches():
                 text = "\n".join([*batch["line"].fill_null("").to_list(), ""]).encode()
                 text_read += len(text)
+                # The file is hashed along as far as the blocks so far reach;
+                # polars reads it on its own.
                 while upto < share * text_read and block < len(pieces):
                     upto += pieces[block].most
                     self._stored(file, max(pieces[block].end - self.stored, 0))
@@ -342,6 +365,7 @@ class Blocks:
         try:
             table = scan_parquet(self.path)
             written = [_written(name, kind) for name, kind in table.collect_schema().items()]
+            # A slice of the whole would make polars read on; those who recognise files want little.
             begin = table.head(TABLE_ROWS).collect()  # for what looks at the beginning alone
             rest = table.slice(TABLE_ROWS).collect_batches(chunk_size=TABLE_ROWS)
             text, stored = 0, self.path.stat().st_size
@@ -351,6 +375,7 @@ class Blocks:
                 texts = frame.select(pl.col(pl.String).str.len_bytes().sum())
                 text += sum(texts.row(0)) if texts.width else 0
                 self._check_expansion(text, stored)
+                # Only the first batch names the columns: the batches are one CSV file.
                 yield frame.write_csv(include_header=rows is begin).encode()
         except (pl.exceptions.PolarsError, OSError) as error:
             problem = str(error).split("\n")[0]
@@ -373,6 +398,8 @@ class Blocks:
             try:
                 piece = member.decompress(data, *most)
             except (zlib.error, inflate.error, lzma.LZMAError, OSError) as error:
+                # The first member is the file itself: what zlib gave before the error may be wrong.
+                # Bytes behind a complete member, whose check sum held, do no harm to what it gave.
                 if begun:
                     raise TraceError(
                         f"the {kind} file is damaged ({error}); lines before that place may be "
@@ -386,12 +413,15 @@ class Blocks:
                 yield piece
             data = b""
             if member.eof:
+                # Tapes and some tools pad a packed file with zeros, between members and at its end.
                 data = member.unused_data.lstrip(b"\0")
                 while not data and (piece_read := self._stored(file, STORED)):
                     data = piece_read.lstrip(b"\0")
                 if not data:
                     return
+                # A member that has given nothing yet may be no member at all.
                 member, begun = opened(), False
+            # gzip takes all that it is given; bzip2 and xz keep what they have no room to unpack.
             if getattr(member, "needs_input", True):
                 data = data or self._stored(file, STORED)
         self.damage = f"the {kind} file is cut short" if begun else BEHIND.format(kind)
@@ -406,7 +436,10 @@ class Blocks:
                 fresh = b""
             data = carried + fresh
             if opens:
+                # Some editors of Windows write the mark; it would be part
+                # of the first column's name.
                 data = data.removeprefix(b"\xef\xbb\xbf")
+            # A short piece is the last: all streams here give what was asked for until their end.
             at_end = len(fresh) < self.size
             lone_return = b""
             # A return at the very end may belong to a line feed in the next piece.
@@ -414,15 +447,20 @@ class Blocks:
                 if data.endswith(b"\r") and not at_end:
                     data, lone_return = data[:-1], b"\r"
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            # A line that damage cut must not look whole, so it gets no end and is in no block.
             if at_end and not self.damage and data and not data.endswith(b"\n"):
                 data += b"\n"
             end_of_lines = data.rfind(b"\n") + 1
             end = end_of_lines
+            # The byte before the last line end tells at once that there are
+            # no blank lines, as a rule.
             if (
                 data[end_of_lines - 2 : end_of_lines - 1].isspace() or end_of_lines < 2
             ):  # blank lines at the end
                 complete = len(data[:end_of_lines].rstrip())
                 end = data.index(b"\n", complete) + 1 if complete else 0
+            # Blank lines count as rows only where something follows; at the
+            # end of a file they are none.
             if end:
                 lines = b"".join([*blank, data[:end]])
                 rows = int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
@@ -438,6 +476,7 @@ class Blocks:
             if at_end:
                 break
             waiting = sum(map(len, blank))
+            # Both bounds are of memory: a file without line ends would be read into one block.
             if max(len(carried), waiting) > LONGEST_LINE:
                 subject = "blank lines are" if waiting > LONGEST_LINE else "the line is"
                 raise TraceError(
@@ -467,21 +506,26 @@ def zstd_blocks(file: IO[bytes]) -> Iterator[ZstdBlock]:
     A block has at most 128 KiB of text, and as much as the window.
     """
     while len(magic := file.read(4)) == 4:
+        # Frames 0x184D2A50 to …5F hold what others have added; they have no text.
         if magic[1:] == b"\x2a\x4d\x18" and magic[0] >> 4 == 5:  # a frame that is skipped
             file.seek(int.from_bytes(file.read(4), "little"), os.SEEK_CUR)
             continue
         head = file.read(1)
         if magic != ZSTD or not head:
             return
+        # Bits of the descriptor: 0 to 1 the dictionary's number, 2 a check sum, 5 one segment, 6 to
+        # 7 the width of the content's size.
         # Frame header: single segment, size of the window, of the dictionary id and of the content.
         single = head[0] >> 5 & 1
         window = file.read(1) if not single else b""
         file.seek((0, 1, 2, 4)[head[0] & 3], os.SEEK_CUR)  # number of its dictionary
         width = (single, 2, 4, 8)[head[0] >> 6]
+        # RFC 8878 adds 256 to a size of two bytes, for smaller ones need one byte.
         content_size = int.from_bytes(file.read(width), "little") + 256 * (width == 2)
         largest = ZSTD_BLOCK
         if window:
             base = 1 << 10 + (window[0] >> 3)
+            # The window has a base, a power of two, and eighths of it.
             largest = min(largest, base + base // 8 * (window[0] & 7))
         is_last = False
         while not is_last:
@@ -490,8 +534,10 @@ def zstd_blocks(file: IO[bytes]) -> Iterator[ZstdBlock]:
             number = int.from_bytes(about, "little")
             is_last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
             end = file.seek(1 if kind == 1 else size, os.SEEK_CUR)  # one byte that is repeated
+            # Raw and repeated blocks tell their size; a packed one only that of its packed bytes.
             text = largest if kind == 2 else size
             yield ZstdBlock(text, end, content_size if width else text)
+            # The size of the content counts once a frame, at the first of its blocks.
             content_size = 0
         file.seek(4 * (head[0] >> 2 & 1), os.SEEK_CUR)  # its check sum
 
@@ -505,6 +551,7 @@ class _Pieces:
         self._have.insert(0, data)
 
     def read(self, size: int) -> bytes:
+        # Pieces are kept apart until enough are there: joining each time would be quadratic.
         total = sum(map(len, self._have))
         while total < size and (piece := next(self._pieces, b"")):
             self._have.append(piece)
@@ -538,12 +585,14 @@ class Commented(Blocks):
         opens = True
         for block in super().__iter__():
             line = block.line
+            # A block without comments needs no look at each line; most blocks are such.
             if self.squeeze and self.mark and self.mark not in block.data:
                 data = squeezed(block.data)
                 if not data.startswith(b"\n") and b"\n\n" not in data:  # every line is a row
                     yield Block(data, block.rows, line, opens)
                     opens = False
                     continue
+            # The last line end would make an empty line of its own.
             lines = block.data[:-1].split(b"\n")
             for whole_rows, run in groupby(lines, self._is_row):
                 texts = list(run)
@@ -551,6 +600,7 @@ class Commented(Blocks):
                     if self.commas:
                         texts = [with_points(text) for text in texts]
                     if self.squeeze:
+                        # A mark in the middle of a row begins no comment: it counts as a blank.
                         texts = [
                             b" ".join(text.replace(self.mark or b" ", b" ").split())
                             for text in texts
@@ -559,6 +609,8 @@ class Commented(Blocks):
                     opens = False
                 else:
                     self.comments += [text.decode("utf-8", "replace") for text in texts]
+                # Numbers of lines are those of the file, comments
+                # included, as an editor shows them.
                 line += len(texts)
 
     def _is_row(self, text: bytes) -> bool:
@@ -572,6 +624,7 @@ def with_points(line: bytes) -> bytes:
     >>> with_points(b'a;1,5;-2,25;"3,0";x,1;4')
     b'a;1.5;-2.25;"3.0";x,1;4'
     """
+    # Only a field that is a number as a whole is one, so a text with commas stays as it is.
     return re.sub(rb'(?<![^;])(\s*"?[-+]?\d+),(\d+"?\s*)(?=;|$)', rb"\1.\2", line)
 
 
@@ -581,6 +634,7 @@ def squeezed(data: bytes) -> bytes:
     >>> squeezed(b"  1\t  2 \n3 4\n \n")
     b'1 2\n3 4\n\n'
     """
+    # Line feeds are kept, for they end the rows.
     single = re.sub(rb"[ \t\v\f]+", b" ", data)
     return single.replace(b"\n ", b"\n").replace(b" \n", b"\n").removeprefix(b" ")
 
@@ -589,6 +643,7 @@ def _written(name: str, kind: pl.DataType) -> pl.Expr:
     value = pl.col(name)
     if isinstance(kind, pl.Datetime):
         zone = "%z" if kind.time_zone else ""
+        # One form for all: what polars would write depends on the unit of the column.
         return value.dt.strftime(f"%Y-%m-%dT%H:%M:%S%.6f{zone}")
     if isinstance(kind, pl.Duration):
         return value.dt.total_microseconds() / 1e6
@@ -601,7 +656,9 @@ def _written(name: str, kind: pl.DataType) -> pl.Expr:
     elif isinstance(kind, pl.Binary):  # of no use in a table of jobs
         value = pl.lit("").alias(name)
     elif isinstance(kind, pl.Float32 | pl.Float64):
+        # Written as NaN it would be a value that is no number, and the row bad.
         return value.fill_nan(None)
     elif kind.is_numeric() or isinstance(kind, pl.Boolean | pl.Date):
         return value
+    # Every row is one line here, so a text must not break it.
     return value.cast(pl.String).str.replace_all(r"[\r\n]+", " ")

@@ -79,6 +79,7 @@ Rule = tuple[str | pl.Expr, pl.Expr]
 
 def first_reason(rules: Sequence[Rule]) -> pl.Expr:
     """The reason of the first rule that a row breaks; null where it breaks none."""
+    # The first rule wins, so rules stand in the order in which a person would check.
     cases = (
         pl.when(broken).then(pl.lit(reason) if isinstance(reason, str) else reason)
         for reason, broken in rules
@@ -106,6 +107,7 @@ def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl
     chosen = [(reason, pl.col(BROKE) == n) for n, (reason, _) in enumerate(rules)]
     lost = broke.filter(~sound).rechunk()  # polars 2.1 fails on texts in several chunks here
     lost = lost.select("row", reason=first_reason(chosen))
+    # Sorted by first row, with the reason after it, so that runs give the same report.
     counted = lost.group_by("reason").agg(pl.len(), pl.col("row").min()).sort("row", "reason")
     dropped = {text: (count, row) for text, count, row in counted.rows()}
     used = frame.filter(sound)
@@ -155,6 +157,7 @@ class RowAccount:
         self.leave_out(row, reason)
 
     def leave_out(self, row: int, reason: str, rows: int = 1) -> None:
+        # Callers need not come in the order of the rows.
         count, first_row = self.dropped.get(reason, (0, row))
         self.dropped[reason] = (count + rows, min(first_row, row))
 
@@ -194,6 +197,7 @@ class Check(NamedTuple):
     among: tuple[str, ...]
 
     @property
+    # SQL, so that a format's TOML file can state the rule; polars parses it afresh each time.
     def broken(self) -> pl.Expr:
         return pl.sql_expr(self.sql)
 
@@ -222,9 +226,11 @@ class Schema:
 
     def place(self, header: Sequence[str]) -> dict[str, int]:
         """Where each column of the schema stands in a header; absent ones are left out."""
+        # Reversed, so that of columns named twice the first one counts.
         position = {name: i for i, name in reversed([*enumerate(header)])}
         places: dict[str, int] = {}
         for column in self.columns:
+            # The standard name comes first; a file may have both it and an old spelling.
             for spelling in (column.name, *column.also):
                 if spelling in position:
                     places.setdefault(column.name, position[spelling])
@@ -251,7 +257,9 @@ class RowValidator:
 
     def judge(self, frame: pl.DataFrame, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good rows with their line numbers, and why each other row is refused."""
+        # Rows of a frame count from 0, `line` is that of its first one in the file.
         row = pl.col("row").cast(pl.Int64) + line
+        # All rules at once, without texts: nearly every block passes.
         if "broken" not in frame.columns and frame.select(self._sound(frame)).item():
             nothing = pl.DataFrame(schema={"row": pl.Int64, "reason": pl.String})
             return frame.with_columns(row), nothing
@@ -268,15 +276,20 @@ class RowValidator:
         for c in self.columns:
             value = pl.col(c.name)
             fault = pl.col("fault") == c.name if taken_apart else pl.lit(False)
+            # A number that could not be parsed is null as well, but it is not empty.
             blank = value.is_null() & ~fault.fill_null(False) if c.number else value == ""
             if not c.empty:
                 rules.append((f"{c.name} is empty", blank))
             if c.number and taken_apart:
                 rules.append((f"{c.name} is not a number", fault))
             elif c.pattern:
+                # The whole text must fit, not a part of it; polars' engine
+                # needs the anchors for that.
                 fits = value.str.contains(f"^(?:{c.pattern})$")
                 rules.append((f"{c.name} does not look like one", ~fits & ~blank))
         for c in (column for column in self.columns if column.number):
+            # Comparisons with null are null, and break no rule: an empty
+            # number is judged above alone.
             value, least = pl.col(c.name), f"less than {c.least:g}" if c.least else "negative"
             rules.append((f"{c.name} is not finite", ~value.is_finite()))
             rules.append((f"{c.name} is {least}", value < c.least))
@@ -296,12 +309,15 @@ class RowValidator:
                     sound.append(value.null_count() == 0)
             else:
                 if c.pattern:
+                    # The first thousand tell whether few texts come again and again, as names of
+                    # states do: then each is matched once.
                     few = 2 * frame[c.name].head(1000).n_unique() < min(len(frame), 1000)
                     texts = value.unique() if few else value
                     fits = texts.str.contains(f"^(?:{c.pattern})$")
                     sound.append(((texts == "") | fits if c.empty else fits).all())
                 if not c.empty:
                     sound.append((value != "").all())
+        # A rule that is null of a row does not hold of it.
         sound += [~check.broken.fill_null(False).any() for check in self.checks]
         return pl.all_horizontal(*sound) if sound else pl.lit(True)
 
@@ -347,6 +363,7 @@ def quotes_are_plain(data: bytes, separator: bytes) -> bool:
 
 def outside_quotes(data: bytes, character: bytes) -> int:
     """Number of times that a character occurs outside quotes."""
+    # An even number of quotes before a place means that it lies outside.
     places = np.flatnonzero(np.frombuffer(data, np.uint8) == ord(character))
     return int((np.searchsorted(_quotes(data), places) % 2 == 0).sum())
 
@@ -369,8 +386,11 @@ class RowParser:
     def _judged(self, data: bytes, rows: int, line: int) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
         """Good rows, and ``row reason`` of the others, of part after part."""
         frame = None if self.schema.json else self._fast(data, rows)
+        # For one bad line its part is read again at each halving; to take all lines apart costs far
+        # more.
         if frame is None and not self.schema.json and len(data) > SMALL_PART:
             middle = data.rfind(b"\n", 0, len(data) // 2) + 1
+            # No line ends in the first half: that one long line is not worth another halving.
             if middle:
                 above = data.count(b"\n", 0, middle)
                 return [
@@ -384,24 +404,31 @@ class RowParser:
         # Whatever polars and csv might read differently goes the slow way.
         separator, width = self.schema.separator.encode(), self.layout.width
         quoted = b'"' in data
+        # An empty line of a single column is an empty field to polars; here it is a bad row.
         if width == 1 or len(separator) != 1 or (quoted and not quotes_are_plain(data, separator)):
             return None
         # Polars would take a byte order mark off; at the start of a file it is off already.
         if data.startswith(codecs.BOM_UTF8):
             return None
+        # Beyond ASCII there are other blanks, so that all texts are trimmed.
         blanks = any(blank in data for blank in BLANKS)
         if not data.isascii():
             blanks = True
             try:
+                # A replacement character in the file looks like a byte that was
+                # not UTF-8, which is counted.
                 if "\ufffd" in data.decode():
                     return None
             except UnicodeDecodeError:
                 return None
         frame = self._parsed(data, quoted)
+        # Fewer rows: a quoted field holds a line end, or polars has skipped a line.
         if frame is None or len(frame) != rows:
             return None
         # Too many fields are an error of polars; too few are silently null, from the last on.
         if frame[LAST].null_count():
+            # A null in the last field may be an empty field, or a row that is too
+            # short: the separators tell.
             separators = outside_quotes(data, separator) if quoted else data.count(separator)
             if separators != rows * (width - 1):
                 return None
@@ -418,6 +445,7 @@ class RowParser:
                 data,
                 has_header=False,
                 schema=types,
+                # Some writers leave numbers as `NA`; polars makes them null before it parses.
                 quote_char='"' if quoted else None,
                 separator=self.schema.separator,
                 null_values=list(self.schema.missing) or None,
@@ -433,10 +461,12 @@ class RowParser:
 
     def _slow(self, data: bytes) -> pl.DataFrame:
         """The columns, typed, and ``broken``: why a line cannot be taken apart, else null."""
+        # Every line of a block ends with a line feed, so the last piece is empty.
         lines = data.decode("utf-8", errors="replace").split("\n")[:-1]
         frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
         frame = frame.with_columns(self._emptied(pl.col([c.name for c in self.columns])))
         numbers = [c for c in self.columns if c.number]
+        # Not strict: what is no number becomes null, and is told from an empty cell below.
         parsed = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
         # A number that cannot be read is a fault only where something stands in the cell.
         fault = first_reason(
@@ -450,6 +480,7 @@ class RowParser:
         return pl.when(~texts.is_in(self.schema.missing)).then(texts).otherwise(pl.lit(""))
 
     def _of_fields(self, lines: list[str]) -> pl.DataFrame:
+        # Most lines have no quotes, and polars splits those without Python.
         if any('"' in line for line in lines):
             split = [split_line(line, self.schema.separator) for line in lines]
             fields = pl.Series("fields", split, dtype=pl.List(pl.String))
@@ -461,6 +492,8 @@ class RowParser:
             ("quotes do not match", fields_of_line.is_null()),
             (NOT_UTF8, fields_of_line.list.join("").str.contains("\ufffd", literal=True)),
             ("the line is empty", (width == 1) & (leading == "")),
+            # The order of the reasons is that of their causes: bad bytes or
+            # quotes make a wrong count, too.
             ("the number of fields is not that of the columns", width != self.layout.width),
         ]
         texts = {
@@ -474,6 +507,7 @@ class RowParser:
 
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
         names = [column.name for column in self.columns]
+        # A JSON field is named by its path, which is the other spelling of the column.
         paths = [column.also[0] if column.also else column.name for column in self.columns]
         objects = [fields_of_json(line, paths) for line in lines]
         texts = pl.DataFrame(
@@ -515,6 +549,8 @@ class TableReader:
         self.path, self.schema, self.strict = Path(path), schema, strict
         self.read = self.kept = self.line = 0
         self.blocks = blocks or Blocks(self.path)
+        # All values of a column that must be unique are kept: the memory
+        # of a reading grows with it.
         self._seen = set[Any]()
         self._account = RowAccount(self.path)
         self._rows: RowParser | None = None
@@ -528,6 +564,7 @@ class TableReader:
     def stage(self) -> Stage:
         """The account of the file; raises if no row of it was kept, with the reasons."""
         if self.kept == 0:
+            # A file of which nothing can be used is an error; one with a few bad rows is read.
             raise TraceError(
                 f"none of the {self.read} rows can be used: {reasons(self.dropped)}", self.path
             )
@@ -539,6 +576,7 @@ class TableReader:
             rows = self._without_header(block)
             self.line = rows.line + rows.rows - 1
             yield self._batch(rows)
+        # Damage is known only after the last block, since it lies at the end of what could be read.
         damage = self.blocks.damage
         if self._rows is None:
             raise TraceError(
@@ -551,8 +589,10 @@ class TableReader:
 
     def _without_header(self, block: Block) -> Block:
         data, line, schema = block.data, block.line, self.schema
+        # The header stands at the head of each member of an archive, too.
         if not block.opens or (schema.json and self._rows is not None):
             return block
+        # Blocks are whole lines, so that there is an end.
         end = data.index(b"\n") + 1
         text = data[:end].decode("utf-8", errors="replace").rstrip("\n")
         header = [field.strip() for field in split_line(text, schema.separator) or []]
@@ -567,6 +607,7 @@ class TableReader:
                 self.path,
                 line,
             )
+        # A file that needs no header may have one, which is then no row.
         if schema.json or not (schema.header or schema.matches(header)):
             return block
         return Block(data[end:], block.rows - 1, line + 1, False)
@@ -578,6 +619,7 @@ class TableReader:
         if self.schema.unique:
             fresh = self._new(good[self.schema.unique])
             if fresh is not None:
+                # The first of equal values counts: a later row is most often a copy.
                 repeated = good.filter(~fresh).select(
                     "row", pl.lit(f"{self.schema.unique} was used before").alias("reason")
                 )
@@ -586,6 +628,7 @@ class TableReader:
         if len(bad):
             worst = bad.sort("row").row(0)
             if self.strict:
+                # Only now is the line looked for: bad rows are rare, and strict stops at the first.
                 text = rows.data.split(b"\n")[worst[0] - rows.line]
                 fields = self._rows.fields(text.decode("utf-8", errors="replace"))
                 self._refuse(worst[0], worst[1], fields)
@@ -596,6 +639,8 @@ class TableReader:
 
     def _new(self, values: pl.Series) -> pl.Series | None:
         """Which values were not there before; None for all of them, as a rule."""
+        # A set operation in C for the usual case; values are looked up one
+        # by one only if some repeat.
         listed = values.to_list()
         alone = set(listed)
         if len(alone) == len(listed) and self._seen.isdisjoint(alone):
@@ -616,6 +661,7 @@ class TableReader:
                 self.path,
                 self.line + 1,
             )
+        # The line that was cut is a row that was there and cannot be used.
         self.read += torn
         reason = f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, "
         self._account.leave_out(self.line + 1, f"{reason}download it again", int(torn))
@@ -653,11 +699,13 @@ def read_table(
 
 
 def _columns(path: Path, schema: Schema, first: list[str]) -> FieldLayout:
+    # Fields of JSON have no places; any order does, as long as it is one.
     if schema.json:
         return FieldLayout({column.name: i for i, column in enumerate(schema.columns)}, 0)
     if schema.header or schema.matches(first):
         if not schema.matches(first):
             complain(path, schema, first)
+        # Which of the two was meant cannot be known, and both may look right.
         twice = sorted(name for name, times in Counter(first).items() if name and times > 1)
         if twice:
             raise TraceError(f"the header names column {twice[0]!r} twice", path, 1)
@@ -679,6 +727,7 @@ def complain(path: Path, schema: Schema, first: list[str]) -> NoReturn:
             1,
         )
     if len(first) == 1:
+        # The commonest mistake gets its own message: a CSV file that some office program wrote.
         for character, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if character in first[0]:
                 raise TraceError(f"the columns are separated by {name}; commas are read", path, 1)
@@ -690,6 +739,7 @@ def complain(path: Path, schema: Schema, first: list[str]) -> NoReturn:
     spare = [name for name in first if name not in wanted]
     hints = []
     for name in missing:
+        # Blanks and capitals are folded, since they are what headings differ in most.
         folded = {s.lower().replace(" ", "_"): s for s in spare}
         close = get_close_matches(name, list(folded), n=1, cutoff=0.6)
         hints.append(f"{name!r}" + (f" (did you mean {folded[close[0]]!r}?)" if close else ""))

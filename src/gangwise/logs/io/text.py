@@ -54,6 +54,7 @@ def _start(path: Path, *version: int) -> bytes:
 def first_lines(path: Path, lines: int = 20) -> list[str]:
     """Lines from the start of a file, read without the rest of it; empty when unreadable."""
     data = start_of(path)
+    # A line that the bound has cut would read as a bad row.
     # A line that the limit cuts is not judged.
     if len(data) == ENOUGH_FOR_A_HEADER:
         data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]  # the last line is cut off
@@ -72,6 +73,7 @@ def split_lines(text: str) -> list[str]:
     >>> split_lines("a,b\r\n1,2\r\n\r\n")
     ['a,b', '1,2']
     """
+    # Old Macs ended lines with a return alone; the order of the two keeps CR LF one end.
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -84,9 +86,11 @@ def split_line(line: str, separator: str = ",") -> list[str] | None:
     >>> split_line('a,"b,c"'), split_line('a,"b')
     (['a', 'b,c'], None)
     """
+    # The usual case, without a parser: csv takes ten times as long.
     if '"' not in line:
         return line.split(separator)
     try:
+        # Without `strict` csv would take a quote that is never closed for the end of the file.
         return next(csv.reader([line], delimiter=separator, strict=True))
     except csv.Error:
         return None
@@ -130,6 +134,7 @@ def read_records(path: Path, key: str = "") -> Records:
     no such list.
     """
     value, digest = document(path)
+    # A key with a point in it, such as `a.b`, stands for itself where the object has it.
     for name in [key] if isinstance(value, dict) and key in value else key.split("."):
         # The key itself may have a point; else it is a path.
         if name:
@@ -149,6 +154,7 @@ def lists_of_records(path: Path) -> dict[str, list[Any]]:
     root, _ = document(path)
     lists: dict[str, list[Any]] = {}
     inside = [("", root)]
+    # A loop rather than recursion: a document may be nested deeper than Python's stack.
     while inside:
         key, node = inside.pop()
         if isinstance(node, list) and node and isinstance(node[0], dict):
@@ -184,6 +190,7 @@ def document(path: Path, lines: bool = False) -> tuple[Any, str]:
     text, digest = read_text(path)
     text = text.rstrip()
     try:
+        # Two objects on two lines are no JSON document; one alone is, and is read as such.
         if lines and re.match(r"\{.*\}\s*\n\s*\{", text):
             return json.loads(
                 f"[{','.join(filter(None, map(str.strip, text.split(chr(10)))))}]"
@@ -191,6 +198,7 @@ def document(path: Path, lines: bool = False) -> tuple[Any, str]:
         return json.loads(text), digest
     except json.JSONDecodeError as error:
         problem = f"this is not JSON: {error.msg} at character {error.colno} of the line"
+        # An error at the very end means that the text stops, not that it is wrong.
         if error.pos >= len(text) or error.msg.startswith("Unterminated string"):
             problem = "the JSON is cut short; what is missing cannot be known, so get it again"
         raise TraceError(problem, path, error.lineno) from error
@@ -206,6 +214,7 @@ class RecordLines(Blocks):
         self._key, self._whole = key, ""
 
     def digest(self) -> str:
+        # The digest is of the file; the lines made here are stored nowhere.
         return self._whole
 
     def __iter__(self) -> Iterator[Block]:
@@ -213,6 +222,7 @@ class RecordLines(Blocks):
         self._whole, self.stored = source.digest, self.path.stat().st_size
         for start in range(0, len(source.records), RECORDS):
             records = source.records[start : start + RECORDS]
+            # json.dumps writes no line feed, so that each record is one line.
             data = "".join(f"{json.dumps(record)}\n" for record in records).encode()
             self.unpacked += len(data)
             yield Block(data, len(records), start + 1, start == 0)
@@ -246,6 +256,7 @@ def fields_of_json(line: str, names: Sequence[str]) -> tuple[list[str], str | No
     for name in names:
         value: Any = record
         for field in name.split("."):
+            # A path that leads through a list or a text leads nowhere: the field is empty.
             value = value.get(field) if isinstance(value, dict) else None
         texts.append(value if isinstance(value, str) else _text(value, line, name))
     return texts, None
@@ -257,6 +268,7 @@ def _object(line: str) -> tuple[dict[str, Any], str | None]:
     if not line.strip():
         return {}, "the line is empty"
     try:
+        # Numbers stay texts, since a float would lose digits of long ids and 1e3 would change.
         record = DECODER.decode(line)
         if "\\u" in line:
             json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair has no bytes
