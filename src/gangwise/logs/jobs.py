@@ -120,8 +120,11 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
     >>> overused(jobs, Nodes.pool(4))
     (Overused(device='cpu', most=1.25, at=6.0, seconds=4.0, share=0.25),)
     """
+    # A comparison below with NaN would be false, and such a job count as one that never left.
     on = np.isfinite(jobs.recorded_start) & np.isfinite(jobs.recorded_end)
     span = jobs.recorded_end - jobs.recorded_start
+    # A job that ran with fewer of its tasks ran as much longer; what exceeds
+    # that too, it was stopped.
     fewer = longer_by(jobs, None, span)
     on &= ~(jobs.run * fewer + SUSPENDED < span)
     begin, end = jobs.recorded_start[on], jobs.recorded_end[on]
@@ -140,8 +143,10 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
     excesses = []
     for k, device in enumerate(nodes.devices):
         in_use = np.cumsum(np.concatenate([-held_by[:, k], held_by[:, k]])[order])
+        # Sums of shares differ in the last digits; a span of no length is no excess.
         over = (in_use > capacity[k] * (1 + 1e-9)) & (lengths > 0)
         if capacity[k] > 0 and over.any():
+            # Argmax over excesses alone: the peak is then an instant that counts.
             worst = int(np.argmax(np.where(over, in_use, 0.0)))
             seconds = float(lengths[over].sum())
             most, at = float(in_use[worst] / capacity[k]), float(times[worst] - jobs.submit.min())
@@ -177,6 +182,7 @@ class Played:
     @property
     def unknown(self) -> int:
         """Jobs whose rows could not be read: their device-hours are unknown."""
+        # Rows that could not be read are in no sum of hours: a share of them would be made up.
         return sum(lost.jobs for lost in self.lost.values() if lost.hours is None)
 
     @property
@@ -351,19 +357,24 @@ class _LogBuilder:
         if tables.jobs.is_empty():
             raise TraceError(f"there are no jobs in the files of {tables.trace} here")
         self.rows = tables.jobs
+        # A copy without rows, so that the table of jobs is freed as soon as columns are taken.
         self.tables = replace(tables, jobs=self.rows.clear())
         self.form = tables.trace.removeprefix("twin-")
         # Devices that a reader names otherwise, as Kubernetes' extended resources.
         self.quantities = (*QUANTITIES, *(c for c in self.rows.columns if "/" in c))
         self.scale = dict.fromkeys(self.quantities, 1.0)
+        # The publisher's unit is a share of the largest machine, of which thousandths are counted.
         self.scale |= {q: 1000.0 for q in QUANTITIES if tables.units[q] != UNITS[q]}
+        # In these formats a row is of tasks one a node, whatever they ask for.
         self.per_node = int(self.form in ONE_A_NODE)
         self.assumed: dict[str, int] = {}
         self.notes: list[str] = []
         self.submit, self.start = self._column("created"), self._column("started")
         self.waits = "started" in self.rows.columns
         self.run = work(self.rows)["run"].fill_null(np.nan).to_numpy()
+        # An end without a start is that of a job that never ran.
         self.end = np.where(np.isnan(self.start), np.nan, self._column("deleted"))
+        # No start and no run time: it never ran, if the format says starts at all.
         self.never = np.isnan(self.start) & np.isnan(self.run) & self.waits
         self.never &= ~np.isnan(self.submit)
         ended = self._column("deleted")
@@ -371,6 +382,7 @@ class _LogBuilder:
             # A job without a start that was withdrawn waited until then; it is played as one in
             # line.
             withdrawn = self.never & (ended >= self.submit) & self._in_line()
+        # Infinite for a job that was not withdrawn: it waits as long as it must.
         self.withdrawn = np.where(withdrawn, ended, np.inf)
         self.never &= ~withdrawn
         self.run = np.where(withdrawn, 0.0, self.run)
@@ -379,11 +391,14 @@ class _LogBuilder:
         )
         # Devices that no job asks for are not modelled.
         self.requested = {q: self._column(q) * self.scale[q] for q in self.quantities}
+        # NaN counts as none here, but stays in the amounts: such a job is set aside below.
         self.demand = {q: a for q, a in self.requested.items() if np.nan_to_num(a).any()}
         if not self.demand:
             raise TraceError(f"no job of {tables.trace} says what it asks for")
         self.device, self.unit = counted_device(self.rows, tables.units)
         if self.device != "gpu":
+            # A device that only this log has (of Kubernetes) counts where
+            # half of the jobs ask for it.
             for extended in self.quantities[len(QUANTITIES) :]:
                 if 2 * (np.nan_to_num(self.requested[extended]) > 0).sum() >= len(self.rows):
                     self.device = self.unit = extended
@@ -397,6 +412,8 @@ class _LogBuilder:
         self.groups: dict[Any, list[Group]] = {}
         # Formats whose rows of a job are one gang join them; of others each row is a job.
         if "job" in self.rows.columns and self.form not in (*GANGS, "alibaba-v2018"):
+            # Rows of a job that start apart are jobs of their own: the
+            # report says how many there are.
             several = self.rows.group_by("job").len().filter(pl.col("len") > 1)
             self._assume("kinds", int(several["len"].sum()))
         if "late" in self.rows.columns:
@@ -408,6 +425,7 @@ class _LogBuilder:
         self.began: dict[int, int] = {}  # row of the last run of a job, and of its first
         # The others are not looked at again, and take more room than the jobs.
         needed = [c for c in self.rows.columns if c in (*WORDS["columns"]["later"], *NAMED)]
+        # Names of few kinds are stored once each; a log of millions of rows has some tens of them.
         small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in needed)
         self.rows = self.rows.select(*small)
 
@@ -432,6 +450,8 @@ class _LogBuilder:
         if wanted and wanted not in (*text, REQUEST):
             raise UnknownName("column of job types", wanted, [*text, REQUEST])
         for name in [wanted] if wanted else [*TYPES.get(self.form, ()), "user"]:
+            # Of the columns of the format the first that tells jobs apart; one that the user
+            # named counts in any case.
             if name in text and (wanted or self.rows[name].n_unique() > 1):
                 values = self.rows[name].cast(pl.String).fill_null("")
                 return name, values.replace("", "unknown")
@@ -462,10 +482,13 @@ class _LogBuilder:
         # Parts of GPUs are parts of one GPU where nodes have whole ones, few enough to tell apart.
         parts = bool((np.nan_to_num(self.demand.get("gpu", np.zeros(1))) % 1 != 0).any())
         gpus_of_nodes = [node.devices.get("gpu", 0.5) for node in nodes]
+        # More than 63 GPUs are no machine but a pool, in which parts need no card.
         apart = all(gpus % 1 == 0 and gpus < 64 for gpus in gpus_of_nodes)
         cluster = Nodes.of(nodes, "gpu" if parts and apart else None)
         absent = [q for q in self.demand if q not in cluster.devices]
         if absent:  # no node has any: jobs that ask for it fit nowhere
+            # A device of which no node has any still has a column, so that
+            # demand can be compared with it.
             zero = np.zeros((len(cluster), len(absent)), dtype=np.int64)
             capacity = np.concatenate([cluster.capacity, zero], axis=1)
             cluster = replace(cluster, devices=(*cluster.devices, *absent), capacity=capacity)
@@ -475,6 +498,8 @@ class _LogBuilder:
         servers = self.tables.servers
         counted = [q for q in self.quantities if q in servers.columns]
         devices = [q for q in counted if float(servers[q].sum() or 0) > 0]
+        # Every node has cores and memory: none listed means unknown, and
+        # not none. GPUs may be none.
         for q in [q for q in self.demand if q not in devices and q in ("cpu", "mem")]:
             self.notes.append(f"no node says how much {q} it has: {q} is not counted")
             del self.demand[q]
@@ -498,6 +523,7 @@ class _LogBuilder:
         # The model of a node is known where all jobs that asked it for one asked for the same.
         wanted = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
         model = pl.col("model")
+        # A row that takes any of several models says nothing of its own node.
         single_model = wanted.filter((model != "") & ~model.str.contains("|", literal=True))
         models_of_host = single_model.explode("host").group_by("host").agg(model.unique())
         single = models_of_host.filter(model.list.len() == 1).with_columns(model.list.first())
@@ -508,29 +534,37 @@ class _LogBuilder:
         ]
 
     def _pool(self) -> list[Node]:
+        # A pool is one node, on which a job's tasks need not be apart.
         self.per_node = 0
         usage = self._occupancy(pl.lit("pool"))
         usage = usage.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
         if asking := int((self.rows["models"].fill_null("") != "").sum()):
             self._assume("any_model", asking)
+            # One pool has no models: the wish would make every such job unfit.
             self.rows = self.rows.with_columns(models=pl.lit(""))
         peak = _peak_use(usage, list(self.demand), "host")
         return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
 
     def _occupancy(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
+        # Without a start the job is taken to have begun at once: nothing better is known.
         begun = np.where(np.isnan(self.start), self.submit, self.start)
         spans = pl.DataFrame(
             {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
         )
+        # A row of unknown length or amount can be in no sum.
         sound = pl.all_horizontal(pl.col(spans.columns).is_finite())
         with np.errstate(invalid="ignore"):
             asleep = self.run + SUSPENDED < self.end - self.start
+        # Only in these formats does a run shorter than its span mean that others had the nodes
+        # meanwhile.
         placed = spans.with_columns(host=hosts, asleep=pl.Series(asleep & bool(self.per_node)))
         return placed.filter(sound & (pl.col("to") > pl.col("from")))
 
     def _labels(self, model: str) -> dict[str, str]:
         if not model:
             return {}
+        # A node is labelled with each set of models that it is one of, so that a
+        # set is one label to test.
         return {"model": model, **{m: "yes" for m in self._choices if model in m.split("|")}}
 
     @cached_property
@@ -541,6 +575,7 @@ class _LogBuilder:
     # ------------------------------------------------------------------------------------- jobs
 
     def _jobs(self, keep: Ints, devices: Sequence[str]) -> Jobs:
+        # All rows, in order: no copy of each column, which a log of millions would feel.
         every = keep.size == len(self.rows)
 
         def chosen(column: pl.Series) -> pl.Series:
@@ -557,6 +592,8 @@ class _LogBuilder:
             self.tasks[keep],
             {q: self.demand.get(q, zero)[keep] for q in devices},
             id=chosen(self.ids).to_numpy(),
+            # The limit is of each run; the work of all runs together is bounded
+            # by that and what was lost.
             limit=(self.limit + self.lost)[keep],
             per_node=self._per_node(keep),
             constraint=constraint,
@@ -570,6 +607,7 @@ class _LogBuilder:
             if self.groups
             else None,
             recorded_start=self.start[keep],
+            # The end of a job that still ran is that of the log, and no end of its own.
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
             withdrawn=self.withdrawn[keep],
             censored=self._unfinished()[keep],
@@ -589,6 +627,8 @@ class _LogBuilder:
     def _group(self) -> str:
         columns = [c for c in GROUPS if c in self.rows.columns]
         several = (c for c in columns if self.rows[c].drop_nulls().n_unique() > 1)
+        # The first column with several names is how the site divides its jobs; one of
+        # one name divides nothing.
         return next(several, columns[0] if columns else "")
 
     def _join_runs(self, apart: bool) -> Ints:
@@ -614,15 +654,20 @@ class _LogBuilder:
         # all.
         for *earlier, final in of_jobs:
             start_row = earlier[0]
+            # All runs but the last were in vain: their work is done again.
             self.lost[final] += self.run[earlier].sum()
             self.run[final] += self.run[earlier].sum()
             self.hours[final] += self.hours[earlier].sum()
             self.submit[final], self.start[final] = self.submit[start_row], self.start[start_row]
+            # The hours move to the last run, and are not counted twice; -1
+            # marks rows that are gone.
             names[final], self.hours[earlier], every[earlier] = names[start_row], 0.0, -1
             self.began[final] = start_row
             self.runs += 1 + len(earlier)
             if waits:  # a run comes after those before it, which are no other job
                 own = {rows_named[row] for row in earlier}
+                # Its own earlier runs are part of it now; to wait for them
+                # would be to wait for itself.
                 waits[final] = "|".join(n for n in waits[final].split("|") if n not in own)
         if waits:
             self.rows = self.rows.with_columns(preceding=pl.Series(waits, dtype=pl.String))
@@ -634,9 +679,11 @@ class _LogBuilder:
 
         It starts when all have, and runs until the last has ended.
         """
+        # A column of gangs, where there is one, says more than the job's name.
         of = "gang" if "gang" in self.rows.columns else "job" if self.form in GANGS else ""
         if of not in self.rows.columns:
             return every
+        # Rows without a gang or job are each a job by themselves.
         rows = pl.DataFrame({"row": every, "of": self.rows[of][every]}).drop_nulls()
         several = rows.group_by("of", maintain_order=True).agg("row")
         several = several.filter(pl.col("row").list.len() > 1)
@@ -651,8 +698,10 @@ class _LogBuilder:
         ids, names = self.ids.to_list(), self.rows[of].to_list()
         for _, of_job in several.rows():
             head, at = of_job[0], np.array(of_job)
+            # A number, or one for each row: as long as the group either way.
             one_each = np.broadcast_to(self._per_node(at), at.shape)
             apart = self._asked_apart(at, terms)
+            # The name is of the first run, as others know the job by.
             ids[head] = str(names[self.began.get(head, head)])
             self.groups[ids[head]] = [
                 Group(
@@ -666,6 +715,8 @@ class _LogBuilder:
             ]
             # The gang asks, in the mean of its tasks, for what they ask for together.
             number = self.tasks[at].sum()
+            # `demand` holds the arrays by which jobs are made, so that the
+            # head is changed in place.
             for _q, amounts in self.demand.items():  # of one task in the mean
                 amounts[head] = (self.tasks[at] * amounts[at]).sum() / number
             # It starts when the last of its groups has, and ends when the last has ended.
@@ -674,19 +725,23 @@ class _LogBuilder:
             self.start[head], self.end[head] = self.start[at].max(), self.end[at].max()
             started = not np.isnan(self.start[head])
             self.run[head] = ended - self.start[head] if started else 0.0
+            # A gang leaves the line when the last of its parts does.
             self.withdrawn[head] = np.inf if started else self.withdrawn[at].max()
             self.never[head] = not started and np.isinf(self.withdrawn[head])
             self.limit[head], self.lost[head] = self.limit[at].max(), self.lost[at].max()
             amount = number * self.demand[self.device][head] / self.scale[self.device]
+            # Hours of the other rows are now in the head's.
             self.hours[head], self.hours[at[1:]] = self.run[head] * amount / 3600, 0.0
             open_ends[head], joined[at[1:]] = open_ends[at].any(), True
             if hosts:
                 named = (host for row in of_job for host in (hosts[row] or "").split("|") if host)
+                # Each node once, in the order of the groups.
                 hosts[head] = "|".join(dict.fromkeys(named))
         self.ids, changed = pl.Series(self.ids.name, ids), [pl.Series("unfinished", open_ends)]
         changed += [pl.Series("hosts", hosts, pl.String)] * bool(hosts)
         changed += [pl.Series("terms", terms, pl.String)] * bool(terms)
         self.rows = self.rows.with_columns(changed)
+        # The head stays, with the place of its first row; the others are gone.
         return every[~joined[every]]
 
     def _asked_apart(self, at: Ints, terms: list[str]) -> list[str]:
@@ -698,6 +753,7 @@ class _LogBuilder:
             return [""] * at.size
         pools = self.rows[self._group].to_list() if self._group else [""] * len(self.rows)
         own: list[str] = []
+        # Position is the component's number: Slurm numbers them from 0 in `JobID+0`.
         for part, row in enumerate(at.tolist()):
             every = terms[row].split(",") if terms and terms[row] else []
             mine = [term for term in every if term.partition("=")[0] in OF_NODES]
@@ -705,6 +761,8 @@ class _LogBuilder:
             own.append(",".join([f"part={part}", *mine]))
         if terms and terms[at[0]]:
             kept = (t for t in terms[at[0]].split(",") if t.partition("=")[0] not in OF_NODES)
+            # What is left is of the whole job: the first component carries
+            # it, for all share a row now.
             terms[at[0]] = ",".join(kept)
         return own
 
@@ -730,6 +788,8 @@ class _LogBuilder:
         # written.
         names = rows.select("of", after="name", other="id")
         waits = rows.select("of", "id", "after").filter(pl.col("after") != "")
+        # A left join keeps what names no row, such as a job before the log, which is
+        # then an id that none has.
         pairs = waits.with_columns(pl.col("after").str.split("|")).explode("after")
         linked = pairs.join(names, on=["of", "after"], how="left")
         linked = linked.with_columns(pl.coalesce("other", "after"))
@@ -739,9 +799,12 @@ class _LogBuilder:
 
     def log(self, given: Nodes | None, rows_kept: bool, apart: bool) -> JobLog:
         with np.errstate(invalid="ignore"):
+            # Clocks of two machines, or a requeue that renewed the submission: such a job started
+            # when it came.
             early = self.start < self.submit
         self._assume("early", early.sum())
         self.start = np.where(early, self.submit, self.start)
+        # Runs are joined after this test: it needs the starts as they were.
         self.early = self._ran_before()
         nodes, nodes_assumed = (given, "") if given else self._nodes()
         # Runs become jobs, then groups become gangs; what stays is a row of each job.
@@ -749,6 +812,7 @@ class _LogBuilder:
         self.read = rows.size
         if self.never.any():
             lost["without a start"] = rows[self.never[rows]]
+        # Of what never started and was not withdrawn nothing is known but that it came.
         keep = rows[~self.never[rows]]
         jobs = self._jobs(keep, nodes.devices)
         # A job that asks for more than all nodes hold when they are empty would wait for ever.
@@ -781,6 +845,7 @@ class _LogBuilder:
             self.type_name,
             {q: self.scale.get(q, 1.0) for q in nodes.devices},
             played,
+            # Time 0 of the jobs is the first submission; the clock moves with it.
             Clock.of(self.tables.clock, float(jobs.submit.min())),
             self._used(jobs, place),
         )
@@ -788,6 +853,7 @@ class _LogBuilder:
     def _used(self, jobs: Jobs, place: Ints) -> dict[str, tuple[Floats, Floats]]:
         used = {}
         for q, asked in self.requested.items():
+            # Use of a gang cannot be told from that of its parts.
             amount = self.scale[q] * np.where(
                 jobs.grouped, np.nan, self._column(f"used_{q}")[place]
             )
@@ -805,14 +871,17 @@ class _LogBuilder:
         exponential with mean 1, and hardly ever above :data:`UNLIKELY`.
         """
         none = np.zeros(len(self.rows), dtype=bool)
+        # The earliest of what is known: an end, a withdrawal, or the start and the run time.
         departure = np.where(np.isnan(self.end), self.start + self.run, self.end)
         departure = np.fmin(departure, self.withdrawn)
         with np.errstate(invalid="ignore"):
+            # Without waits in the log there is no telling who waited.
             if not self.waits or not (self.start > self.submit).any():
                 return none
             # The first job that left marks the time from which the log is complete.
             begins = float(np.nanmin(departure))
             early = self.start < begins
+            # Runs that were cut by the end of the log would make runs look shorter than they are.
             ran = np.sort(self.run[(self.start >= begins) & ~self._unfinished()])
             waited = ~early & (self.submit < begins)
         if not early.any() or ran.size < LEAST_RUNS:
@@ -829,6 +898,7 @@ class _LogBuilder:
             return none
         self._assume("before", early.sum())
         self._assume("waited_before", waited.sum())
+        # One that waited was in line when the log began, and is submitted then.
         self.submit = np.where(early, self.start, np.where(waited, begins, self.submit))
         return early
 
@@ -837,6 +907,8 @@ class _LogBuilder:
     ) -> Played:
         row = self.rows["row"].to_numpy()
         of_jobs, unread = left_out(self.tables)
+        # Rows of which nothing is known have no hours, so that the share of
+        # hours is of those that are.
         every = {f"because {reason}": Lost(n, None, at) for reason, (n, at) in of_jobs.items()}
         total = self.read + sum(n for n, _ in of_jobs.values())
         for reason, places in lost.items():
@@ -846,11 +918,13 @@ class _LogBuilder:
         # What was assumed of all jobs comes first, then that of some.
         noted = {WORDS["noted"].get(note, note): n for note, n in jobs.account.noted.items()}
         self.assumed = noted | self.assumed
+        # A job in line has no start either, and needs none.
         no_start = int((np.isnan(jobs.recorded_start) & np.isinf(jobs.withdrawn)).sum())
         if not self.waits:
             self._assume("no_waits", len(jobs))
         elif no_start:
             self._assume("no_start", no_start)
+        # A log whose jobs all start at once knows no waiting: submission is most likely the start.
         elif bool((jobs.recorded_start == jobs.submit).all()):
             self._assume("at_start", len(jobs))
         if self.form == "swf":
@@ -860,6 +934,7 @@ class _LogBuilder:
         self._assume("withdrawn", np.isfinite(jobs.withdrawn).sum())
         self._assume("running", jobs.censored.sum())
         if requeued := int((self.lost[place] > 0).sum()):
+            # Hours were lost in the share in which seconds were: all runs held the same devices.
             in_vain = self.hours[place] * self.lost[place] / np.maximum(self.run[place], 1e-9)
             lost_hours = amount_text(float(in_vain.sum()))
             runs = f"{self.runs:,} " * (len(self.began) == requeued)
@@ -896,6 +971,7 @@ class _LogBuilder:
 
     def _rows(self, jobs: Jobs, place: Ints) -> pl.DataFrame:
         rows, ids, types = self.rows, self.ids, self.types
+        # Ascending places of all rows are the rows themselves.
         if place.size < len(rows) or bool((place[:-1] >= place[1:]).any()):  # else no copy
             rows = rows.select(c for c in ("row", "user", "status") if c in rows.columns)[place]
             ids, types = ids[place], types[place]
@@ -921,6 +997,7 @@ class _LogBuilder:
     def _hosts(self, place: Ints, nodes: Nodes) -> tuple[Ints, Ints]:
         if "hosts" not in self.rows.columns:
             return np.zeros(place.size + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        # Nodes that a log names but the given cluster lacks drop out of the join.
         number = pl.DataFrame({"host": nodes.names, "node": np.arange(len(nodes))})
         places = (
             pl.DataFrame({"job": np.arange(place.size), "host": self.rows["hosts"][place]})
@@ -929,6 +1006,7 @@ class _LogBuilder:
             .join(number, on="host", how="inner")
             .sort("job", "node")
         )
+        # Offsets of a ragged array: those of job j lie from `[j]` to before `[j + 1]`.
         count = np.bincount(places["job"].to_numpy(), minlength=place.size)
         return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), places["node"].to_numpy()
 
@@ -938,6 +1016,7 @@ def _misread(jobs: Jobs, held: float, capacity: float) -> Iterator[str]:
 
     ``held`` are device-seconds of all jobs, ``capacity`` the devices there are, 0 for none known.
     """
+    # Without a wait or with few jobs the value is NaN, which no limit is below.
     wait = (jobs.recorded_start - jobs.submit)[np.isfinite(jobs.recorded_start)]
     ran = jobs.run[np.isinf(jobs.withdrawn)]
     span = float(np.ptp(jobs.submit)) if jobs.submit.size else 0.0
@@ -948,6 +1027,7 @@ def _misread(jobs: Jobs, held: float, capacity: float) -> Iterator[str]:
         "run": float(np.median(ran)) if ran.size >= FEW else math.nan,
         "load": math.nan,
     }
+    # A day at least: the load of an hour says nothing of a month.
     if capacity > 0 and span > 86400 and ran.size >= FEW:
         values["load"] = held / (capacity * span)
     for limit in WORDS["units"]:
@@ -971,10 +1051,12 @@ def _tasks_that_fit(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
     """Tasks of each shape that all nodes together hold when nothing runs."""
     example: dict[Any, Node] = {}
     number = Counter[Any]()
+    # Nodes of one kind are counted, not listed: a cluster of thousands has a dozen kinds.
     for node, capacity in zip(nodes, nodes.capacity.tolist()):
         kind = (*capacity, *sorted(node.labels.items()))
         example.setdefault(kind, node)
         number[kind] += 1
+    # Only kinds are opened, each once; how many there are multiplies the result.
     distinct = Nodes.of(example.values(), nodes.shared)
     empty, counts = (
         Books.opened(replace(distinct, devices=nodes.devices)),
@@ -997,6 +1079,7 @@ def _unique_ids(rows: pl.DataFrame) -> pl.Series:
         alone = (job == name) | job.str.starts_with(pl.concat_str(name, pl.lit("#")))
         name = pl.when(alone).then(job).otherwise(pl.concat_str(job, pl.lit("/"), name))
     ids = rows.select(id=name.fill_null(""))
+    # As a rule names differ, and no numbers are needed.
     if ids["id"].n_unique() == len(ids):
         return ids["id"]
     repeat = pl.int_range(pl.len()).over("id")
@@ -1007,6 +1090,7 @@ def _unique_ids(rows: pl.DataFrame) -> pl.Series:
 def _as_array(names: pl.Series) -> npt.NDArray[Any]:
     names = names.cast(pl.String).fill_null("")
     different = names.unique()
+    # An enumeration gives each text once: an array of objects that share their strings.
     codes = names.cast(pl.Enum(different)).to_physical().to_numpy()
     array: npt.NDArray[Any] = different.to_numpy()[codes]
     return array
@@ -1019,12 +1103,14 @@ def _peak_use(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFra
     >>> _peak_use(held.with_columns(cpu=pl.lit(2.0)), ["cpu"], "host").sort("host").rows()
     [('a', 2.0), ('b', 2.0)]
     """
+    # A start adds, an end takes away; what ends at an instant comes together with what starts then.
     starts = held.select(by, *devices, at="from")
     ends = held.select(by, *(-pl.col(q) for q in devices), at="to")
     changes = pl.concat([starts, ends]).sort(by, "at", maintain_order=True)
     summed = changes.group_by(by, "at", maintain_order=True).agg(pl.col(devices).sum())
     running = summed.with_columns(pl.col(q).cum_sum().over(by) for q in devices)
     most = running.group_by(by, maintain_order=True).agg(pl.col(devices).max())
+    # Sums of floats leave crumbs such as 1e-16, which would make a node a bit too large.
     return most.with_columns(pl.col(q).round(6) for q in devices)
 
 
@@ -1042,6 +1128,7 @@ def save_swf(log: JobLog, path: Path) -> None:
     rows, jobs, device = log.rows, log.jobs, log.played.device
     # The format counts whole processors.
     exact = rows["tasks"].to_numpy() * rows[device].to_numpy()
+    # 2.0000000001 GPUs are two, not three.
     size = np.ceil(exact - 1e-9)
     parts = int((size != exact).sum())
     place = {name: n for n, name in enumerate(rows["name"].to_list(), 1)}
@@ -1050,6 +1137,7 @@ def save_swf(log: JobLog, path: Path) -> None:
     preceding = [place[str(jobs.id[jobs.after[i]])] if end > i else -1 for i, end in spans]
     number = {"completed": 1, "failed": 0, "cancelled": 5, "COMPLETED": 1, "FAILED": 0}
     number |= {"CANCELLED": 5, "TIMEOUT": 0, "Pass": 1, "Failed": 0, "Killed": 5, "Succeeded": 1}
+    # A status that the format does not know is -1, as it says of what is not known.
     status = rows["status"].replace_strict(number, default=-1, return_dtype=pl.Int64)
     # Cancelled after no time means cancelled before the start: who started is not written so.
     withdrawn = pl.Series(np.isfinite(jobs.withdrawn))
@@ -1059,6 +1147,7 @@ def save_swf(log: JobLog, path: Path) -> None:
     table = pl.DataFrame(
         {
             "job": np.arange(1, len(rows) + 1),
+            # Times count from the first submission, as the format asks.
             "submit": rows["submit"] - rows["submit"].min(),
             "wait": started - rows["submit"],
             "run": rows["run"],
@@ -1069,6 +1158,8 @@ def save_swf(log: JobLog, path: Path) -> None:
                 pl.when(withdrawn)
                 .then(5)
                 .when((status == 5) & (rows["run"] < 0.5))
+                # Status 5 without a run time would read as cancelled while it
+                # waited, when it did start.
                 .then(-1)
                 .otherwise(status)
             ).to_series(),
@@ -1090,10 +1181,13 @@ def save_swf(log: JobLog, path: Path) -> None:
         f"user and application (job type, by {log.job_type}) are numbered by name",
         "times are rounded to whole seconds",
     ]
+    # Nulls are -1 in the format: not known.
     numbers = pl.col(table.columns).round(0).cast(pl.Int64).fill_null(-1)
     spare = (pl.lit(-1).alias(name) for name in FIELDS if name not in table.columns)
     text = table.select(numbers, *spare).select(pl.concat_str(FIELDS, separator=" ")).to_series()
     lines = [f"; {name}: {value}" for name, value in header.items()]
+    # A note is one line of the header, so that its own line ends are taken out.
     lines += [f"; Note: {' '.join(note.split())}" for note in notes]
     data = ("\n".join([*lines, *text]) + "\n").encode()
+    # No time in the head of the gzip: the same jobs give the same bytes.
     write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
