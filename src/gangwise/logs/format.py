@@ -48,11 +48,13 @@ class TableFile:
 
     def layout(self, lines: list[str]) -> Schema | None:
         """The layout that lines from the start of a file are of, if they are of one."""
+        # A table without columns is taken apart by its own reader, and known by how it begins.
         schemas = (schema for schema in (self.schema, *self.also) if schema.columns)
         return next((schema for schema in schemas if lines and reads_as(schema, lines)), None)
 
     def fits(self, path: Path) -> bool:
         """Whether a file is the table, judged by how it begins."""
+        # The beginning of the text is matched first, since it costs less than taking lines apart.
         return self.is_begun(beginning(path)) or self.layout(first_lines(path)) is not None
 
     def is_begun(self, start: str) -> bool:
@@ -112,6 +114,7 @@ def declared(name: str) -> Format:
         types[kind] = _of_column(entry, types)
     tables = [_table(key, entry, types) for key, entry in content.pop("tables", {}).items()]
     own = {key: content.pop(key) for key in _OF_FORMAT if key in content}
+    # What is left is how rows become jobs, which each reader knows.
     return Format(file.stem, tables=tuple(tables), mapping=content, **own)
 
 
@@ -119,6 +122,7 @@ def _content(file: Path) -> dict[str, Any]:
     """A TOML file, with what it does not say of itself from the one that it is ``like``."""
     content = tomllib.loads(file.read_text(encoding="utf-8"))
     like = content.pop("like", "")
+    # Its own entries win over those of the file that it is like.
     return _over(_content(file.with_name(f"{like}.toml")), content) if like else content
 
 
@@ -127,6 +131,7 @@ def _over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in own.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             _over(base[key], value)
+        # TOML has no null, so `false` takes an entry away.
         elif value is False:
             base.pop(key, None)
         else:
@@ -141,10 +146,12 @@ _OF_TABLE = ("parts", "several", "needed", "gives", "begins")
 def _of_column(given: str | Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
     entry = {"type": given} if isinstance(given, str) else dict(given)
     kind = entry.pop("type")
+    # A question mark after the type means that the cell may be empty.
     return {**types[kind.removesuffix("?")], "empty": kind.endswith("?"), **_tuples(entry)}
 
 
 def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    # Columns and schemas are frozen and hashable, so that they hold no lists.
     return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
@@ -164,6 +171,7 @@ def files_of(path: Path) -> list[Path]:
 
     Tables that were saved in one of those are none of its files.
     """
+    # A file that was named by its path counts whatever its ending.
     return [f for f in all_files(path) if f == path or f.name.lower().endswith(ENDINGS)]
 
 
@@ -171,8 +179,10 @@ def all_files(path: Path) -> list[Path]:
     """All files as in :func:`files_of`, whatever their names; hidden ones are left out."""
     if not path.is_dir():
         return [path]
+    # A folder of saved tables is a trace of its own, and no part of this one.
     folders = [path, *(d for d in path.iterdir() if d.is_dir() and not (d / SAVED).is_file())]
     files = [file for folder in folders for file in folder.iterdir()]
+    # The order of files must not depend on the file system.
     return sorted(f for f in files if f.is_file() and not f.name.startswith("."))
 
 
@@ -182,6 +192,7 @@ def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, Table
     Of several, those of the usual name; else those whose header it has, since rows without one may
     read as many things.
     """
+    # The file is opened once for all formats; the text of its start is kept.
     lines, start = first_lines(path), beginning(path)
     matches = [
         (form, table)
@@ -196,6 +207,7 @@ def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, Table
 
 
 def has_usual_name(path: Path, table: TableFile) -> bool:
+    # Google's parts are all called alike: the folder tells which table they are.
     stem = path.name.split(".")[0]
     if table.parts and re.fullmatch(r"part-\d+-of-\d+", stem):
         stem = path.parent.name
@@ -214,6 +226,8 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
         rows = []
         for line in lines:
             texts, problem = fields_of_json(line, [*names, *schema.absent])
+            # Fields that a fuller table has are asked for behind the others: any of
+            # them means that it is that.
             rows.append(None if problem or any(texts[len(names) :]) else texts[: len(names)])
     else:
         rows = [split_line(line, schema.separator) for line in lines]
@@ -222,12 +236,14 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
             return schema.matches(header)
         # A header that is not needed may be there all the same.
         if schema.matches(header):
+            # Judged as a row, a header would speak against the table.
             rows = rows[1:]
         elif _names_columns(rows):
             return False
     # More than half must fit, since single rows of a sound file may be bad.
     good = [
         row is not None
+        # A row without its fields fits nothing; one that has too many is no row of this table.
         and len(row) == len(columns)
         and all(holds(column, field.strip()) for column, field in zip(columns, row))
         for row in rows
@@ -243,6 +259,7 @@ def _names_columns(rows: Sequence[Sequence[str] | None]) -> bool:
     """
     names = [field.strip() for field in rows[0] or []]
     below = [row for row in rows[1:] if row is not None and len(row) == len(names)]
+    # Words over numbers: without this, a file with a header would read as rows of text.
     if not below or not all(re.fullmatch(r"[A-Za-z_][\w .()/-]*", name) for name in names):
         return False
     number = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
@@ -256,10 +273,12 @@ def holds(column: Column, field: str) -> bool:
         return column.empty
     if not column.number:
         return not column.pattern or re.fullmatch(column.pattern, field) is not None
+    # Python takes `nan` and `inf` for numbers; the bounds refuse both.
     try:
         number = float(field)
     except ValueError:
         return False
+    # A whole number may be written as `4.0`, which logs of pandas often do.
     return column.least <= number <= column.most and not (column.whole and number % 1)
 
 
@@ -288,6 +307,7 @@ def nearest(
         if table.schema.columns
     ]
     best = max(candidates, key=lambda item: item[2].share, default=None)
+    # Less than half of the columns is no likeness, and a hint would mislead.
     return best if best is not None and best[2].share >= NEAR else None
 
 
@@ -300,6 +320,7 @@ def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
         texts, problem = fields_of_json(lines[0], needed)
         if problem is not None:
             return Likeness(0.0, "its lines are JSON objects, these are not")
+        # A JSON field that is empty in one record may be there in another; the first must do.
         absent = [name for name, text in zip(needed, texts) if not text]
         return _missing_columns(absent, needed)
     rows = [[field.strip() for field in split_line(line, schema.separator) or []] for line in lines]
@@ -308,6 +329,7 @@ def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
     places = schema.place(rows[0])
     if missing := [name for name in needed if name not in places]:
         return _missing_columns(missing, needed)
+    # What is there too much tells two tables of the same columns apart.
     spare = [name for name in schema.absent if name in rows[0]]
     return Likeness(1.0, f"it has no column {', '.join(spare)}, and these have" if spare else "")
 
@@ -325,11 +347,13 @@ def _compare_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
     wrong = [
         (place, column)
         for place, column in enumerate(columns)
+        # Half of the rows or more: the single bad row of a sound file is no reason.
         if 2 * sum(place < len(row) and holds(column, row[place]) for row in rows) <= len(rows)
     ]
     reasons = []
     if width != len(columns):
         reasons.append(f"its rows have {len(columns)} fields, these have {width}")
+    # One field is enough to show a person what is wrong.
     for place, column in [(place, column) for place, column in wrong if place < width][:1]:
         kind = "a whole number" if column.whole else "a number"
         wanted = f"{kind} from {column.least:g} to {column.most:g}"
@@ -339,6 +363,7 @@ def _compare_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
             f"field {place + 1}, {column.name}, is {rows[0][place]!r:.40} here and should be "
             f"{wanted}"
         )
+    # Fields too many count against it as those too few do.
     return Likeness((len(columns) - len(wrong)) / max(len(columns), width), "; ".join(reasons))
 
 
@@ -375,8 +400,10 @@ def looks_like(lines: Sequence[str]) -> str:
     if is_for_people(lines):
         return FOR_PEOPLE
     start = "\n".join(lines)[:2000]
+    # A few control characters are in some job names; one in twenty is no text.
     if "\0" in start or len(re.findall("[\x01-\x08\x0e-\x1f\ufffd]", start)) > len(start) / 20:
         return "binary data"
+    # A document of JSON is named apart, since a mapping can tell how to read it.
     return "JSON" if start.lstrip()[:1] in ("{", "[") else ""
 
 
@@ -411,7 +438,10 @@ class Batches:
     def __iter__(self) -> Iterator[pl.DataFrame]:
         for number, reading in enumerate(self.readings):
             for batch in reading:
+                # The number of the file goes along, for rows of several files
+                # have the same line numbers.
                 yield batch.with_columns(pl.lit(number, pl.Int64).alias("part"))
+            # Only a file that was read to its end has an account and a digest.
             self.stages.append(reading.stage())
             self.digests[reading.path.name] = reading.blocks.digest()
 
@@ -450,6 +480,7 @@ class TraceFiles:
             return [f for f in readable if wanted.layout(first_lines(f))]
         files = [f for f in files_of(self.path) if wanted.layout(first_lines(f))]
         usual = [f for f in files if has_usual_name(f, wanted)]
+        # A usual name decides among files that read alike; without one, the choice is the user's.
         files = usual or files
         if wanted.parts:
             return _in_parts(files)
@@ -473,6 +504,7 @@ class TraceFiles:
         first bad row.
         """
         batches = self.batches(table)
+        # Parts may lack columns that are not needed; polars fills them with nulls.
         frame = pl.concat(batches, how="diagonal")
         return Read(frame, tuple(batches.stages), batches.digests)
 
@@ -484,6 +516,7 @@ class TraceFiles:
 
     def missing(self, *tables: str) -> NoReturn:
         files = files_of(self.path)
+        # The whole list of formats is asked only when nothing fits, for the message.
         formats = [declared(f.stem) for f in FORMATS.glob("*.toml") if f.stem != self.form.name]
         for file in files:
             for form, table in recognise(file, formats)[:1]:
@@ -501,6 +534,7 @@ class TraceFiles:
 
     def _nearest_file(self, table: str) -> list[Path]:
         schema = self.form.table(table).schema
+        # Only tables of commas with a header can have a column too few and still be read as such.
         if not (schema.header and schema.separator == ","):
             return []
         needed = sum(column.needed for column in schema.columns)
@@ -508,10 +542,12 @@ class TraceFiles:
         near = {file: len(schema.place(header_of(file))) for file in files_of(self.path)}
         most = max(near, key=lambda file: near[file], default=None)
         recognised = most and any(t.layout(first_lines(most)) for t in self.form.tables)
+        # A file that another table fits is left to that one.
         return [most] if most and not recognised and 2 * near[most] > needed else []
 
     def reading(self, table: str, file: Path) -> TableReader:
         wanted = self.form.table(table)
+        # The layout of this file, since files of one table may differ in theirs.
         schema = wanted.layout(first_lines(file)) or wanted.schema
         return TableReader(file, schema, strict=self.strict)
 
@@ -533,6 +569,7 @@ def _in_parts(files: list[Path]) -> list[Path]:
     numbered: dict[int, Path] = {}
     for file in files:
         match = PART.match(file.name)
+        # A file without a number in its name is a whole table, and stands for the first part.
         number = int(match[1]) if match else len(numbered)
         if number in numbered:
             raise TraceError(
@@ -543,6 +580,7 @@ def _in_parts(files: list[Path]) -> list[Path]:
         numbered[number] = file
     order = sorted(numbered)
     for part, following in pairwise(order):
+        # Later parts without the one before would be read as if nothing had happened in between.
         if following != part + 1:
             raise TraceError(
                 f"part {part + 1:05d} is missing, before {numbered[following].name}; download it, "

@@ -43,6 +43,7 @@ from gangwise.notation import units
 SAMPLE = 1000  # rows that are looked at for units; loads are of the whole file
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 ROLES: Mapping[str, Sequence[str]] = {role: n.split() for role, n in WORDS["roles"].items()}
+# Words beside a role, such as `time` in `start_time`, which say nothing of their own.
 IGNORED_WORDS: Mapping[str, frozenset[str]] = {
     role: frozenset(words.split())
     for roles, words in WORDS["beside"].items()
@@ -131,6 +132,7 @@ class Guess:
         drafted = self.readings[0] if self.readings else None
         lines += [f"# - {r.line(None if r is drafted else drafted)}" for r in self.readings]
         lines.append("")
+        # The path of the file, or the name that it has beside the mapping.
         mapping = {**self.mapping, "jobs": {**self.mapping["jobs"], "file": file or str(self.path)}}
         return "\n".join([*lines, *_toml(mapping)]) + "\n"
 
@@ -154,6 +156,7 @@ def guess(path: Path | str, doubts_of: Callable[[Tables], Sequence[str]] | None 
     if not path.is_file():
         raise TraceError("there is no such file to draft a mapping for", path)
     draft = _Draft(path, _sample(path))
+    # Formats that are known are tried as well: their readers know more than any guess.
     readers: dict[str, Any] = {name: entry.load() for name, entry in entries("trace").items()}
     forms = [reader.FORMAT for reader in readers.values() if hasattr(reader, "FORMAT")]
     for form in sorted({form.name for form, _ in recognise(path, forms)}):
@@ -167,6 +170,7 @@ def obvious(path: Path) -> tuple[dict[str, Any], str]:
 
     TraceError, with what is missing or doubtful, for any other file.
     """
+    # By time and size: a file that was written again is guessed anew.
     version = path.stat()
     return _obvious(path.resolve(), version.st_mtime_ns, version.st_size)
 
@@ -175,6 +179,7 @@ def obvious(path: Path) -> tuple[dict[str, Any], str]:
 def _obvious(path: Path, *version: int) -> tuple[dict[str, Any], str]:
     draft = _Draft(path, _sample(path))
     mapping, missing = draft.mapping()
+    # Numbered columns have no names to read, so that nothing is obvious.
     if "header" in draft.sample.layout:
         missing.append("the file does not name its columns")
     if not {*DEVICES, "tasks"} & {*draft.role}:
@@ -185,11 +190,13 @@ def _obvious(path: Path, *version: int) -> tuple[dict[str, Any], str]:
     for role, entry in draft.entry.items():
         if "column" in entry:
             how = ", ".join(str(entry[key]) for key in ("unit", "time", "listed") if key in entry)
+            # A length without a unit is in seconds, which is told so that a user can object.
             if role in ("duration", "limit", "wait") and "unit" not in entry:
                 how = "seconds"
                 if role == "duration" and not _named_unit(entry["column"], UNITS_OF_TIME):
                     how += f"; if minutes, name it {entry['column']}_minutes"
             read.append(f"{entry['column']} as {CALLED.get(role, role)}{f' ({how})' * bool(how)}")
+    # Only notes that may change how columns are read are repeated here; the rest is for a draft.
     told = ("not used:", "numbers have", "times that are not used")
     unused = [note for note in draft.notes if note.startswith(told)]
     text = f"columns are read by their names: {', '.join(read)}{'; ' * bool(unused)}"
@@ -217,6 +224,7 @@ def _as_read(path: Path, reader: Any) -> str:
         if tables.no_jobs:
             return ""
         jobs = tables.jobs
+    # A table of a format that needs others beside it cannot be held against the draft.
     except TraceError:  # one of several files that the format needs
         return ""
     hours = {d: float(device_hours(jobs, d).sum()) for d in DEVICES}
@@ -234,9 +242,11 @@ class _Sample:
 def _sample(path: Path) -> _Sample:
     lines = first_lines(path, SAMPLE)
     start = start_of(path).decode("utf-8-sig", errors="replace").lstrip()
+    # JSON is told by its first character; a CSV file may begin with one only inside quotes.
     if start.startswith(("{", "[")):
         return _of_json(path, start, lines)
     if not lines or (kind := looks_like(lines)):
+        # What is wrong with the packing is a better message than what its bytes look like.
         next(iter(Blocks(path)), None)  # raises what is wrong with the packing
         raise TraceError(f"this is {kind if lines else 'an empty file'}: no rows of fields", path)
     mark = next((m for m in ("#", ";", "%") if lines[0].lstrip().startswith(m)), "")
@@ -250,6 +260,8 @@ def _sample(path: Path) -> _Sample:
         layout["separator"] = separator
     fields = [_split(row, separator) for row in rows]
     cells = [field.strip() for row in fields for field in row]
+    # Only between semicolons is a comma inside a number one; between
+    # commas it would be a new field.
     if separator == ";" and any(re.fullmatch(r"[-+]?\d+,\d+", cell) for cell in cells):
         layout["decimal"] = ","
         fields = [split_line(with_points(row.encode()).decode(), separator) or [] for row in rows]
@@ -261,8 +273,10 @@ def _sample(path: Path) -> _Sample:
     # pandas writes its index as a first column without a name.
     named = len(set(header)) == width and not any(map(_is_number, header)) and all(header[1:])
     words = _split(rows[0], separator)
+    # A header with blanks in its names splits into more words than columns.
     if len(words) not in (1, width) and not any(map(_is_number, words)):
         notes.append(f"line 1 has {len(words)} fields, most have {width}: do fields have blanks?")
+    # A header of numbers is no header; without any number in the file it cannot be told.
     if body and any(_is_number(field) for row in body for field in row) and not named:
         header, body = [f"field_{n}" for n in range(1, width + 1)], fields
         layout["header"] = header
@@ -281,10 +295,12 @@ def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
         layout: dict[str, Any] = {"format": "json-lines"}
     else:
         key = _key_of_jobs(path)
+        # The sample is taken of the parsed document; a document cannot be read in part.
         parsed = read_records(path, key).records[:SAMPLE]
         records = (json.dumps(record) for record in parsed)
         layout = {"format": "json", **({"records": key} if key else {})}
     texts = list(records)
+    # A field may be absent from the first records, so some are looked at.
     names = list(dict.fromkeys(name for text in texts[:100] for name in json_paths(text)))
     if not names:
         raise TraceError("the records are no JSON objects", path)
@@ -299,6 +315,7 @@ def _key_of_jobs(path: Path) -> str:
     def likeness(key: str) -> tuple[int, int]:
         records = lists[key]
         names = json_paths(json.dumps(records[0]))
+        # Most words of jobs, then most records: pods are more than the nodes they run on.
         return sum(_bare_name(name) in words for name in names), len(records)
 
     lists = lists_of_records(path)
@@ -338,6 +355,7 @@ def _bare_name(name: str) -> str:
     """
     *_, parent, own = ["", *name.split(".")]
     together, alone = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (parent + own, own))
+    # A field alone may be ambiguous: `resources.cpu` is one thing, `usage.cpu` another.
     return together if any(together in names for names in ROLES.values()) else alone
 
 
@@ -351,6 +369,7 @@ def _name_without(name: str, words: frozenset[str]) -> str:
 
 
 def _parts(name: str) -> list[str]:
+    # Capitals, underscores and digits end a word, as in `jobStart_ts`.
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.rpartition(".")[2])
     return [part.lower() for part in parts]
 
@@ -362,6 +381,7 @@ def _ends_with(name: str, words: Sequence[str]) -> bool:
     (True, False)
     """
     parts = _parts(name)
+    # From the second word on: a whole name that is one of them is found elsewhere.
     ends = {"".join(parts[n:]) for n in range(1, len(parts))}
     return bool(ends & {*words}) and not {*parts} & RATES
 
@@ -401,6 +421,8 @@ class _Draft:
 
     def mapping(self) -> tuple[dict[str, Any], list[str]]:
         """The mapping, and what it lacks."""
+        # The order matters: times first, for lengths are told apart by them;
+        # devices before counts per task.
         jobs: dict[str, Any] = {"file": str(self.path.resolve()), **self.sample.layout}
         self._times()
         self._durations()
@@ -428,6 +450,8 @@ class _Draft:
         for device in [d for d in ("cpu", "gpu") if "column" in self.entry.get(d, {})]:
             amounts = _numbers(self.sample.columns[self.role[device]])
             several = (tasks > 1) & (amounts > 0)
+            # More than half, since a few jobs of large nodes may still ask
+            # for less than their nodes.
             if (amounts[several] < tasks[several]).sum() * 2 > several.sum():
                 self.entry[device]["per"] = "task"
                 self.notes.append(
@@ -440,6 +464,8 @@ class _Draft:
         run = self._lengths(length, self.entry["duration"].get("unit", ""))
         if not {"started", "wait"} & {*self.entry} and {"created", "deleted"} <= {*self.times}:
             waited = self.times["deleted"].seconds - run - self.times["created"].seconds
+            # A minute before submission is a clock; more rows than one in a hundred
+            # would be another meaning.
             if (waited[np.isfinite(waited)] >= -60).mean() >= 0.99:
                 self.notes.append(f"no column says when jobs started: {end} less {length} does")
                 return
@@ -452,6 +478,7 @@ class _Draft:
     def guess(self, doubts_of: Callable[[Tables], Sequence[str]] | None) -> Guess:
         mapping, missing = self.mapping()
         if missing:
+            # Without a mapping that can be read there is nothing to compare.
             self.notes += missing
             return Guess(self.path, mapping, (), tuple(self.notes))
         self.notes.append(
@@ -470,6 +497,7 @@ class _Draft:
         """Columns that the words of a role name and that hold anything, the likeliest first."""
         filled = [name for name, cells in self.sample.columns.items() if any(map(_holds, cells))]
         ignored = IGNORED_WORDS.get(role, frozenset())
+        # Names as they are first, then without the words beside them.
         keys: list[Callable[[str], str]] = [_bare_name]
         if ignored:
             # Without the words beside it; where nothing is left, a word that names the role.
@@ -486,6 +514,7 @@ class _Draft:
         ]
         named += [name for name in filled if _told_length(name) == role]
         if role in (*DEVICES, "tasks"):  # as in experiment_slots, if nothing is named better
+            # By the end of a name only where no name says it as a whole, and with a note.
             ending = [name for name in filled if not named and _ends_with(name, ROLES[role])]
             meant = CALLED.get(role, role)
             self.notes += [f"{name} may be {meant}, by the end of its name" for name in ending]
@@ -495,12 +524,15 @@ class _Draft:
     def _roles(self) -> None:
         """The roles that no values decide, by name alone; a column has one role."""
         for role in ROLES:
+            # A column has one role; the roles that are first in the vocabulary choose first.
             free = [c for c in self.candidates[role] if c not in self.role.values()]
             if role == "name":  # names tell jobs apart
                 others = {c for text in TEXTS[1:] for c in self.candidates[text]}
                 free += [c for c in self.sample.columns if c.lower().endswith("id")]
                 free = [c for c in dict.fromkeys(free) if c not in {*self.role.values(), *others}]
+                # The column with most different texts tells jobs apart best.
                 free.sort(key=lambda c: -len(set(self.sample.columns[c])))
+                # Without a name for it, one whose texts all differ may be it.
                 free = free or [c for c in self.sample.columns if self._tells_apart(c)]
             if role in (*DEVICES, "tasks"):
                 free = self._asked_for(free)
@@ -515,6 +547,7 @@ class _Draft:
             return
         for column in self._asked_for(counted):
             nodes, cores = (_numbers(self.sample.columns[c]) for c in (self.role["tasks"], column))
+            # In all rows: one row the other way, and the two mean something else.
             if (nodes < cores).all() or (cores < nodes).all():
                 more, fewer = (column, self.role["tasks"])[:: 1 if (nodes < cores).all() else -1]
                 self.role |= {"cpu": more, "tasks": fewer}
@@ -530,6 +563,7 @@ class _Draft:
             return False
         if _mostly(cells, _is_number):
             numbers = _numbers(cells)
+            # Times since 1970 grow as numbers of jobs do, and are no names.
             since_1970 = np.median(numbers) > 30 * YEAR
             return bool((np.diff(numbers) > 0).all() and not since_1970)
         return self._read_times(column) is None
@@ -540,8 +574,10 @@ class _Draft:
         for column in columns:
             texts = [text for text in self.sample.columns[column] if _holds(text)]
             numbers = _numbers(texts)
+            # A quantity of Kubernetes is a text, such as `500m`; it counts as an amount.
             if not _mostly(texts, re.compile(units.QUANTITY).fullmatch):
                 self.notes.append(f"{column} is no amount, as {texts[0]!r:.40}")
+            # Measured amounts hardly ever come twice; those asked for are a few round numbers.
             elif _are_measured(numbers[numbers > 0]):
                 self.notes.append(f"{column} looks measured rather than asked for: not used")
             else:
@@ -554,6 +590,7 @@ class _Draft:
     def _nothing(self) -> list[str]:
         roles = [role for role in self.entry if role not in TEXTS and role in self.role]
         cells = {text for role in roles for text in self.sample.columns[self.role[role]]}
+        # Sorted, so that a draft of the same file is the same.
         return sorted(text for text in cells if text.lower() in NOTHING)
 
     def _roles_with_values(self, *roles: str) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
@@ -571,16 +608,19 @@ class _Draft:
         readings = {role: self._readings_of_times(role) for role in TIME_ROLES}
         # Times that are written out and plain numbers cannot be compared.
         named = max(
+            # The kind of which more roles have a column is what the file is about.
             (
                 [of_kind for listed in readings.values() if (of_kind := _of_kind(listed, written))]
                 for written in (True, False)
             ),
             key=len,
         )
+        # Two names of a start and none of a submission: one of the two may be that.
         if not readings["created"] and len(named) == 2 and len(readings["started"]) > 1:
             self._earlier_start(readings, named)
         # Each way to give the three roles to columns, the likeliest columns first.
         choices = [list(choice) for choice in product(*named)] if named else []
+        # One column cannot be two times; a job would be submitted when it ends.
         choices = [c for c in choices if len({reading.column for reading in c}) == len(c)]
         if not choices:  # one column for two roles, and no other
             choices = [[listed[0]] for listed in named[:1]]
@@ -592,6 +632,7 @@ class _Draft:
                 if any(reading is r for r in best) and reading.column not in self.role.values():
                     self._use(role, reading)
         share = _in_order(best)
+        # One row in a hundred may be wrong in a sound log; more means that the columns are misread.
         if share < 0.99:
             self.disorder = (
                 f"{', '.join(reading.column for reading in best)} are not in this order in "
@@ -603,6 +644,7 @@ class _Draft:
         """Of two columns that may be the start, without one of submission: the earlier is that."""
         for earlier, later in permutations(readings["started"], 2):
             waits = later.seconds - earlier.seconds
+            # A tie in all rows means that the two are the same times, which decides nothing.
             if np.nanmin(waits, initial=0.0) >= 0 and (waits > 0).any():
                 readings["created"] = [earlier]
                 readings["started"].remove(earlier)
@@ -628,20 +670,25 @@ class _Draft:
         between = []
         for column in self.sample.columns:
             reading = None if column in used else self._read_times(column)
+            # Few times in order are no evidence.
             if reading is None or np.isfinite(reading.seconds).sum() < ENOUGH:
                 continue
             written = "time" in reading.entry
             around = [t for t in (first, end) if t is not None]
             ordered = [t for t in (first if end else last, reading, end) if t is not None]
             same = any(_same_times(reading, other) for other in self.times.values())
+            # Dates and plain numbers have no common zero, unless the numbers count from 1970.
             comparable = all(("time" in t.entry) == written for t in around)
+            # Small numbers that are times of nothing known would be lengths or counts.
             numbered = not around and not written and np.nanmedian(reading.seconds) < YEAR
             if comparable and not same and not numbered and _in_order(ordered) >= 0.99:
                 between.append(reading)
+        # More than eight are no times of jobs but another kind of table.
         if not 0 < len(between) <= 8:
             return
         names = ", ".join(reading.column for reading in between)
         starts = {"started", "wait", "duration"} & {*self.entry}
+        # Of several candidates no one is chosen: a wrong start would move all waits.
         if {"created", "deleted"} <= {*self.times} and not starts and len(between) == 1:
             self._use("started", between[0])
             self.notes.append(f"{names} is read as the start: it lies between submission and end")
@@ -666,16 +713,20 @@ class _Draft:
     def _readings_of_times(self, role: str) -> list[_Times]:
         """At most four columns that may have a role, read as points in time."""
         readings = []
+        # At most four columns for a role: their products are tried, 64 at most.
         for column in self.candidates[role][:4]:
             cells = self.sample.columns[column]
             texts = [text for text in cells if _holds(text)]
             numbers = _mostly(texts, _is_number)
+            # Small values in a column named like a time of waiting are lengths.
             if numbers and _bare_name(column) in LENGTHS and np.nanmedian(_numbers(texts)) < YEAR:
                 continue  # how long jobs waited
             if (reading := self._read_times(column)) is None:
                 self.notes.append(f"{column} is no time that is known, as {texts[0]!r:.40}")
                 continue
             form = reading.entry.get("time", "%z")
+            # Hours of a clock without a zone are ambiguous when clocks change;
+            # submission alone gets the hint.
             if not form.endswith(("%z", "Z")) and role == "created":
                 zone = f'times such as {texts[0]!r:.40} have no zone: add zone = "…" where the '
                 reading = reading._replace(note=f"{zone}clocks change")
@@ -689,12 +740,14 @@ class _Draft:
         if _mostly(texts, _is_number):
             unit, note = self._unit_of_time(column, texts)
             seconds = _numbers(cells) * units.UNITS[unit or "s"]
+            # An empty cell is no time, and neither is a word such as `None`.
             seconds[[not _holds(cell) for cell in cells]] = np.nan
             # Times since 1970 are never 0; relative ones may be.
             if np.nanmedian(seconds) > YEAR:
                 seconds[seconds <= 0] = np.nan
             entry = {"column": column, **({"unit": unit} if unit else {})}
             return _Times(column, entry, seconds, note)
+        # The first form that fits nine of ten cells; forms are in the order of their likeliness.
         form = next((f for f in TIMES if _matches_format(texts, f)), "")
         if form.startswith(("%d/%m", "%m/%d")):
             form = self._day_or_month(column, texts, form)
@@ -716,10 +769,13 @@ class _Draft:
         return form
 
     def _unit_of_time(self, column: str, texts: Sequence[str]) -> tuple[str, str]:
+        # A unit in the name of a column decides.
         if unit := _named_unit(column, UNITS_OF_TIME):
             return "" if unit == "s" else unit, ""
         numbers = np.array([abs(float(t)) for t in texts if _is_number(t)])
         middle = float(np.median(numbers))
+        # A time in ns since 1970 is some 1.7e18, in us 1.7e15, in ms 1.7e12; each bound is less
+        # than a tenth of that.
         for unit, least in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)):
             # Times since 1970 are near one another, beside how long ago that is.
             if middle > least and np.ptp(numbers[numbers > 0]) < middle:
@@ -734,6 +790,7 @@ class _Draft:
         """
         columns = list(dict.fromkeys([*self.candidates["duration"], *self.candidates["limit"]]))
         columns = [c for c in columns if c not in self.role.values() and self._units_of(c)]
+        # With a start and an end the run time is known: a column of it must agree.
         run, doubt = self._run_times(), False
         choice = None if run is None else self._matching_unit(columns, run)
         if choice is None and run is None:
@@ -742,6 +799,7 @@ class _Draft:
                 c for c in named if _name_without(c, IGNORED_WORDS["duration"]) not in AMBIGUOUS
             ]
             sure = [c for c in sure if _told_length(c) != "limit"]
+            # A job is ended at its limit, so that the run time is never the longer of the two.
             if not sure and len(named) > 1:  # of two lengths the shorter is how long jobs ran
                 named.sort(
                     key=lambda c: float(np.nanmedian(self._lengths(c, self._units_of(c)[0])))
@@ -754,10 +812,14 @@ class _Draft:
             if run is None:
                 run = self._lengths(*choice)
         limits = [c for c in columns if c not in self.role.values()]
+        # Any column whose values never fall below the run time may be a
+        # limit, if its words allow it.
         limits += [c for c in self.sample.columns if c not in columns and self._never_less(c, run)]
+        # Columns that are named like a limit come first.
         for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
             of_one_meaning = _name_without(column, IGNORED_WORDS["limit"]) not in AMBIGUOUS
             by_name = of_one_meaning and column in self.candidates["limit"]
+            # A second column that says how long jobs ran is no limit.
             again = not by_name and run is not None and self._matching_unit([column], run)
             if again or self._is_from_submission(column):
                 continue
@@ -766,6 +828,7 @@ class _Draft:
             # (processors x seconds, a time from submission) is neither.
             lengths = self._lengths(column, unit_of_limit or "s")
             lengths = lengths[lengths > 0]
+            # Limits are chosen by people: the same few come again.
             mostly_distinct = len(np.unique(lengths)) > 0.5 * lengths.size
             if not by_name and mostly_distinct and (lengths % 60 == 0).mean() < 0.5:
                 self.notes.append(f"{column} looks measured rather than asked for: not used")
@@ -777,6 +840,7 @@ class _Draft:
             self.entry["limit"] = {"column": column}
             if unit_of_limit:
                 self.entry["limit"]["unit"] = unit_of_limit
+            # The first that passes all tests is the limit.
             break
         if doubt and "limit" not in self.role and choice is not None:
             self.notes.append(
@@ -793,6 +857,7 @@ class _Draft:
             return False
         lengths = self._lengths(column, units_of[0])
         sure = np.isfinite(lengths) & np.isfinite(run)
+        # One in twenty may exceed its limit, where a site is slow to end jobs.
         return bool(sure.any() and (lengths[sure] >= run[sure]).mean() >= 0.95)
 
     def _is_from_submission(self, column: str) -> bool:
@@ -802,6 +867,7 @@ class _Draft:
                 continue
             span = self.times[role].seconds - self.times["created"].seconds
             for unit in self._units_of(column):
+                # Rounded to seconds, or to a hundredth of a long span.
                 near = np.abs(self._lengths(column, unit) - span) <= np.maximum(1.0, 0.01 * span)
                 if near[np.isfinite(span)].mean() >= 0.9:
                     end = "start" if role == "started" else "end"
@@ -823,6 +889,7 @@ class _Draft:
         if not {"started", "deleted"} <= set(self.times):
             return None
         run = self.times["deleted"].seconds - self.times["started"].seconds
+        # One row could agree by chance.
         return run if np.isfinite(run).sum() > 1 else None
 
     def _units_of(self, column: str) -> list[str]:
@@ -830,6 +897,8 @@ class _Draft:
         texts = [text for text in self.sample.columns[column] if _holds(text)]
         if not _mostly(texts, _is_number):
             return ["clock"] if _mostly(texts, re.compile(units.CLOCK).fullmatch) else []
+        # A unit in its name leaves no choice; else the unit of times on the
+        # same file is the likeliest.
         if unit := _named_unit(column, UNITS_OF_TIME):
             return ["" if unit == "s" else unit]
         fine = self.times["created"].entry.get("unit") if "created" in self.times else None
@@ -838,6 +907,7 @@ class _Draft:
     def _lengths(self, column: str, unit: str) -> Floats:
         cells = self.sample.columns[column]
         if unit == "clock":
+            # Clock texts such as `1-02:00:00` are parsed by one expression for the whole column.
             seconds = pl.DataFrame({"text": cells}).select(units.clock(pl.col("text"))).to_series()
             return seconds.fill_null(np.nan).to_numpy()
         return _numbers(cells) * units.UNITS[unit or "s"]
@@ -850,6 +920,7 @@ class _Draft:
                 known_both = np.isfinite(lengths) & np.isfinite(run)
                 # Minutes and hours are rounded, at most by one.
                 rounding = units.UNITS[unit] if unit in ("minutes", "hours") else 1.0
+                # An hour of run time written in hours may be off by one.
                 near = np.abs(lengths - run) <= np.maximum(rounding, 0.01 * run)
                 if known_both.any() and near[known_both].mean() >= 0.9:
                     return column, unit
@@ -863,7 +934,10 @@ class _Draft:
         # Limits are seldom exceeded: the smallest unit in which they hold.
         for unit in [u for u in units if u != "ms"] or units:
             lengths = self._lengths(column, unit)
+            # A limit of 0 means none.
             sure = np.isfinite(lengths) & np.isfinite(run) & (lengths > 0)
+            # A twentieth and a minute of tolerance: sites let jobs run a little
+            # over before they end them.
             if not sure.any() or (lengths[sure] >= 0.95 * run[sure] - 60).mean() >= 0.8:
                 if unit in ("minutes", "hours") and unit != units[0]:
                     self.notes.append(f"{column} is read in {unit}: in seconds jobs outlived it")
@@ -880,14 +954,18 @@ class _Draft:
                 entry["unit"] = "quantity"
             elif role == "mem":
                 entry |= self._unit_of_memory(np.array([float(t) for t in texts if _is_number(t)]))
+            # Alibaba's logs count thousandths of cards in `gpu_milli`, and
+            # hundredths in `plan_gpu`.
             elif plain.endswith("milli"):
                 entry["unit"] = "milli"
             elif plain.startswith("plan"):
                 entry["unit"] = "percent"
+            # An empty cell of a device means that none was asked for, as a rule.
             if len(texts) < len(self.sample.columns[name]):
                 entry["empty"] = 0
                 self.notes.append(f"empty cells of {name} count as 0")
             self.entry[role] = entry
+        # A count of jobs is still worth a draft: one core each, which is said.
         if not any(d in self.entry for d in DEVICES):
             self.entry["cpu"] = {"value": 1}
             a_core = "node of a job" if "tasks" in self.role else "job"
@@ -937,6 +1015,7 @@ class _Draft:
             numbers = [t for t in self._texts(role) if _is_number(t)]
             if role in ("tasks", "priority") and len(numbers) < len(self._texts(role)):
                 continue
+            # A column of nodes with halves or zeros in most rows counts something else.
             odd = sum(float(t) < 1 or float(t) % 1 != 0 for t in numbers)
             if role == "tasks" and 2 * odd > len(numbers):
                 continue
@@ -947,12 +1026,14 @@ class _Draft:
             self.entry["name"] = {"value": "job"}
             self.notes.append("no column of names is known: jobs are told apart by their row")
         used = {entry.get("column") for entry in self.entry.values()}
+        # Twenty names: some logs have a hundred columns.
         if unused := [name for name in self.sample.columns if name not in used]:
             self.notes.append(f"not used: {', '.join(unused[:20])}" + " …" * (len(unused) > 20))
 
     def _missing(self) -> list[str]:
         problems = []
         if "created" not in self.entry and "started" in self.entry:
+            # A start alone makes waits of zero; it is said, since a queue cannot be judged by that.
             self.entry["created"] = self.entry.pop("started")
             self.notes.append("no time of submission is known: jobs are submitted when they start")
         if "created" not in self.entry:
@@ -971,8 +1052,10 @@ class _Draft:
     def _other_units(self) -> tuple[str, ...]:
         """Units of plain numbers in which jobs do not run too briefly or come too seldom."""
         run, first = self._run_times(), self.times.get("created", self.times.get("started"))
+        # Five seconds in the median are no jobs of a cluster: times are likely in minutes or more.
         if run is not None and np.nanmedian(run) < LEAST_RUN:
             return "minutes", "hours", "days"
+        # Two days between jobs on average: the unit is likely finer than read.
         if first is None or np.ptp(first.seconds[np.isfinite(first.seconds)]) < MOST_GAP * len(
             first.seconds
         ):
@@ -990,6 +1073,7 @@ class _Draft:
                 yield _changed(mapping, open_end="last"), label, 'open_end = "last"'
         units_of = [("mem", "memory", unit) for unit in ("MiB", "GiB")]
         plain = [role for role in TIME_ROLES if role in self.entry]
+        # Units that a name or a value gave are not doubted.
         if all(self.entry[role].keys() == {"column"} for role in plain):
             for unit in self._other_units():
                 read = {role: {**self.entry[role], "unit": unit} for role in plain}
@@ -1014,12 +1098,14 @@ def _changed(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
 
 
 def _named_unit(name: str, units: Sequence[str]) -> str:
+    # The unit is the last word of a name, after an underscore, a blank, a bracket or a capital.
     end = re.search(r"(?:_|\s|\(|\[|-|(?<=[a-z])(?=[A-Z]))([A-Za-z]+)[\])]?$", name)
     if end is None:
         return ""
     unit = next((u for u in units if u.lower() == end[1].lower()), "")
     alike = {"min": "minutes", "mins": "minutes", "h": "hours", "hour": "hours"}
     alike |= dict.fromkeys(("sec", "secs", "seconds"), "s")
+    # GB in a heading is taken for GiB, as Slurm and most tools of clusters mean it.
     return alike.get(unit, re.sub(r"^([KMGT])B$", r"\1iB", unit))
 
 
@@ -1039,6 +1125,7 @@ def _of_kind(readings: Sequence[_Times], written: bool) -> list[_Times]:
 def _same_times(reading: _Times, other: _Times) -> bool:
     """Whether two columns tell the same instants, up to rounding."""
     near = np.abs(reading.seconds - other.seconds) <= 1.0
+    # Equal but for one row in a hundred: the second column adds nothing.
     return bool(near[np.isfinite(reading.seconds) & np.isfinite(other.seconds)].mean() > 0.99)
 
 
@@ -1057,6 +1144,7 @@ def _are_measured(amounts: Floats) -> bool:
         return False
     # Parts of a device are eighths or tenths of it.
     whole = np.isclose(amounts * 8 % 1, 0) | np.isclose(amounts * 10 % 1, 0)
+    # A thousand devices and fractions of any size are not asked for by jobs.
     return bool(whole.mean() < 0.5 or amounts.max() > most)
 
 
@@ -1066,11 +1154,13 @@ def _span(texts: Sequence[str], form: str) -> float:
 
 
 def _matches_format(texts: Sequence[str], form: str) -> bool:
+    # The first two hundred cells are enough to know a form.
     series = pl.Series(texts[:200], dtype=pl.String)
     try:
         parsed = series.str.to_datetime(form, strict=False, time_unit="us")
     except pl.exceptions.PolarsError:
         return False
+    # One cell in ten may be bad.
     return parsed.null_count() <= len(series) / 10
 
 
@@ -1083,6 +1173,7 @@ def _outcome(
     reading = MappingOutcome(what, change)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "mapping.toml")
+        # Read through a real file, as the user's would be, so that the same messages come.
         file.write_text("\n".join(_toml(mapping)), encoding="utf-8")
         try:
             tables = OwnCsv(file).scan()
@@ -1100,6 +1191,7 @@ def _outcome(
         left_out=reasons(*(stage.dropped for stage in tables.stages)),
         doubts=tuple(doubts_of(tables)) if doubts_of else (),
         hours=hours,
+        # A file of one instant has no mean over time; a second keeps it finite.
         mean_in_use={d: hours[d] * 3600 / max(end - start, 1.0) for d in devices},
         largest_job={d: float((jobs[d] * tasks).max()) for d in devices},  # type: ignore[arg-type]  # numbers
     )
@@ -1108,6 +1200,7 @@ def _outcome(
 def _short(entry: dict[str, Any]) -> Any:
     if set(entry) == {"column"}:
         return entry["column"]
+    # A constant of 1 is what a missing column counts as; it is written plainly.
     return entry["value"] if set(entry) == {"value"} and entry["value"] == 1 else entry
 
 
@@ -1116,6 +1209,7 @@ def _toml(mapping: dict[str, Any]) -> list[str]:
     lines = [f"trace = {toml_value(mapping['trace'])}", "", "[jobs]"]
     lines += [f"{key} = {toml_value(value)}" for key, value in jobs.items() if key != "columns"]
     lines += ["", "[jobs.columns]"]
+    # In the order of roles, as a person would look for them.
     order = [*ROLES, *(k for k in jobs["columns"] if k not in ROLES)]
     columns = jobs["columns"]
     return lines + [f"{k} = {toml_value(columns[k])}" for k in order if k in columns]

@@ -47,6 +47,7 @@ def work(jobs: pl.DataFrame) -> pl.DataFrame:
     waits = "started" in jobs.columns
     started = pl.col("started") if waits else blank
     elapsed = pl.col("elapsed") if "elapsed" in jobs.columns else blank
+    # A clock may put a start before the creation: then the job began when it was created.
     begun = pl.max_horizontal("started", "created") if waits else pl.col("created")
     # What the log says a job ran counts before the time from its start to its end, in which it may
     # have been suspended.
@@ -78,6 +79,7 @@ def counted_device(jobs: pl.DataFrame, units: Mapping[str, str]) -> tuple[str, s
     ... )
     ('gpu', 'GPU')
     """
+    # NaN is what a reader could not tell, and asks for nothing.
     amounts = jobs.select(pl.col("cpu", "mem", "gpu").cast(pl.Float64).fill_nan(0.0).fill_null(0.0))
     asking = {name: int((amounts[name] != 0).sum()) for name in amounts.columns}
     # Hours are counted of the scarcest device that the log is about.
@@ -96,7 +98,9 @@ def device_hours(jobs: pl.DataFrame, device: str) -> Floats:
     array([16.])
     """
     tasks = pl.col("tasks").fill_null(1) if "tasks" in jobs.columns else pl.lit(1)
+    # A row is of all tasks of a job, and `device` is of one of them.
     amount = jobs.select((pl.col(device).fill_null(0) * tasks).cast(pl.Float64)).to_series()
+    # A negative length, of mixed-up times, must not be taken off from the others.
     hours = (work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0) * amount / 3600).to_numpy()
     return np.asarray(hours, dtype=np.float64)
 
@@ -180,7 +184,9 @@ are not known; the first 1 of 2 slots'
         """
         window = 0 if self.by_slot is None else len(self.by_slot)
         if self.by_slot is None or slots == window:
+            # Without an account slot by slot a shorter run cannot be told apart.
             return self
+        # A run may be longer than the log: what lies behind it is not of the log.
         if slots > window:
             return replace(self, terms=(f"of {slots:,} slots the log has {window:,}", *self.terms))
         played, hours, devices_given = map(float, self.by_slot[:slots].sum(axis=0))
@@ -220,6 +226,8 @@ are not known; the first 1 of 2 slots'
         jobs = self.played / self.read if self.read else 0.0
         hours = self.played_hours / self.hours if self.hours else 1.0
         little = []
+        # The smaller of the two: few large jobs may hold most of the
+        # hours, and the other way round.
         if min(jobs, hours) < LOW_SHARE:
             unit = "jobs" if jobs <= hours else f"{self.unit}-hours"
             little.append(
@@ -276,6 +284,7 @@ class Fidelity:
         return [] if self.kept is None else self.kept.lines
 
     def to_dict(self) -> dict[str, Any]:
+        # asdict keeps a named tuple as one, which JSON would write as a list without names.
         plain = asdict(self)
         plain["stages"] = [
             {**stage._asdict(), "dropped": reasons_plain(stage.dropped)} for stage in self.stages
@@ -313,8 +322,10 @@ def device_totals(tables: Tables) -> dict[str, float]:
     servers = tables.servers
     if servers.is_empty():
         return {}
+    # The sum skips nulls: a capacity that is not known counts as none.
     totals = {name: float(servers[name].sum()) for name in ("cpu", "mem")}
     with_gpus = servers.filter(pl.col("gpu") > 0)
+    # Sorted, so that reports of the same trace have the same order of devices.
     models = with_gpus.group_by("model").agg(pl.col("gpu").sum()).sort("model")
     totals.update({f"gpu:{model}": float(count) for model, count in models.rows()})
     if len(with_gpus):
@@ -347,6 +358,7 @@ def implied_load(
     if not totals or tables.jobs.is_empty():
         return {}
     held_for = work(tables.jobs)
+    # What never ran held nothing; its waiting is no load.
     ran = held_for["run"].is_not_null()
     jobs, held_for = tables.jobs.filter(ran), held_for.filter(ran)
     begin = held_for["begin"].to_numpy()
@@ -356,10 +368,12 @@ def implied_load(
     share = share / (last - first if last > first else 1.0)
     if "tasks" in jobs.columns:
         share *= jobs["tasks"].fill_null(1).to_numpy()
+    # Devices with a slash are counted where both the servers and the jobs have them.
     counted = [*UNITS, *(name for name in totals if "/" in name and name in jobs.columns)]
     requested = {name: jobs[name].fill_null(0).to_numpy() for name in counted}
     in_use = {name: float(share @ requested[name]) for name in counted}
     present = {name[4:]: total for name, total in totals.items() if name.startswith("gpu:")}
+    # Each model is in the result, even one that nobody asks for.
     in_use.update({f"gpu:{model}": 0.0 for model in present})
     by_set = jobs.select(pl.col("models").fill_null("")).with_columns(held=share * requested["gpu"])
     for models, amount in by_set.group_by("models").sum().sort("models").rows():
@@ -384,6 +398,7 @@ def of_tables(tables: Tables) -> Fidelity:
     else:
         timed = tables.jobs.filter(_timed())
         if len(timed):
+            # At the end of a log jobs that still run are often written as if they ended there.
             until_end = int((timed["deleted"] == end).sum())
             notes.append(
                 f"{until_end} jobs are deleted at the very end of the trace, at {end:.0f} s: "
@@ -428,11 +443,13 @@ def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tupl
     """
     of_jobs: dict[str, tuple[int, int]] = {}
     of_others: dict[str, tuple[int, int]] = {}
+    # In a trace of events a bad row is an event, and its job may be known from others.
     events = tables.trace.removeprefix("twin-") in OF_EVENTS
     for stage in tables.stages:
         for reason, (count, row) in stage.dropped.items():
             # Rows that are no jobs are left out of the account of jobs.
             if reason not in NO_JOBS:
+                # Rows of machines are no jobs either.
                 account = of_others if events or stage.name == "machines" else of_jobs
                 earlier = account.get(reason, (0, row))
                 account[reason] = (earlier[0] + count, min(earlier[1], row))
@@ -461,8 +478,10 @@ def kept_of(
     # The share of waiting is that of all seconds that jobs were there.
     if (waited := waiting_times(jobs)).size:
         total = float(waited.sum())
+        # The bound keeps a log of jobs of no length from dividing by zero.
         wait, waiting = float(waited.mean()), total / max(total + ran, 1e-9)
     unread = sum(count for count, _ in left_out(tables)[0].values())
+    # Jobs that could not be read belong to what there was, else the coverage would be too good.
     counts = (float((len(jobs) if read is None else read) + unread), played)
     all_hours = (float(device_hours(jobs, device).sum()), hours)
     account = (tables.trace, unit, *counts, *all_hours, given, wait, waiting, terms)
@@ -537,6 +556,7 @@ def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
     """:attr:`Tables.servers` from tuples in the order of its columns; of no servers by default."""
     columns = {"row": pl.Int64, "name": pl.String, "model": pl.String}
     columns |= dict.fromkeys(UNITS, pl.Float64)
+    # Types are given, for polars could not know them of no rows.
     return pl.DataFrame(list(rows), schema=columns, orient="row")
 
 
@@ -563,6 +583,7 @@ class Reader(ABC):
         files = all_files if any(table.begins for table in cls.FORMAT.tables) else files_of
         return any(recognise(file, [cls.FORMAT]) for file in files(Path(path)))
 
+    # Read once, so that the fidelity report and the tables are of the same rows.
     @cached_property
     def tables(self) -> Tables:
         return self._read()
@@ -590,6 +611,7 @@ def fingerprint(*arrays: np.ndarray[Any, Any]) -> str:
     """
     digest = hashlib.sha256()
     for array in arrays:
+        # Type and shape are hashed, too: the same bytes may be other numbers.
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
@@ -599,11 +621,14 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
     """Write tables to a folder, so that :func:`load_tables` gives the same ones; which files."""
     frames = {"servers": tables.servers, "jobs": tables.jobs, "events": tables.events}
     paths = []
+    # Each file is written whole, then renamed; the manifest comes last, and
+    # without it the folder is none.
     for name, frame in frames.items():
         if frame is not None:
             paths.append(folder / f"{name}.parquet")
             write_whole(paths[-1], frame.write_parquet)
     manifest = {
+        # A reader of another version refuses it rather than guess.
         "version": VERSION,
         "trace": tables.trace,
         "units": dict(tables.units),
@@ -611,6 +636,7 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
         "tables": [path.name for path in paths],
         "stages": [[*stage[:3], dict(stage.dropped)] for stage in tables.stages],
         "notes": list(tables.notes),
+        # Epoch and zone alone: the clock is made anew of them.
         "clock": tables.clock and [tables.clock.epoch, tables.clock.zone],
     }
     paths.append(folder / SAVED)
@@ -621,12 +647,14 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
 def load_tables(folder: Path) -> Tables:
     """Read what :func:`save_tables` wrote; TraceError names the file at fault."""
     path = folder / SAVED
+    # All of the manifest is read before a table is opened, so that one message tells what is wrong.
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["version"] != VERSION:
             raise ValueError(f"version {manifest['version']}, and {VERSION} is read")
         stages = tuple(
             Stage(name, rows, used, {text: (lost[0], lost[1]) for text, lost in dropped.items()})
+            # JSON has lists where the stages have tuples.
             for name, rows, used, dropped in manifest["stages"]
         )
         files, notes, units = manifest["files"], tuple(manifest["notes"]), manifest["units"]
@@ -646,6 +674,7 @@ def load_tables(folder: Path) -> Tables:
 
 def _read(path: Path) -> pl.DataFrame:
     try:
+        # Bounded as any file from elsewhere: a Parquet file may claim any number of rows.
         return scan_parquet(path).collect()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise TraceError(f"this table cannot be read ({error})", path) from error
