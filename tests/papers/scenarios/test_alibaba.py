@@ -138,6 +138,16 @@ def test_requests_of_esdp_are_between_the_papers_bounds(folder, limits):
     assert literal.instance(1).problem.cluster.capacity.tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize("rows", ["varied", "uniform", "first"])
+def test_more_machines_than_a_trace_has_are_its_machines_again(rows):
+    """As many as OGASched §4.3 has: the twin of v2018 has fewer than every other one of them."""
+    problem = create_scenario("ogasched-alibaba-v1", servers=1024, units="raw", rows=rows)
+    played = problem.instance(0).problem.cluster.capacity[1::2, :3]
+    machines = rows_of("v2018", "").machines
+    assert len(machines) < len(played)
+    assert set(map(tuple, played.tolist())) == set(map(tuple, machines.tolist()))
+
+
 def test_without_the_files_the_twins_are_played():
     scenario = create_scenario("ogasched-alibaba-v1", servers=12, job_types=4)
     assert scenario.instance(0).problem.requests.shape == (4, 6)

@@ -124,7 +124,7 @@ def alternate_between(which: str, number: int) -> dict[str, Ints]:
 
 
 def select_machines(s: RowSettings, number: int, rng: np.random.Generator) -> Floats:
-    """Cores, GiB and GPUs of the selected machines, shape [number, 3]."""
+    """Cores, GiB and GPUs of the selected machines [number, 3]; rows come again if too few."""
     capacity = np.zeros((number, 3))
     for trace, places in alternate_between(s.machines, number).items():
         machines = rows_of(trace, s.folder).machines
@@ -133,7 +133,7 @@ def select_machines(s: RowSettings, number: int, rng: np.random.Generator) -> Fl
             # Each distinct machine as often as any other, however many of it the trace has.
             capacity[places] = rng.permutation(np.resize(kinds, (places.size, 3)))
         elif s.rows == "uniform":
-            capacity[places] = machines[rng.permutation(len(machines))[: places.size]]
+            capacity[places] = machines[np.resize(rng.permutation(len(machines)), places.size)]
         else:
             capacity[places] = machines[np.arange(places.size) % len(machines)]
     return capacity
@@ -160,9 +160,9 @@ def select_jobs(
             distinct, count = np.unique(wanted, axis=0, return_counts=True)
             chosen = distinct[k_centres(_place(distinct, largest), count, places.size)]
         elif s.rows == "uniform":
-            chosen = wanted[rng.permutation(len(wanted))[: places.size]]
+            chosen = wanted[np.resize(rng.permutation(len(wanted)), places.size)]
         else:
-            chosen = wanted[: places.size]
+            chosen = wanted[np.arange(places.size) % len(wanted)]
         requests[places] = chosen
         if slots:
             near = _nearest(_place(wanted, largest), _place(chosen, largest))
