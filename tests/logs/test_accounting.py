@@ -14,11 +14,12 @@ from gangwise import TraceError
 from gangwise.jobs import Nodes
 from gangwise.logs import open_tables
 from gangwise.logs.formats import accounting
-from gangwise.logs.formats.accounting import SYSTEMS, Jobs, parse_pbs
+from gangwise.logs.formats.accounting import JSON, TEXT, Jobs, parse_pbs
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.io.reading import RowAccount
 from gangwise.logs.jobs import jobs_of, open_jobs
 
+SYSTEMS = {**TEXT, **JSON}
 COLUMNS = ("name", "tasks", "cpu", "gpu", "created", "started", "deleted", "limit")
 S = 1_709_539_200
 

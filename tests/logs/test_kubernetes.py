@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.jobs import simulate_jobs
 from gangwise.logs import open_tables, reader_of
-from gangwise.logs.formats.kubernetes import KubernetesDump, requests_of
+from gangwise.logs.formats.kubernetes import KubernetesDump, pod_of
 from gangwise.logs.inspect import inspect
 from gangwise.logs.jobs import open_jobs
 from gangwise.notation.units import exact_quantity as amount
@@ -36,6 +36,11 @@ def pod(name, created=0, started=None, ended=None, phase="Running", node="n1", *
     if node:
         spec["nodeName"] = node
     return {"kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+def requests_of(spec):
+    record = pod_of(1, pod("p") | {"spec": spec}, False, {})
+    return record.cpu, record.mem, record.gpu
 
 
 def owner(kind, name, api="v1"):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -55,6 +55,7 @@ class Jobs:
     read: int = 0
     events: int = 0
     runs: int = 0
+    document: Any = None  # of JSON, of which each job is a part
 
     def add(self, row: int, job: Mapping[str, Any]) -> None:
         """Add the record of a run of a job; a later record of the same run is the one that counts.
@@ -509,16 +510,6 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
         _try(jobs, job["row"], lambda job: job, job)
 
 
-def parse_condor(found: Any, jobs: Jobs) -> None:
-    """``condor_history -json``: a list of job ads; or the log that a job's submission names."""
-    if isinstance(found, str):
-        parse_condor_log(found, jobs)
-        return
-    for row, ad in enumerate(_objects(found, "ClusterId"), 1):
-        jobs.read += 1
-        _try(jobs, row, _condor_job, ad, jobs)
-
-
 def _condor_job(ad: Record, jobs: Jobs) -> dict[str, Any]:
     job = roles_of("htcondor", ad)
     ran, ended = job["elapsed"], job["deleted"] and job["started"]
@@ -543,14 +534,8 @@ def _condor_job(ad: Record, jobs: Jobs) -> dict[str, Any]:
     }
 
 
-def parse_flux(found: Any, jobs: Jobs) -> None:
-    """``flux jobs -a --json``: ``duration`` is the limit, ``runtime`` how long a job ran."""
-    for row, job in enumerate(_objects(found, "t_submit"), 1):
-        jobs.read += 1
-        _try(jobs, row, _flux_job, job)
-
-
-def _flux_job(record: Record) -> dict[str, Any]:
+def _flux_job(record: Record, jobs: Jobs) -> dict[str, Any]:
+    """``duration`` is the limit, ``runtime`` how long the job ran."""
     job = roles_of("flux", record)
     over = record.get("state") == "INACTIVE" or number(record.get("t_inactive")) is not None
     if over and job["started"] is not None:
@@ -571,13 +556,6 @@ def _flux_job(record: Record) -> dict[str, Any]:
     }
 
 
-def parse_oar(found: Any, jobs: Jobs) -> None:
-    """``oarstat -J``: an object of jobs by their number, or a list of them."""
-    for row, job in enumerate(_objects(found, "submissionTime", "submission_time"), 1):
-        jobs.read += 1
-        _try(jobs, row, _oar_job, {_snake(k): v for k, v in job.items()})
-
-
 def _snake(name: str) -> str:
     """A name with underscores.
 
@@ -587,7 +565,8 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-def _oar_job(job: Record) -> dict[str, Any]:
+def _oar_job(record: Record, jobs: Jobs) -> dict[str, Any]:
+    job = {_snake(key): value for key, value in record.items()}
     used = job.get("assigned_resources") or job.get("resources") or []
     count = len(used) if isinstance(used, list) else 0
     count = count or int(number(job.get("resource_count")) or 0)
@@ -611,22 +590,18 @@ def _oar_job(job: Record) -> dict[str, Any]:
     }
 
 
-def parse_batsim(found: Any, jobs: Jobs) -> None:
-    """A workload of Batsim: jobs run for the delay of their profile, and not beyond walltime.
+def _batsim_job(job: Record, jobs: Jobs) -> dict[str, Any]:
+    """A job runs for the delay of its profile, and not beyond walltime.
 
     Profiles that compute or communicate take as long as the simulated platform makes them: such
     jobs have no run time, and are left out.
     """
-    if not isinstance(found, dict) or not isinstance(found.get("profiles"), dict):
+    workload = jobs.document
+    if not isinstance(workload, dict) or not isinstance(workload.get("profiles"), dict):
         raise TraceError("a workload of Batsim has jobs and profiles", jobs.account.file)
-    jobs.servers = int(number(found.get("nb_res")) or 0)
-    for row, job in enumerate(_objects(found, "subtime"), 1):
-        jobs.read += 1
-        _try(jobs, row, _batsim_job, job, found["profiles"], jobs)
-
-
-def _batsim_job(job: Record, profiles: Record, jobs: Jobs) -> dict[str, Any]:
-    submitted, delay = float(job["subtime"]), _batsim_delay(str(job.get("profile")), profiles)
+    jobs.servers = int(number(workload.get("nb_res")) or 0)
+    submitted = float(job["subtime"])
+    delay = _batsim_delay(str(job.get("profile")), workload["profiles"])
     if delay is None:
         raise RecordError("its profile has no delay: it takes as long as a platform makes it", job)
     roles = roles_of("batsim", job)
@@ -681,23 +656,21 @@ def _objects(found: Any, *keys: str) -> list[Record]:
 # The reader
 
 
-class System(NamedTuple):
-    """How the log of a batch system is parsed, and whether it is JSON."""
-
-    parse: Callable[[Any, Jobs], None]
-    json: bool = False
-
-
-SYSTEMS = {
-    "pbs": System(parse_pbs),
-    "lsf": System(parse_lsf),
-    "sge": System(parse_sge),
-    "moab": System(parse_moab),
-    "htcondor": System(parse_condor, json=True),
-    "flux": System(parse_flux, json=True),
-    "oar": System(parse_oar, json=True),
-    "batsim": System(parse_batsim, json=True),
+TEXT: dict[str, Callable[[str, Jobs], None]] = {
+    "pbs": parse_pbs,
+    "lsf": parse_lsf,
+    "sge": parse_sge,
+    "moab": parse_moab,
+    "htcondor": parse_condor_log,
 }
+"""How the text of a log is parsed."""
+JSON: dict[str, tuple[Callable[[Record, Jobs], dict[str, Any]], tuple[str, ...]]] = {
+    "htcondor": (_condor_job, ("ClusterId",)),
+    "flux": (_flux_job, ("t_submit",)),
+    "oar": (_oar_job, ("submissionTime", "submission_time")),
+    "batsim": (_batsim_job, ("subtime",)),
+}
+"""How an object of a JSON log is read, and the fields by one of which it is known as a job."""
 
 
 def _lines(text: str, jobs: Jobs) -> Iterator[tuple[int, str]]:
@@ -721,7 +694,7 @@ class Accounting(Reader):
     """Reader of the accounting log of one batch system, in one file or in a file a day."""
 
     def _read(self) -> Tables:
-        system, form = SYSTEMS[self.FORMAT.name], self.FORMAT
+        form = self.FORMAT
         [table] = form.tables
         path = self.source.path
         files = [f for f in all_files(path) if f == path or table.fits(f)]
@@ -732,10 +705,18 @@ class Accounting(Reader):
         facts: Counter[str] = Counter()
         servers = 0
         for file in files:
-            json = system.json and beginning(file).lstrip()[:1] in ("{", "[")
-            content, digest = document(file, lines=True) if json else read_text(file)
             jobs = Jobs(RowAccount(file, self.source.strict), rows)  # runs may be in two files
-            system.parse(content, jobs)
+            if form.name not in TEXT or (
+                form.name in JSON and beginning(file).lstrip()[:1] in ("{", "[")
+            ):
+                jobs.document, digest = document(file, lines=True)
+                read, keys = JSON[form.name]
+                for row, record in enumerate(_objects(jobs.document, *keys), 1):
+                    jobs.read += 1
+                    _try(jobs, row, read, record, jobs)
+            else:
+                text, digest = read_text(file)
+                TEXT[form.name](text, jobs)
             stages.append(jobs.account.stage(file.name, jobs.read - jobs.events - jobs.runs))
             digests[file.name] = digest
             facts += jobs.facts
@@ -809,7 +790,7 @@ def _why(stages: Iterable[Any]) -> str:
 
 def __getattr__(name: str) -> type[Accounting]:
     """The reader of one batch system, as ``module:attribute`` of its TOML file asks for it."""
-    if name not in SYSTEMS:
+    if name not in {*TEXT, *JSON}:
         raise AttributeError(name)
     form = declared(name)
     doc = f"Reader of {form.title}; see :class:`Accounting`."

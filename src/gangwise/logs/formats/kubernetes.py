@@ -315,11 +315,6 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
     return pods
 
 
-def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Request of a pod: cores, GiB and GPUs, see :func:`pod_total`."""
-    return _cores_gib_gpus(kubernetes.pod_total(spec, _amounts))
-
-
 def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
     owner = kubernetes.controller({"metadata": meta}) or {}
     kind = str(owner.get("kind") or "")
