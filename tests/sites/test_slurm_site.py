@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -186,6 +189,20 @@ def site_of(folder, conf: str, **files: str) -> Site:
     for name, text in {"slurm.conf": conf, **files}.items():
         (folder / name.replace("_", ".")).write_text(text)
     return Site.read(f"slurm:{folder}")
+
+
+def test_a_site_has_one_digest_whatever_the_process(tmp_path):
+    qos = ["Name|MaxJobsPU|Flags", *(f"{name}|2|OverPartQOS" for name in "abcdef")]
+    users = ["Cluster|Account|User|ParentName|MaxJobs", "lab|root|||", "lab|x||root|3"]
+    booked = "ReservationName=r StartTime=2026-01-01T00:00 EndTime=2026-01-02T00:00 Nodes=ALL\n"
+    conf = "ClusterName=lab\nAccountingStorageEnforce=limits\nNodeName=n[1-9] CPUs=8\n"
+    files = {"qos_txt": "\n".join(qos), "assoc_txt": "\n".join(users), "res_txt": booked}
+    here = site_of(tmp_path, conf + "PartitionName=p Nodes=ALL QoS=a\n", **files)
+    script = f"from gangwise.sites.site import Site; print(Site.read('slurm:{tmp_path}').digest)"
+    for seed in "12":
+        command, environment = [sys.executable, "-c", script], os.environ | {"PYTHONHASHSEED": seed}
+        elsewhere = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert elsewhere.stdout.strip() == here.digest
 
 
 def test_a_continued_line_is_joined_as_it_is_written(tmp_path):

@@ -138,8 +138,10 @@ class Holder:
         return self.parent.root if self.parent else self
 
 
-def keys_below(holder: Holder) -> set[Key]:
-    return set(holder.quota).union(*(keys_below(child) for child in holder.children))
+def keys_below(holder: Holder) -> list[Key]:
+    # In the order of the file: shares are sums, whose rounding depends on it.
+    below = (k for child in holder.children for k in keys_below(child))
+    return list(dict.fromkeys([*holder.quota, *below]))
 
 
 def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
@@ -812,7 +814,8 @@ def read_kueue(folder: Path) -> dict[str, Any]:
     }
     queues = [r.queue(document) for document in r.kinds["ClusterQueue"]]
     for document, built in zip(r.kinds["ClusterQueue"], queues):
-        for name in {f["name"] for group in built["groups"] for f in group["flavors"]} - {*labels}:
+        named = {f["name"] for group in built["groups"] for f in group["flavors"]}
+        for name in sorted(named - labels.keys()):
             r.notes.append(
                 f"{document.where}: there is no ResourceFlavor {name}: it may use any node"
             )

@@ -46,7 +46,7 @@ class Limited(NamedTuple):
 
     limits: dict[str, Limits]
     of_pool: dict[str, str]
-    first: set[str]
+    first: list[str]
 
 
 def enforced(r: SlurmReading, config: SettingRow) -> bool:
@@ -89,7 +89,8 @@ def caps_of_qos(
             r.notes.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
     limits = {name: limits_of(r, row, OF_QOS) for name, row in qos.items()}
     flags = {name: row.values.get("Flags", "").upper().split(",") for name, row in qos.items()}
-    over_partition = {name for name in qos if "OVERPARTQOS" in flags[name]}
+    # Lists, not sets: the order of caps is part of the digest of a site.
+    over_partition = [name for name in qos if "OVERPARTQOS" in flags[name]]
     caps = []
     for name in qos:
         pools = tuple(pool for pool, own in of_pool.items() if own == name)
@@ -116,7 +117,7 @@ def caps_of_associations(
         """Jobs of which a QOS says the same."""
         # A QOS that sets the same limit overrides that of the association.
         keys = {(name, device) for name in ALSO.get(setting, (setting,))}
-        limited = {name for name, keys_of in by.limits.items() if keys & keys_of.keys()}
+        limited = [name for name, keys_of in by.limits.items() if keys & keys_of.keys()]
         return (
             *(("", name) for name in limited),
             *((pool, "") for pool, own in by.of_pool.items() if own in limited),
@@ -155,8 +156,8 @@ def caps_of_associations(
             limits = {**inherited.get(name, {}), **limits_of(r, row, OF_USER)}
             for key, most in limits.items():
                 alike[name, pool, not_in, key, most].append(user)
-    for name in own.keys() - users.keys() - {"root"}:  # no users are printed
-        if not any(users):
+    for name in own if not any(users) else ():  # no users are printed
+        if name != "root" and name not in users:
             for key, most in inherited.get(name, {}).items():
                 alike[name, "", (), key, most] = []
     # Users with the same limit share a cap, which is of each of them apart.

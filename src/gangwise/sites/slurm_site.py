@@ -209,7 +209,7 @@ def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
 
 def _reservations(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
     """Reservations of whole nodes, as they were when they were printed."""
-    names, reservations = {*nodes.names} if nodes else set(), []
+    names, reservations = dict.fromkeys(nodes.names if nodes else ()), []
     for row in r.rows:
         if row.kind != "reservation":
             continue
@@ -359,8 +359,12 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     parts = [*row.values.get("PreemptParameters", "").split(",")]
     parts += row.values.get("SchedulerParameters", "").replace("preempt_", "").split(",")
     parameters = dict(part.partition("=")[::2] for part in parts)
-    for name in {*row.values.get("PreemptParameters", "").split(",")} - {""}:
-        if name.partition("=")[0] not in ("youngest_first", "strict_order", "reorder_count"):
+    for name in dict.fromkeys(row.values.get("PreemptParameters", "").split(",")):
+        if name and name.partition("=")[0] not in (
+            "youngest_first",
+            "strict_order",
+            "reorder_count",
+        ):
             r.notes.append(f"not modelled: PreemptParameters={name}, {row.where}")
     exempt = r.value(row, "PreemptExemptTime", time_limit, 0.0)
     return {
