@@ -1,4 +1,4 @@
-"""Who gives way: jobs that run are taken off their nodes for one that comes first, as in Slurm.
+"""Preemption as in Slurm: jobs that run are taken off their nodes for one that comes first.
 
 By QOS, or by the tiers of pools (PreemptType preempt/qos, preempt/partition_prio). Those that may
 be preempted are taken away in order, small ones of low rank first, until the job fits; then they
@@ -56,6 +56,7 @@ def classes_of(tenancy: Tenancy, pairs: list[tuple[str, str]]) -> tuple[Rows, Bo
             row["rank"] = mine.priority if mine else 0.0
         else:
             row["rank"] = pools[pool].tier if pool in pools else 1
+    # By tier: a higher tier is above every lower one.
     above = rows["rank"][:, None] > rows["rank"]
     if rules.by == "qos":
         preempts = [qos[name].preempts if name in qos else () for _, name in pairs]
@@ -93,6 +94,7 @@ def make_room(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     for m in range(at.running):
         o = state.running[m]
         job_class = passes.classes[passes.known[o].kind]
+        # A job that started in this very instant is not taken away again in it.
         rested = at.now > state.jobs[o].begun and at.now >= state.jobs[o].begun + job_class.exempt
         if (
             passes.above[c, passes.known[o].kind]
@@ -158,6 +160,7 @@ def put_in_turn(inputs: Inputs, state: State, passes: PassState) -> None:
         key = -state.jobs[o].begun
         if not passes.settings.youngest_first:
             nodes = nodes_in(inputs, state, passes.every, o)
+            # Rank first: the nodes of a job never outweigh a rank.
             key = float(passes.classes[passes.known[o].kind].rank * (passes.on.size + 1) + nodes)
         passes.able[i].time = key
     sort_by_time(state, passes, passes.able, able)
@@ -171,6 +174,7 @@ def reorder(inputs: Inputs, state: State, passes: PassState, taken: int) -> None
     for i in range(taken - 1):
         shared = nodes_in(inputs, state, passes.on, passes.turns[i].item)
         passes.turns[i].time = 0.0 if passes.settings.strict else -float(shared)
+    # Before all others, whatever these share.
     passes.turns[taken - 1].time = -kernels.NEVER
     sort_by_time(state, passes, passes.turns, int64(taken))
 
@@ -212,7 +216,7 @@ def preempt_until_fits(inputs: Inputs, state: State, passes: PassState, j: int) 
 
 @inlined_kernel
 def among(items: Ints, count: int, j: int) -> bool:
-    """Job j is one of the first so many."""
+    """Whether job j is one of the first so many."""
     for i in range(count):  # noqa: SIM110 - generators do not compile
         if items[i] == j:
             return True
@@ -244,6 +248,7 @@ def give_way(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
         if state.jobs[o].begun < state.at.now or not among(passes.gave, clock.gave, o):
             passes.gave[clock.gave] = o
             clock.gave += 1
+        # Backfilling's clock counts events: two make it due at once.
         clock.events += 2  # it left, and came back
         if passes.acts.size > 0:
             kernels.put(passes.acts, clock.acts, float(way), o)
@@ -283,9 +288,11 @@ def hold(gangs: Gangs, pieces: Rows, first: int, last: int, view: int, sign: int
             rest = gangs.masks[q, w]
             while rest != 0:
                 core = (w << 6) + kernels.trailing_zeros(rest)
+                # The lowest bit is the core; rest & (rest − 1) clears it.
                 rest &= rest - 1
                 before = gangs.holders[view, n, core]
                 gangs.holders[view, n, core] = before + sign
+                # A core counts as taken once, however many hold it.
                 gangs.taken[view, n] += int64(before + sign > 0) - int64(before > 0)
 
 
@@ -296,6 +303,7 @@ def see(inputs: Inputs, state: State, passes: PassState, view: int, rank: float)
     for n in range(gangs.taken.shape[1]):
         gangs.taken[view, n] = 0
         for core in range(gangs.holders.shape[2]):
+            # View by view from nothing: who holds cores changes with every start.
             gangs.holders[view, n, core] = 0
     for m in range(running + passes.clock.gave):
         j = state.running[m] if m < running else passes.gave[m - running]
@@ -312,7 +320,7 @@ def see(inputs: Inputs, state: State, passes: PassState, view: int, rank: float)
 
 @inlined_kernel
 def sees(passes: PassState, rank: float, j: int) -> bool:
-    """A job of a rank is not placed as if job j were not there."""
+    """Whether a job of a rank counts what job j holds as taken."""
     mine = passes.classes[passes.known[j].kind]
     return bool(mine.way != SUSPENDED or mine.rank >= rank)
 
@@ -323,6 +331,7 @@ def show_cores(
 ) -> None:
     """Let a room have free the cores that nobody holds in a view."""
     for n in range(up.size):
+        # A core is 1,000 thousandths.
         free = cluster.capacity[n, gangs.kind] - 1000 * gangs.taken[view, n]
         room.free[n, gangs.kind] = max(free, 0) if up[n] else 0
 
@@ -343,6 +352,7 @@ def find_cores(inputs: Inputs, state: State, passes: PassState, j: int, pieces: 
         enough = True
         for i in range(pieces):
             part = piece_shape(inputs.cluster, s, state.tried, int64(0), int64(i))
+            # Whole cores: a task of half a core holds one all the same.
             each = -(-inputs.cluster.demand[part, gangs.kind] // 1000)
             n, left = int64(state.tried[i].node), int64(state.tried[i].tasks) * each
             # Cores are bits of words of 64; the first idle ones are taken.
@@ -363,6 +373,7 @@ def keep_cores(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
     gangs, q = passes.gangs, int64(inputs.jobs[j].piece_from)
     last = int64(q + state.jobs[j].pieces)
     for i in range(q, last):
+        # Pieces of a job on one node share its mask: the first has it, the others none.
         for w in range(gangs.masks.shape[1]):  # all of a node with the first of its pieces
             gangs.masks[i, w] = gangs.wanted[state.out[i].node, w]
             gangs.wanted[state.out[i].node, w] = 0
@@ -372,7 +383,7 @@ def keep_cores(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
 
 @inlined_kernel
 def meets(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
-    """Job j holds one of the cores in `wanted`."""
+    """Whether job j holds one of the cores in `wanted`."""
     gangs, q = passes.gangs, inputs.jobs[j].piece_from
     for i in range(q, q + state.jobs[j].pieces):
         for w in range(gangs.masks.shape[1]):
@@ -403,6 +414,7 @@ def place_above(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
         if not sees(passes, rank, o) and meets(inputs, state, passes, o):
             kernels.put(passes.able, clock.able, float(passes.known[o].turn), o)
             clock.able += 1
+    # As they started, the first first.
     kernels.merge_sort(passes.able, state.spare_rows, 0, clock.able)
     return int(pieces)
 
@@ -427,7 +439,7 @@ def suspended_in_turn(state: State, passes: PassState) -> int:
 
 @inlined_kernel
 def undisturbed(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
-    """Nobody of a tier above that of job j runs on its cores."""
+    """Whether nobody of a tier above that of job j runs on its cores."""
     passes.gangs.wanted[:] = 0
     q, rank = inputs.jobs[j].piece_from, passes.classes[passes.known[j].kind].rank
     for i in range(q, q + state.jobs[j].pieces):
@@ -466,6 +478,7 @@ def release_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) 
     for m in range(state.at.running):
         j = state.running[m]
         if sees(passes, rank, j):
+            # What it ran before it was suspended counts towards its limit.
             kernels.put(rows, count, max(state.jobs[j].expect, now) - passes.known[j].ran, j)
             count += 1
     for i in range(passes.clock.gave):

@@ -198,6 +198,7 @@ class Site:
         Raises ScenarioError, which names the file, and the line or the setting at fault.
         """
         printed, comma, more_rules = str(path).partition(",")
+        # A comma may be part of a folder's name: then the whole is the folder.
         if comma and printed.startswith(PRINTED) and not Path(str(path).split(":")[1]).exists():
             return cls.read(printed, changes).with_rules(cls.read(more_rules))
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
@@ -232,6 +233,7 @@ class Site:
             return None
         keep = [k for k, name in enumerate(self.nodes.devices) if name not in self.ignored]
         devices = tuple(self.nodes.devices[k] for k in keep)
+        # Devices that are not given out bind nobody, so nodes come without them.
         return replace(self.nodes, devices=devices, capacity=self.nodes.capacity[:, keep])
 
     def document(self, whole: bool = False) -> dict[str, Any]:
@@ -242,6 +244,7 @@ class Site:
         """How many nodes of each kind and pool there are: what ``nodes`` of the file may name."""
         whole = self.of_processors(nodes)
         nodes, pools, _ = self._nodes(nodes)
+        # Of processors, sizes are summed; of nodes, they are counted.
         size = _processors(nodes) if whole else np.ones(len(nodes), np.int64)
         kinds = kinds_of(replace(nodes, pools={**nodes.pools, **pools}), whole)
         counts = {kind: int(size[on].sum()) for kind, on in kinds.items()}
@@ -260,6 +263,7 @@ class Site:
             "priority": {"flags"},
             "cap": {"__all__": {"alone", "or_pools", "spares"}},
         }
+        # Settings that came later are left out where unused: stored results keep their names.
         text = self.rules.model_dump_json(exclude=late)
         r = self.rules
         late_rules = any(p.whole or p.by_user or p.least_loaded for p in r.pool)
@@ -280,6 +284,7 @@ class Site:
     ) -> Site:
         """Learn from a log where the jobs of each pool ran: of job j, ``host[host_from[j]:…]``."""
         # A log of hosts shows where pools are when the site's files do not say it.
+        # Each node of a job counts, so the pool is repeated for each.
         pool = np.repeat(jobs.pool, np.diff(host_from))
         ran_on = {
             name: [nodes.names[n] for n in np.unique(host[pool == i])]
@@ -308,6 +313,7 @@ class Site:
                 begin, end = (clock.date(float(t)) for t in (jobs.submit.min(), jobs.submit.max()))
                 for rule in dated:
                     since, to = (
+                        # A time without a zone is local time of the site.
                         t.replace(tzinfo=t.tzinfo or begin.tzinfo) if isinstance(t, datetime) else d
                         for t, d in ((rule.since, begin), (rule.to, end))
                     )
@@ -335,6 +341,7 @@ class Site:
                 ends, starts = jobs.recorded_end[ran], jobs.recorded_start[ran]
                 # Slurm's time is that of the last end, to the second or two that it needs to
                 # notice.
+                # A second after the last start before the drain: that job itself may start there.
                 if (abs(ends - since) <= 2.0).any():
                     begin = float(starts[starts < since].max()) + 1.0
                     window, earlier = window.model_copy(update={"since": begin}), earlier + 1
@@ -354,6 +361,7 @@ class Site:
         own, log = self.rules.clock, self.log_clock
         zone = own.zone or (log.zone if log else "UTC")
         if own.start is not None:
+            # The log's seconds are counted from `start`, whatever epoch the log has.
             return Clock(Clock(0.0, zone).at(own.start), zone)
         return log and Clock(log.epoch, zone)
 
@@ -445,6 +453,7 @@ class Site:
         r, requested = self.rules, dict[tuple[str, str], str]()
         for i, cap in enumerate(r.cap, 1):
             names = [(cap.scope, name) for name in cap.only]
+            # Only the account itself: those below it need no job.
             for row in [
                 *names,
                 *[("account", name) for name in tenancy.below(r.account, cap.account)[:1] if name],
@@ -489,6 +498,7 @@ class Site:
         nodes, of_pool, of_window = self._nodes(nodes)
         named = {pool.name for pool in self.rules.pool}
         nodes = replace(nodes, pools={**nodes.pools, **of_pool})
+        # A group may be of a pool of its own (heterogeneous jobs).
         if named:
             names = [name if name in named else "" for name in jobs.pools]
 
@@ -501,6 +511,7 @@ class Site:
 
             jobs = whole_nodes.split_jobs(jobs, jobs.pool, within)
         drains, ups = list(conditions.drains), list(conditions.ups)
+        # Overlapping windows are one, so that a node does not come back in between.
         for n, spans in of_window.items():
             for since, to in tenancy.merged(spans):
                 drains.append((since, n))
@@ -508,6 +519,7 @@ class Site:
                     ups.append((to, n))
         self._check_devices(nodes)
         rates = conditions.rates
+        # One rate for all processors becomes one for each of the nodes made of them.
         if rates is not None and np.shape(rates)[1] < len(nodes):  # one node of processors
             rates = np.repeat(rates, len(nodes), axis=1)
         conditions = replace(conditions, drains=drains, ups=ups, rates=rates)
@@ -530,6 +542,7 @@ class Site:
                 raise UnknownName(f"kind of node of {self.path}", kind, list(kinds))
             on = kinds[kind]
             added = wanted - (int(_processors(nodes)[on].sum()) if whole else len(on))
+            # From the last node back; a node of processors may shrink to none.
             for n in reversed(on) if whole else ():
                 changed = max(added, -int(capacity[n, 0]) // 1000)
                 capacity[n, 0] += 1000 * changed
@@ -543,6 +556,7 @@ class Site:
         # The first copy of a node keeps its events; reversed, since the last one written stays.
         place = {n: i for i, n in reversed(list(enumerate(origin)))}
         nodes = Nodes(
+            # Copies are called n+1, n+2, … by their place.
             tuple(nodes.names[n] + f"+{i}" * (place[n] != i) for i, n in enumerate(origin)),
             nodes.devices,
             capacity[origin],
@@ -566,11 +580,13 @@ class Site:
         asks = [tenancy.Bounds(p.name, p.most_time, p.most_nodes, p.fewest_nodes) for p in r.pool]
         asks += [tenancy.Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in r.qos]
         # Pools and QOS that ask for nothing bound nothing.
+        # Otherwise every pool would be a bound, and jobs be compared with it.
         bounds = tuple(b for b in asks if b != tenancy.Bounds(b.pool, qos=b.qos))
         caps, ageing = list[tenancy.Cap](), list[tenancy.Cap]()
         for cap in r.cap:
             below = tenancy.below(r.account, cap.account) if cap.account else ()
             own = cap.model_dump(exclude={"account", "alone"})
+            # `alone`: the account itself, without those below it.
             own["accounts"] = (cap.account,) * cap.alone or below
             # What counts waiting jobs keeps none from starting.
             (ageing if cap.of == tenancy.AGEING else caps).append(tenancy.Cap(**own))
@@ -592,6 +608,7 @@ class Site:
             for reservation in r.reservation
         )
         priority = r.priority or tenancy.PriorityWeights()
+        # The epoch matters only to Slurm's clock; without one, its half minutes begin at time 0.
         epoch = self.clock.epoch if self.clock else 0.0
         shares = tenancy.Tenancy(
             *(priority, r.pool, r.qos, r.account, r.preemption, r.kueue, reservations, epoch),
@@ -655,10 +672,12 @@ class Site:
         # Processors that all pools and windows treat alike need not be told apart: each such cell
         # is a node.
         if whole:
+            # A column says which pools and windows have a processor; equal ones are one node.
             member = np.zeros((len(pools) + len(windows), processors), dtype=bool)
             for i, on in enumerate((*pools.values(), *(on for _, on in windows))):
                 member[i, on] = True
             _, examples, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
+            # In the order of the first processor of each cell, so that names rise.
             order = np.argsort(examples)
             place = np.argsort(order)[cell.ravel()]
             sizes = np.bincount(place).tolist()
@@ -677,6 +696,7 @@ class Site:
         members = {}
         for pool in self.rules.pool:
             if pool.nodes or not pool.count:
+                # Pools without a list use the nodes that their jobs ran on, if the log says so.
                 listed = pool.nodes or list(self.ran_on.get(pool.name, names))
                 members[pool.name] = self._named(listed, names, f"pool {pool.name}")
                 continue
@@ -707,6 +727,7 @@ class Site:
         """
         windows: list[tuple[tuple[float, float], list[int]]] = []
         for i, window in enumerate(self.rules.window, 1):
+            # Windows that began before the log count from its time 0.
             since, to = (max(t, 0.0) for t in self._span(window, f"window {i}"))
             if window.nodes:
                 windows.append(((since, to), self._named(window.nodes, names, f"window {i}")))
@@ -719,6 +740,7 @@ class Site:
                     f"{self.path}: window {i} takes {window.count} nodes, and {len(able)} are "
                     "left at that time; give fewer"
                 )
+            # The last ones: pools by count take the first.
             windows.append(((since, to), able[len(able) - window.count :]))
         return windows
 
@@ -754,6 +776,7 @@ def _both(ours: Any, theirs: Any, our_path: str, their_path: str, where: str) ->
             merged[key] = _both(ours[key], theirs[key], our_path, their_path, at)
         return merged
     if isinstance(ours, tuple | list) and all(isinstance(row, Mapping) for row in (*ours, *theirs)):
+        # Entries without a name are told apart by their place.
         by_name = {row.get("name", i): row for i, row in enumerate(ours)}
         for i, row in enumerate(theirs, len(ours)):
             name = row.get("name", i)
@@ -783,6 +806,7 @@ def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
     for n, labels in enumerate(nodes.labels):
         features = labels.get("features", "").split(",")
         own = [value for name, value in labels.items() if name not in NO_KINDS]
+        # A feature counts once, though a label may say it again.
         for value in dict.fromkeys([*own, *filter(None, features)]):
             groups[value].append(n)
     # Where all nodes are one kind, "all" is the word for it; else it would hide what differs.

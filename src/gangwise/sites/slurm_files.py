@@ -67,6 +67,7 @@ def settings() -> dict[str, Any]:
     """``slurm_settings.toml``, by kind of entry: settings modelled, irrelevant, not modelled."""
     table = tomllib.loads(Path(__file__).with_name("slurm_settings.toml").read_text())
     for kind in table.values():
+        # Words of the file become lists here, once: it is cached.
         kind |= {name: kind[name].split() for name in ("modelled", "irrelevant")}
         kind["alias"] = {
             former.lower(): names.split() for former, names in kind.get("alias", {}).items()
@@ -82,6 +83,7 @@ def entries_of(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """
     carried, at = "", 0
     for number, line in enumerate(lines, 1):
+        # A line that begins at the margin begins an entry; indented lines go on with it.
         if line[:1].strip():
             if carried:
                 yield at, carried
@@ -109,6 +111,7 @@ def is_slip(given: str, name: str) -> bool:
     False
     """
     a, b = given.lower(), name.lower()
+    # What both have at the beginning and at the end is no difference.
     while a and b and a[0] == b[0]:
         a, b = a[1:], b[1:]
     while a and b and a[-1] == b[-1]:
@@ -127,8 +130,10 @@ def continued(text: str) -> Iterator[tuple[int, str]]:
     """
     carried = ""
     for number, line in enumerate(text.splitlines(), 1):
+        # A # that an even number of backslashes precedes begins a comment.
         line = re.sub(r"(?<!\\)((?:\\\\)*)#.*", r"\1", line)
         ends = re.search(r"(\\*)\s*$", line)
+        # Of two backslashes the first guards the second, so only an odd number continues the line.
         if ends and len(ends[1]) % 2:
             carried += line[: ends.end(1) - 1]
             continue
@@ -151,6 +156,7 @@ class SlurmReading:
         if (folder / "slurm.conf").exists():
             self._conf(folder / "slurm.conf")
         for file in sorted(folder.iterdir()):
+            # Files that slurm.conf includes are read already.
             if file.is_file() and file not in self.included:
                 self._printed(file)
         if not any(row.kind in ("partition", "node") for row in self.rows):
@@ -181,8 +187,10 @@ class SlurmReading:
     def _include(self, given: str, where: str) -> None:
         """Files of a pattern: where it says, seen from the folder, or under their bare names."""
         rows = (row.values.get("ClusterName", "") for row in self.rows)
+        # %c is the name of the cluster, where a line before says it.
         wanted = given.replace("%c", next(filter(None, rows), "%c"))
         parts = Path(wanted).parts
+        # From the whole path to the bare name: folders are often copied without their parents.
         tails = ["/".join(parts[i:]) for i in range(wanted.startswith("/"), len(parts))]
         inner = next(filter(None, (sorted(self.folder.glob(tail)) for tail in tails)), [])
         for file in inner:
@@ -195,11 +203,13 @@ class SlurmReading:
         return next((kind for at, kind in BEGINS.items() if word == at.lower()), "config")
 
     def _printed(self, file: Path) -> None:
+        # Any other file is read, or named in the notes; these are known not to bear on scheduling.
         if file.name == "site.toml" or OTHER_FILES.fullmatch(file.name):
             return
         lines = self._text(file).splitlines()
         heading = next((line for line in lines if line.strip() and line[0] != "#"), "")
         columns = heading.split("|")
+        # JSON that is neither scontrol's nor sacctmgr's is looked at as text.
         if heading.lstrip().startswith("{") and self._json(file):
             return
         if heading.startswith("Configuration data"):
@@ -212,6 +222,7 @@ class SlurmReading:
             self._conf(file)
         elif self._kind(heading) != "config":
             for number, line in entries_of(lines):
+                # Words of a printed line: values there have no quotes.
                 pairs = re.findall(r"(?:^|\s)(\w+)()=(\S*)", line)
                 self.enter(self._kind(line), f"{file.name}, line {number}", pairs, True)
         elif len(columns) > 1 and (table := table_of(columns)):
@@ -251,11 +262,13 @@ class SlurmReading:
         names = {n.lower(): n for n in (*table["modelled"], *table["irrelevant"], *reasons)}
         row = SettingRow(kind, where)
         for name_given, how, value in pairs:
+            # Printed lists are numbered, as SuspendExcNodes[0]; the name is what stands before.
             bare, value = re.sub(r"\[\d+\]$", "", name_given), value.strip('" ')
             value = "" if value in ("(null)", "N/A") else value
             alias = table["alias"].get(bare.lower())
             called = alias or [names.get(bare.lower(), "")]
             if not called[0]:
+                # Only what a person typed can be a slip; what Slurm prints is spelled right.
                 near = [] if printed else [n for n in names.values() if is_slip(bare, n)]
                 hint = f" (did you mean {near[0]}?)" if len(near) == 1 else ""
                 self._leave(f"unknown: {bare}={value}{hint}".replace("= ", " "), where)
@@ -266,6 +279,7 @@ class SlurmReading:
                 row.values[name] = value
                 row.more |= {name} if how == "+" else set()
                 reason, *harmless = reasons.get(name, ("", value))
+                # Printed values may have a unit behind them: "60 sec" is compared as "60".
                 spellings = {value.upper(), value.upper().partition(" ")[0]}
                 if not spellings & {h.upper() for h in harmless}:
                     self._leave(
@@ -288,6 +302,7 @@ class SlurmReading:
         rows = [row for row in rows if row.values.get(NAMED_BY[kind], "") == name]
         if not rows:
             raise ScenarioError(f"change {change}: the files have no {kind} {name}".rstrip())
+        # All entries that set it are changed, since the last one read counts.
         candidates = [row for row in rows if setting in row.values] or rows[-1:]
         before = candidates[-1].values.get(setting, "")
         parts = dict(part.partition("=")[::2] for part in before.split(",") if part)
@@ -304,6 +319,7 @@ class SlurmReading:
             value_now = ",".join(f"{n}={value}" if value else n for n, value in parts.items())
         for row in candidates:
             row.values[setting] = value_now
+        # What a change asks for must be understood, or the answer would be that of another change.
         self.asked[value_now] = change
         place = candidates[0].where if name or before else "slurm.conf"
         place += f", {NAMED_BY[kind]}={name}" * bool(name)
@@ -339,6 +355,7 @@ class SlurmReading:
         for row in self.rows:
             for name, value in row.values.items() if row.kind == "config" else ():
                 before = merged.values.get(name, "")
+                # `+=` goes on with the list; otherwise the later value counts.
                 value = f"{before},{value}" if before and name in row.more else value
                 unchanged = before.lower().replace(" ", "") == value.lower().replace(" ", "")
                 with suppress(ValueError):  # 7-0 is printed as 7-00:00:00
@@ -359,6 +376,7 @@ class SlurmReading:
             if row.kind != kind:
                 continue
             name_given = row.values.get(name, "")
+            # DEFAULT lines hold for all entries below them, one upon another.
             if name_given.upper() == "DEFAULT":
                 default = {**default, **row.values}
                 continue
@@ -370,6 +388,7 @@ class SlurmReading:
                 self.notes.append(f"{row.where}: {error}; left out")
                 continue
             for column in names:
+                # A second entry of a name changes what it says and keeps the rest.
                 before = by_name[column].values if column in by_name else default
                 by_name[column] = SettingRow(
                     kind, row.where, {**before, **row.values, name: column}

@@ -83,7 +83,7 @@ def happened(clock: Any, interval: float, time: float) -> None:
 
 @inlined_kernel
 def overdue(state: State, known: Rows) -> bool:
-    """Someone runs past his limit, who may free nodes any time."""
+    """Whether someone runs past his limit, who may free nodes any time."""
     for i in range(state.at.running):
         j = state.running[i]
         if state.jobs[j].expect - known[j].ran <= state.at.now:
@@ -144,7 +144,7 @@ def line_up(inputs: Inputs, state: State, passes: PassState, most: int) -> int:
 
 @inner_kernel
 def may_start(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
-    """Neither a cap nor closed hours hold job j, nor that it was preempted."""
+    """Whether neither caps nor closed hours hold job j, nor that it was preempted."""
     now = state.at.now
     barred = (
         passes.known[j].until > now
@@ -212,7 +212,7 @@ def keep_off(inputs: Inputs, state: State, passes: PassState, j: int, sign: int)
 
 @inlined_kernel
 def known_too_large(inputs: Inputs, state: State, j: int) -> bool:
-    """No fewer tasks of its shape fitted, and nothing was given back since."""
+    """Whether no fewer tasks of its shape fitted, and nothing was given back since."""
     memo = state.memo[inputs.jobs[j].shape]
     return bool(memo.fail_epoch == state.at.epoch and inputs.jobs[j].tasks >= memo.fail_tasks)
 
@@ -226,7 +226,7 @@ def note_too_large(inputs: Inputs, state: State, j: int) -> None:
 
 @inlined_kernel
 def fits_now(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
-    """Nodes that are up take all tasks of job j now, if one looks at each by itself."""
+    """Whether nodes that are up take all tasks of job j now, each looked at by itself."""
     if known_too_large(inputs, state, j):
         return False
     state.at.tests += 1

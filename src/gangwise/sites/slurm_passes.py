@@ -1,4 +1,4 @@
-"""Who starts when, as Slurm decides it: the main loop, and backfilling with its period.
+"""Slurm's scheduling passes: the main loop, and backfilling with its period.
 
 After every event the main loop starts jobs in their order; where one cannot start, the nodes of its
 partition take no other in this pass. Backfilling comes at most every ``interval`` seconds: for each
@@ -125,13 +125,17 @@ class SlurmPasses(Composed):
             keys = [float(terms_of(j.terms).get("queued", j.submitted)) for j in queue]
         order = [queue[i] for i in np.argsort(keys, kind="stable").tolist()]
         names = {job.id for job in order}
+        # Suspended jobs are among those that wait, and hold their nodes all the same.
         asleep = {name for name, (_, _, pieces) in self._gave_way.items() if pieces}
         holding = (asleep & names) | (books.running.keys() - asleep)
         self._held = {name: held for name, held in self._held.items() if name in holding}
+        # Who is no longer in line has started or left: nothing is remembered of it.
         self._gave_way = {name: of for name, of in self._gave_way.items() if name in names}
+        # Backfilling comes only if something changed since it came last.
         self._changed |= bool(books.events) or order != self._line
         jobs = [*order, *(running.job for running in books.running.values())]
         t, g, x = self._opened(jobs, books, now)
+        # Events between two calls count for its clock when they happened.
         earlier = np.array([event.time for event in books.events if event.time < now])
         p = passing_of(t, self, g, x, 4 * len(jobs))._replace(earlier=earlier)
         self._enter(g, p, jobs)
@@ -151,6 +155,7 @@ class SlurmPasses(Composed):
             if event.job and event.kind == "submitted" and event.job.row not in self._came:
                 self._came.add(event.job.row)
                 queued = float(terms_of(event.job.terms).get("queued", "inf"))
+                # Age counts from the submission, or from when the log says that it was queued.
                 at: Any = self.queue
                 at.standing.eligible[event.job.row] = min(queued, event.job.submitted)
 
@@ -161,7 +166,9 @@ class SlurmPasses(Composed):
         limits: Any = self.limits
         options = Options(limits=limits, caps=books.caps, tenancy=books.tenancy or Tenancy())
         t = Tables.of(Jobs.seen(jobs, books.nodes.devices), books.nodes, Conditions(), options)
+        # Caps and sizes were judged when the jobs were submitted: all are played here.
         t = replace(t, aside=np.zeros(len(jobs), dtype=bool))
+        # The order was decided above, so the kernel takes rows as they come.
         rules = rules_of(t, self)._replace(queue=kernels.FCFS, keyed=False)
         g, pieces = inputs(t, rules)
         x = _state(t, rules, pieces)
@@ -169,6 +176,7 @@ class SlurmPasses(Composed):
         held = [self._gave_way.get(job.id, ("", 0.0, ()))[2] for job in jobs]
         held[len(jobs) - len(runs) :] = [running.pieces for running in runs]
         sizes = [job.tasks * job.shape.size for job in jobs]
+        # Room for the pieces of as many tasks as are tried at once.
         most = [max(len(h), min(size, x.tried.size)) for h, size in zip(held, sizes)]
         g.jobs["piece_from"] = np.cumsum([0, *most])[:-1]
         x = x._replace(out=np.zeros(sum(most) + 1, dtype=kernels.PIECE))
@@ -177,6 +185,7 @@ class SlurmPasses(Composed):
         if books.hours is not None:
             hours = books.hours
             g = g._replace(hours=kernels.Hours(hours.starts, hours.since, hours.to))
+            # Rows of these jobs stand for rows of the log, of which the calendars are.
             rows = [job.row for job in jobs]
             calendars = np.broadcast_to(hours.of_job, max(hours.of_job.size, 1 + max(rows)))
             g.jobs["hours"] = calendars[rows]
@@ -191,6 +200,7 @@ class SlurmPasses(Composed):
             x.room.top[b] = some.max(axis=0, initial=0)
         # Waiting jobs are rows 0 to W − 1: a bit each in `words`, one for 64 in `summary`.
         W, at = len(jobs) - len(runs), x.at
+        # `half`: the events of the instant are in, and the round is still to come.
         at.now, at.half, at.next_job, at.waiting, at.running = now, 1, len(jobs), W, len(runs)
         x.jobs["phase"][:W], x.jobs["phase"][W:] = WAITING, RUNNING
         np.bitwise_or.at(x.words, np.arange(W) >> 6, np.int64(1) << (np.arange(W) & 63))
@@ -203,13 +213,14 @@ class SlurmPasses(Composed):
             x.jobs["expect"][j] = running.begun + running.job.limit
             x.order[i] = x.jobs["expect"][j], j
             c = g.jobs["claim"][j]
+            # Caps of running jobs are in use; several rows may count in one counter.
             of_claim = slice(g.caps.starts[c], g.caps.starts[c + 1])
             np.add.at(x.used, g.caps.counter[of_claim], g.caps.amount[of_claim])
         at.entered = len(runs)
         return t, g, x
 
     def _enter(self, inputs: Inputs, passes: PassState, jobs: Sequence[Job]) -> None:
-        """What is known from the last round."""
+        """Enter what is known from the last round."""
         place = {job.id: j for j, job in enumerate(jobs)}
         passes.clock.passed, passes.clock.due, passes.clock.changed = (
             self._passed,
@@ -218,6 +229,7 @@ class SlurmPasses(Composed):
         )
         passes.clock.whole = self._whole
         passes.clock.gave, passes.clock.started = len(self._gave_way), len(jobs)
+        # In the order in which jobs gave way.
         for i, (name, (other, until, pieces)) in enumerate(self._gave_way.items()):
             j = passes.gave[i] = place[name]
             known = passes.known[j]
@@ -235,6 +247,7 @@ class SlurmPasses(Composed):
         g, x, p = parts
         books = replace(books, free=p.room.free, device=p.room.device, events=[])
         limits = self._expected_ends(books, now)
+        # Who has outlived its limit is expected to end now.
         ends = {name: max(end, now) for name, end in limits.items()}
         order = jobs[: len(jobs) - len(books.running)]
         self._last = last = Round(books, now, ends, [*order])
@@ -263,6 +276,7 @@ class SlurmPasses(Composed):
         if p.gangs is not None:
             self._remember_cores(jobs, parts)
             for name in last.ends:
+                # Seconds that a job ran before it was suspended count towards its limit.
                 last.ends[name] -= self._held[name].ran
         return actions
 
@@ -280,6 +294,7 @@ class SlurmPasses(Composed):
 
     def _held_back(self, job: Job, last: Round) -> tuple[str, float]:
         other, until, pieces = self._gave_way.get(job.id, ("", -math.inf, ()))
+        # Suspended: its own nodes are busy until those who run there end.
         if pieces:
             mine, every = {n for n, _, _ in pieces}, last.books.running.values()
             ends = [last.ends[r.job.id] for r in every if mine & {n for n, _, _ in r.pieces}]
@@ -322,6 +337,7 @@ def ranked(t: Tables, given: Inputs) -> Inputs:
     """
     queued = [float(terms_of(text).get("queued", "nan")) for text in t.jobs.terms]
     place = np.array(queued)[t.jobs.term]
+    # Stable: of one time in the order of submission.
     by_rank = np.argsort(np.where(np.isnan(place), t.jobs.submit, place), kind="stable")
     if t.jobs.priority.any():
         points = np.arange(by_rank.size) - t.jobs.priority[by_rank]
@@ -331,8 +347,9 @@ def ranked(t: Tables, given: Inputs) -> Inputs:
 
 
 def _state(t: Tables, rules: kernels.PlayRules, pieces: int) -> State:
-    """Before anything has happened; all jobs may be sorted at once."""
+    """State before the first event; all jobs may be sorted at once."""
     x = initial_state(t, rules, pieces)
+    # Sorting all waiting jobs needs space for each of them.
     return x._replace(spare_rows=np.zeros(max(x.spare_rows.size, len(t.jobs)), dtype=kernels.DUE))
 
 
@@ -353,6 +370,7 @@ def play(
         given = given._replace(events=np.concatenate([spare, given.events]))
         state.at.next_event = spare.size
     given, state, _ = only_used(given, state)
+    # Compiles first, so that compilation is not counted as time of decisions.
     slurm_kernels.play(given, state, p, 0)
     began = time.perf_counter()
     while (status := slurm_kernels.play(given, state, p, 200_000)) != slurm_kernels.DONE:
@@ -390,6 +408,7 @@ def every_shape(t: Tables) -> list[Shape]:
 
 
 def _places(t: Tables, state: State, leaf_cores: bool) -> Places:
+    # Weights become ranks 0, 1, …: only their order matters.
     weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
     devices = t.nodes.devices
     switches = slurm_places.switches_of(t.nodes)
@@ -415,6 +434,7 @@ def _places(t: Tables, state: State, leaf_cores: bool) -> Places:
 def _ahead(t: Tables, state: State, clock: Any) -> FutureWindows:
     """As many windows as the ends of running jobs may need, two of them for now and for never."""
     longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
+    # Windows double behind the first FINE, so their number grows with the logarithm of the longest.
     W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
     W += min(len(t.jobs), slurm_kernels.FINE)
     if gangs(t.options.tenancy):  # who was suspended again and again may be past its limit
@@ -441,6 +461,7 @@ def _gangs(t: Tables, pieces: int) -> Gangs:
     N, kinds = len(t.nodes), t.nodes.devices
     kind = kinds.index("cpu") if "cpu" in kinds else 0
     C = int(t.nodes.capacity[:, kind].max()) // 1000
+    # Cores of a node as bits of words of 64.
     W = -(-C // 64)
     return Gangs(
         kind,
@@ -452,7 +473,7 @@ def _gangs(t: Tables, pieces: int) -> Gangs:
 
 
 PER = ("per_user", "per_pool", "per_user_pool", "per_account")
-"""Of whom backfilling looks at so many jobs."""
+"""Limits of how many jobs of each backfilling looks at."""
 
 
 def _groups(jobs: Jobs) -> Ints:
@@ -467,6 +488,7 @@ def _reserved(t: Tables) -> tuple[Ints, Any, list[int]]:
     kept, place = t.options.tenancy.reservations, {n: i for i, n in enumerate(t.nodes.names)}
     number = {each.name: r for r, each in enumerate(kept)}
     asked = [terms_of(text).get("reservation", "") for text in t.jobs.terms]
+    # Of several reservations that a job names, one counts: the last in the site's order.
     own = [max((number.get(name, -1) for name in text.split("|")), default=-1) for text in asked]
     rows, nodes = np.zeros(len(kept), dtype=slurm_places.HELD), list[int]()
     for r, each in enumerate(kept):
@@ -479,9 +501,10 @@ def _reserved(t: Tables) -> tuple[Ints, Any, list[int]]:
 def passing_of(
     t: Tables, scheduler: SlurmPasses, given: Inputs, x: State, acts: int = 0
 ) -> PassState:
-    """What passes go by, before any of them."""
+    """State of the passes before the first of them."""
     jobs, nodes, J, N = t.jobs, t.nodes, len(t.jobs), len(t.nodes)
     preempts, tested = bool(t.options.tenancy.preemption.by), min(int(scheduler.tested), J)
+    # With suspension, rows are copied: the books lack what suspended jobs hold.
     suspends = gangs(t.options.tenancy)
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
     clock.passed, clock.changed, clock.asked, clock.whole = -math.inf, 1, -1, -math.inf
@@ -491,6 +514,7 @@ def passing_of(
     gang = max(min(int(jobs.tasks.max(initial=1)), N), x.grouped.size)
     most_groups = max((len(shape.groups) for shape in jobs.shapes), default=0)
     booked = tested * max(most_groups, 1)  # reservations, of each group one
+    # Any job may be suspended, so lists of those who give way hold all.
     size = max(x.running.size, J * suspends)
     rows: dict[str, Any] = {
         name: np.zeros(size, dtype=kernels.DUE)

@@ -241,15 +241,18 @@ def asked_of_nodes(
         bounded = SO_MANY_NODES if any(shape.nodes) or CONTIGUOUS in shape.constraint else ANY
         how.append(SO_MANY_OF_EACH if "*" in expression else ALL_OF_ONE if inside else bounded)
         parts += [(names.setdefault(name, len(names)), int(count or 1)) for name, count in features]
+        # Features of shape s are rows starts[s] to starts[s + 1].
         starts.append(len(parts))
     offered = [
         [having(name, labels.get("features", "")) for labels in nodes.labels] for name in names
     ]
     wanted = list[tuple[int, ...]]()
+    # The three ways exclude one another: spread, by load, or by runs.
     for shape in shapes:
         by_load = LEAST_LOADED if shape.pool in least_loaded else BY_RUNS
         one_by_one = IN_ORDER if SPREAD in shape.constraint else by_load
         joined = CONTIGUOUS in shape.constraint
+        # Most, least: the order in which kernels read them.
         wanted.append((max(shape.nodes), *shape.nodes[::-1], joined, one_by_one * (not joined)))
     own = [[int(terms_of(s.terms).get("part", 0)) for _, s in shape.groups] for shape in shapes]
     turn = [i for places in own for i in np.argsort(places, kind="stable").tolist()]
@@ -270,6 +273,7 @@ def switches_of(nodes: Nodes) -> tuple[Ints, Ints, Ints]:
     """
     paths = [labels.get("switch", ":").partition(":") for labels in nodes.labels]
     ways = sorted({(int(n), path) for n, _, path in paths if path})
+    # Leaves get the first numbers, so that their order decides ties.
     every = dict.fromkeys(path for _, path in ways)  # leaves first
     for path in [*every]:
         parts = path.split("/")
@@ -281,6 +285,7 @@ def switches_of(nodes: Nodes) -> tuple[Ints, Ints, Ints]:
         up.append([i])
         while above[up[i][-1]] != up[i][-1]:
             up[i].append(above[up[i][-1]])
+    # Steps up from the one plus steps up from the other to the first common switch.
     apart = np.full((len(every), len(every)), FAR, dtype=np.int64)
     for i, path_up in enumerate(up):
         for j, other_path in enumerate(up):
@@ -306,6 +311,7 @@ def count_room(
 
     No node is asked for more than so many.
     """
+    # A shape of few tasks per node does not gain from more room there.
     most = min(cluster.shapes[s].per_node, tasks)
     allowed = cluster.allowed[cluster.shapes[s].constraint]
     N, total = places.fit.size, int64(0)
@@ -355,6 +361,7 @@ def arrange(
     switched = switched and one_by_one == BY_RUNS
     if how != SO_MANY_NODES and not switched and one_by_one == BY_RUNS:
         return lightest(places, free, tasks, int64(-1), count)
+    # A fixed-point share of the cores that are free, so that whole numbers can be compared.
     for n in range(free.size if one_by_one > BY_RUNS else 0):
         cores = max(cluster.capacity[n, max(places.cores, 0)], 1)
         places.key[n] = (free[n] << 20) // cores if one_by_one == LEAST_LOADED else -n
@@ -377,6 +384,7 @@ def without_least(places: Places) -> bool:
             most = max(most, places.fit[n])
     for n in range(places.fit.size):
         if places.fit[n] == least:
+            # Nodes of that size were not enough: the next attempt uses larger ones alone.
             places.fit[n] = 0
     return bool(most > least)
 
@@ -407,6 +415,7 @@ def lightest(places: Places, free: Ints, tasks: int, feature: int, count: int) -
         tasks_here = int64(0)
         for n in range(free.size):
             tasks_here += fit_with(places, feature, weight, n)
+        # So many of this weight; what is left goes to the next weight.
         some = min(tasks, tasks_here)
         if some > 0:
             runs = find_runs(places, free, feature, weight, int64(0))
@@ -499,6 +508,7 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
     """
     wanted, most, fewest = places.wanted[s, 0], places.wanted[s, 1], places.wanted[s, 2]
     apart = int64(places.wanted[s, 4])
+    # No more nodes can be wanted than have room.
     count, heaviest, able = int64(0), int64(0), int64(0)
     for n in range(free.size):
         heaviest = max(heaviest, places.weight[n])
@@ -513,6 +523,7 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
             if best < 0:
                 break
             first, last = places.runs[best].first, places.runs[best].last
+            # The run holds all tasks, on as many nodes as are asked for at least.
             holds = places.runs[best].fits >= tasks and last - first >= fewest
             if places.wanted[s, 3] > 0:  # nodes side by side: these alone, or none hold all
                 if not holds:
@@ -532,6 +543,7 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
                     put_piece(places.tried, count, n, some, int64(0))
                     count += 1
                     tasks -= some
+    # Fewer nodes than asked for are no place, even if all tasks fit.
     return int(count) if tasks == 0 and count >= fewest else 0
 
 
@@ -545,6 +557,7 @@ def count_below(places: Places, weight: int) -> None:
         places.able[i] = places.room[i] = 0
     for n in range(places.fit.size):
         i = places.leaf[n]
+        # Up from the leaf: a node counts below every switch on the way.
         while i >= 0 and places.fit[n] > 0:
             places.able[i] += int64(places.weight[n] <= weight)
             places.room[i] += places.fit[n]
@@ -562,6 +575,7 @@ def under_one_top(places: Places, nodes: int, tasks: int) -> bool:
     for n in range(places.fit.size):
         heaviest = max(heaviest, places.weight[n])
     count_below(places, heaviest)
+    # Of several tops that suffice the last with the lightest nodes, as Slurm's loop keeps it.
     least = heaviest
     # Tops are their own parents; nodes of other trees cannot talk to these.
     for i in range(places.above.size):
@@ -611,6 +625,7 @@ def take_leaf(places: Places, i: int) -> None:
     """No more nodes below leaf i are to be had, and others are as far from it as they are."""
     gone, k = places.able[i], i
     while True:
+        # Not below 0: heavier nodes of the leaf were never counted.
         places.able[k] -= min(gone, places.able[k])
         if places.above[k] == k:
             break
@@ -630,6 +645,7 @@ def best_leaf(places: Places, nodes: int, tasks: int) -> int:
     """
     best = int64(-1)
     for i in range(places.above.size):
+        # Nodes of a leaf of which some are taken come before any other leaf.
         if places.steps[i] == BEGUN:
             return i
         if places.steps[i] < 0 or places.steps[i] >= FAR or places.able[i] == 0:
@@ -657,6 +673,7 @@ def on_switches(places: Places, tasks: int, s: int, per_node: int) -> int:
     if not under_one_top(places, max(fewest, int64(1)), tasks):
         return 0
     nodes, room, enough = int64(0), int64(0), int64(0)  # up to which weight there is enough
+    # The least weight up to which nodes are enough; below it all of them are taken.
     while room < tasks or nodes < wanted:
         here = int64(0)
         for n in range(places.fit.size):
@@ -690,6 +707,7 @@ def on_switches(places: Places, tasks: int, s: int, per_node: int) -> int:
                 put_piece(places.tried, count, n, some, int64(0))
                 count += 1
                 tasks -= some
+                # Leaves of nodes taken in the first turn are begun: their other nodes come next.
                 if first:
                     places.steps[places.leaf[n]] = BEGUN
         if not first:
