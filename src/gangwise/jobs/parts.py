@@ -42,6 +42,7 @@ def topology_aware(mode: str) -> Any:
 
 PARTS: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
+        # Functions, not classes: naming a class would import its module now.
         "fcfs": lambda: queues.FirstCome(),
         "edf": lambda: queues.EarliestDeadline(),
         "priority": lambda: queues.Priority(),
@@ -114,6 +115,7 @@ def parts_named(words: str) -> dict[Part, str]:
     for word in map(str.strip, words.split("+")):
         if not word:
             raise ScenarioError(f"scheduler {words!r}: a part is missing beside a plus sign")
+        # Names of parts are unique over all kinds, see `register_part`.
         part = next((part for part, names in PARTS.items() if word in names), None)
         if part is None:
             single = [entry for entry in entries("scheduler") if entry != ANY]
@@ -129,5 +131,6 @@ def parts_named(words: str) -> dict[Part, str]:
 def require_scheduler(specification: str) -> None:
     """Refuse a name that no scheduler has; a built-in one is not imported."""
     name = specification.partition(":")[0].strip()
+    # A class from outside is imported by this question, since nothing else can say that it exists.
     if from_outside("scheduler", specification) is None and name not in entries("scheduler"):
         parts_named(name)

@@ -40,6 +40,7 @@ def read_slurm(
     nodes = _nodes(r, config)
     partitions = r.entries("partition", "PartitionName")
     sets = _node_sets(r, nodes)
+    # Partitions in the order of the files, which the order of pools keeps.
     pools = [_pool(r, row, _of_partition(r, row, nodes, sets)) for row in partitions.values()]
     select, linear = _listed(r, config, "SelectTypeParameters").values, _linear(config)
     for pool in pools:  # select/linear gives out nodes, wherever most is free
@@ -62,6 +63,7 @@ def read_slurm(
             f"{len(caps)} limits of QOS and associations are not in force: "
             f"AccountingStorageEnforce has neither limits nor safe, {place}"
         )
+        # Not enforced: QOS keep their priority and preemption, and limit nothing.
         caps, of_qos = [], [{**limit, "most_time": np.inf} for limit in of_qos]
     licences = r.value(config, "Licenses", notation.licences, notation.NO_AMOUNTS)
     for licence, amount in licences.items():
@@ -124,8 +126,10 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
         kinds = r.value(row, "Gres", notation.gpus, notation.NO_AMOUNTS)
         if row.values.get("State", "").upper().startswith("FUTURE"):
             continue  # it need not exist
+        # Memory that Slurm keeps for the system is not given out.
         reserved = r.value(row, "MemSpecLimit", float, 0.0)
         processors, of_core = _cores(r, row)
+        # With several threads a core, one processor of the log may be half a core.
         threaded += of_core > 1
         devices = {
             "cpu": processors,
@@ -137,6 +141,7 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
                 f"{row.where}: node {name} has GPUs of several models, played as {model}"
             )
         if kinds:
+            # Whatever their model, GPUs are one device type; the model is a label.
             devices["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
         labels = {"model": model, "weight": str(weight), "switch": switch_of.get(name, "")}
@@ -196,6 +201,7 @@ def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
         if row.kind != "event" or not row.values.get("NodeName"):
             continue  # of the cluster: what it has in all
         since = r.value(row, "TimeStart", datetime.fromisoformat, datetime.max)
+        # An event of a node that is still down has no end.
         ended = row.values.get("TimeEnd", "") not in ("", "Unknown")
         to = r.value(row, "TimeEnd", datetime.fromisoformat, since) if ended else None
         names = [n for n in r.value(row, "NodeName", expand_nodes, [""]) if n in existing]
@@ -217,6 +223,7 @@ def _reservations(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
         since = r.value(row, "StartTime", datetime.fromisoformat, datetime.max)
         to = r.value(row, "EndTime", datetime.fromisoformat, since)
         on = [*names] if listed.upper() == "ALL" else r.value(row, "Nodes", expand_nodes, [""])
+        # Nodes that no file describes are left out.
         on = [node for node in on if node in names]
         flags = {*row.values.get("Flags", "").upper().split(",")}
         if on and to > since:
@@ -240,9 +247,11 @@ def _cores(r: SlurmReading, row: SettingRow) -> tuple[float, int]:
         if part != "Boards" or "SocketsPerBoard" in row.values:
             cores *= r.value(row, part, float, 1.0)
     threads = r.value(row, "ThreadsPerCore", int, 1)
+    # What is printed (CPUTot) counts before what is configured (CPUs).
     threads_given = r.value(row, "CPUTot", float, 0.0) or r.value(row, "CPUs", float, 0.0)
     processors = threads_given or cores * threads
     of_core = threads if processors > cores else 1  # CPUs= may count cores
+    # CPUEfctv is printed without what the system keeps.
     if (free := r.value(row, "CPUEfctv", float, 0.0)) > 0:
         return free, of_core
     reserved = r.value(row, "CoreSpecCount", float, 0.0) * threads
@@ -256,6 +265,7 @@ def _node_sets(r: SlurmReading, nodes: Nodes | None) -> dict[str, list[str]]:
     nobody: list[str] = []
     sets = {"ALL": [*nodes.names] if nodes else nobody}
     for name, row in r.entries("nodeset", "NodeSet").items():
+        # A NodeSet has nodes by name and those with a feature.
         wanted = row.values.get("Feature", "")
         labelled = zip(nodes.names, nodes.labels) if nodes and wanted else ()
         sets[name] = [*r.value(row, "Nodes", expand_nodes, nobody)]
@@ -301,6 +311,7 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
         "by_user": row.values.get("ExclusiveUser", "").upper() == "YES",
         "least_loaded": row.values.get("LLN", "").upper() == "YES",
     }
+    # Slurm accepts this, and then starts no job there.
     if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
         r.notes.append(
             f"{row.where}: partition {name} has MinNodes={pool['fewest_nodes']} above "
@@ -326,6 +337,7 @@ def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
         **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
         "tres": r.value(row, "PriorityWeightTRES", notation.shares, notation.NO_AMOUNTS),
         "max_age": r.value(row, "PriorityMaxAge", time_limit, 604_800.0),
+        # A half-life of 0 is no decay: use counts for ever.
         "half_life": r.value(row, "PriorityDecayHalfLife", time_limit, 604_800.0) or np.inf,
         "period": r.value(row, "PriorityCalcPeriod", time_limit, 300.0),
         "favor_small": row.values.get("PriorityFavorSmall", "").upper() in ("YES", "TRUE", "1"),
@@ -341,6 +353,7 @@ def way(text: str) -> str:
     >>> way("SUSPEND,GANG"), way("cluster")
     ('suspend', '')
     """
+    # "gang" alone says how, not whether; "cluster" leaves it to the whole cluster.
     words = [word for word in text.lower().split(",") if word not in ("gang", "cluster")]
     if words and words[0] not in ("off", "requeue", "cancel", "suspend"):
         raise ValueError(f"{text!r} is no way to preempt")
@@ -357,6 +370,7 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     if "GANG" in row.values.get("PreemptMode", "").upper():
         r.notes.append("jobs of one tier do not take turns (PreemptMode=GANG): only tiers count")
     parts = [*row.values.get("PreemptParameters", "").split(",")]
+    # Older versions have these among SchedulerParameters, with a prefix.
     parts += row.values.get("SchedulerParameters", "").replace("preempt_", "").split(",")
     parameters = dict(part.partition("=")[::2] for part in parts)
     for name in dict.fromkeys(row.values.get("PreemptParameters", "").split(",")):
@@ -381,6 +395,7 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
 def _associations(r: SlurmReading, cluster: str) -> list[SettingRow]:
     """Associations of this cluster."""
     rows = [row for row in r.rows if row.kind == "assoc"]
+    # One database may serve several clusters; a single one may have no name in the files.
     if any(row.values.get("Cluster") == cluster for row in rows):
         rows = [row for row in rows if row.values.get("Cluster") == cluster]
     if rows and "ParentName" not in rows[0].values:
@@ -410,6 +425,7 @@ def _accounts(r: SlurmReading, rows: Sequence[SettingRow]) -> list[dict[str, Any
         if user and name in accounts:  # also who has no job: Slurm's rank is one among all
             accounts[name]["users"][user] = r.value(row, "Share", float, 1.0)
     for account in accounts.values():
+        # An account whose parent is not printed is below the root.
         if account["parent"] not in accounts:
             account["parent"] = ""
     order = [""]
@@ -437,7 +453,9 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
         arguments[name] = unit * r.value(
             parameters, setting, int, int(getattr(usual, name)) // unit
         )
+    # sched/builtin has the main loop and no backfilling.
     arguments["tested"] *= kind != "sched/builtin"
+    # A version that is not known is taken for a new one.
     year, month, *_ = (*re.findall(r"\d+", row.values.get("SLURM_VERSION", "")), "99", "99")
     if row.values.get("TopologyPlugin", "").lower().endswith("tree"):
         arguments["leaf_cores"] = (int(year), int(month)) >= (23, 11)

@@ -39,6 +39,7 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     asked, and as many nodes as a job asks for.
     """
     terms = [terms_of(text) for text in jobs.terms]
+    # A site that names no features cannot refuse a node for lack of them.
     features = any("features" in has for has in nodes.labels)
 
     def labels_of(term: dict[str, str]) -> list[tuple[str, str]]:
@@ -49,8 +50,8 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
 
     # Of each text of terms, those of groups as well: labels, and their values.
     wanted_labels = [labels_of(term) for term in terms]
-    parts = {part.terms for shape in jobs.shapes for _, part in shape.groups if part.terms}
-    of_part = {text: labels_of(terms_of(text)) for text in parts}
+    parts = (part.terms for shape in jobs.shapes for _, part in shape.groups)
+    of_part = {text: labels_of(terms_of(text)) for text in parts if text}
     bounds = [_bounds(term.get("nodes", "0-0")) for term in terms]
     jobs = _with_threads(jobs, nodes, terms)
     if not any((*wanted_labels, *of_part.values())) and not any(map(any, bounds)):
@@ -59,6 +60,7 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
 
     def holds(label: str, name: str, has: str) -> bool:
         kind, equals, names = label.partition("=")
+        # Names between bars: the node is one of them, or none of them.
         if equals and kind in ("on", "not"):
             return (name in names.split("|")) == (kind == "on")
         if label in (CONTIGUOUS[0], SPREAD[0]):
@@ -87,6 +89,7 @@ def _with_threads(jobs: Jobs, nodes: Nodes, terms: Sequence[dict[str, str]]) -> 
     Nodes give out single threads, cores, or cores of which tasks share none (CR_CPU, CR_Core,
     CR_ONE_TASK_PER_CORE); of a job that never ran the log has what it asked for.
     """
+    # `2 of a core`: threads of a core, and what is given out.
     several = max((has.get("threads", "") for has in nodes.labels), default="")
     if not several or "cpu" not in jobs.devices:
         return jobs
@@ -94,6 +97,7 @@ def _with_threads(jobs: Jobs, nodes: Nodes, terms: Sequence[dict[str, str]]) -> 
     never = np.isnan(jobs.recorded_start)
     of_cores = np.array(["cores" in term for term in terms])[jobs.term]
     of_task = np.array([int(term.get("task", 1)) for term in terms])[jobs.term]
+    # No two processors are threads of one core: each takes all threads of its own.
     apart = of_cores & (never | (unit == "cpu"))
     code = np.where(apart, 1, np.where(never & (unit == "task"), of_task, 0))
 
@@ -117,6 +121,7 @@ def _without_what_never_holds(jobs: Jobs, nodes: Nodes) -> Jobs:
         fewest, most = shapes[s].nodes
         named = any(label.startswith("on=") for label, _ in shapes[s].constraint)
         if (fewest or most or named) and not shapes[s].groups:
+            # On the empty cluster, the roomiest nodes first: no better case exists.
             fits = np.sort(np.minimum(empty.fits(shapes[s]), tasks))[::-1]
             never[k] = (fits > 0).sum() < fewest or fits[: most or None].sum() < tasks
 
@@ -133,6 +138,7 @@ def on_unlike_nodes(jobs: Jobs, nodes: Nodes) -> Jobs:
     Of whole sockets or whole nodes a large node gives more than a small one. A part becomes what
     each of so many nodes has: on a larger one the job holds less than Slurm gave it.
     """
+    # A job that never ran may not have had the parts that the log says.
     several = np.where(np.isfinite(jobs.recorded_start), jobs.tasks, 1)
     kinds, place = distinct_pairs(jobs.shape, several)
     empty, shapes = Books.opened(nodes), jobs.shapes_on(nodes.devices)
@@ -184,6 +190,7 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
     rows = np.flatnonzero(alone)
     sizes = [terms_of(text).get("size", "") for text in jobs.terms]
     size = np.array([round(1000 * float(text.partition("x")[0] or 0)) for text in sizes])
+    # −1 marks jobs that have all memory of their nodes.
     size = np.where(memory, -1, size[jobs.term])
     given = np.array([int(terms_of(text).get("given", 0)) for text in jobs.terms])[jobs.term]
     pairs, of_pair = distinct_pairs(jobs.shape[rows], jobs.tasks[rows])
@@ -199,6 +206,7 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
         least = 0 if shape.groups else fewest
         played.append([_alone(part, many, cpu, nodes, cores_asked, least) for many, part in groups])
     tasks = jobs.tasks.copy()
+    # One task for each node; a job of groups is one task of them all.
     counts = np.array([groups[0].nodes if len(groups) == 1 else 1 for groups in played])
     tasks[rows] = counts[place]
     code = np.full(len(jobs), -1)
@@ -233,6 +241,7 @@ def _alone(shape: Shape, tasks: int, cpu: int, nodes: Nodes, asked: int, given: 
     −1 for a job that has all memory of its nodes, and of their cores what it holds. ``given`` are
     the nodes that it was given, 0 where that is not known: of unlike nodes it depends on which.
     """
+    # Only nodes that the job may use: unlike others do not matter.
     cores = nodes.capacity[allowed_on(nodes, shape), nodes.devices.index("cpu")]
     total = np.array(shape.demand) * tasks
     unlike = asked < 0 or bool(cores.size and (cores != cores[0]).any())
@@ -242,6 +251,7 @@ def _alone(shape: Shape, tasks: int, cpu: int, nodes: Nodes, asked: int, given: 
     fewest = max(-(-int(total[cpu]) // most), 1)
     several = max(tasks, fewest) if shape.per_node == 1 else max(fewest, shape.nodes[0])
     several = max(several, given) if unlike else several
+    # Equal parts, rounded up.
     demand = -(-total // several)
     if not unlike and cores.size:
         demand[cpu] = max(int(demand[cpu]), most)
