@@ -209,6 +209,8 @@ def log(tmp_path):
         "; MaxProcs: 4\n" + "".join(" ".join(map(str, row)) + "\n" for row in rows)
     )
     (tmp_path / "empty.swf").touch()
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "stub.swf.gz").write_bytes(b"\x1f\x8b\x08\x08\xc6")
     for folder, name in (("replayed", "replay"), ("compared", "comparison")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{name}.plan.json").touch()
@@ -221,6 +223,12 @@ def log(tmp_path):
         ("what-if log.swf --change nodes.all=+8", ["nodes.all+=8", "nodes.all=8"]),
         ("replay log.swf --load 80", ["80", "0.8"]),
         ("replay log.swf --load 0", ["load=0"]),
+        ("replay log.swf --load nan", ["load: must be", "not nan"]),
+        ("replay log.swf --set nodes=-4", ["nodes: must be", "not -4"]),
+        ("replay log.swf --policies ,", ["','", "fcfs+easy"]),
+        ("replay log.swf --as slurm:nodir", ["nodir is not a folder"]),
+        ("jobs nothing", ["nothing: the folder is empty"]),
+        ("jobs stub.swf.gz", ["compressed", "cut short"]),
         ("replay log.swf --set nodes=0", ["nodes=0"]),
         ("replay log.swf --as sjf+", ["sjf+", "missing"]),
         ("replay log.swf --policies EASY", ["EASY", "easy"]),
@@ -291,6 +299,17 @@ def test_parts_of_a_scheduler_may_stand_apart(log, monkeypatch):
         inside("replay", "log.swf", "--policies", "fcfs + easy, sjf", "--json").stdout
     )
     assert {row["name"] for row in done["schedulers"]} == {"fcfs+easy", "sjf"}
+
+
+def test_a_stopped_replay_without_a_folder_does_not_promise_to_go_on(log, monkeypatch):
+    def stopped(*_arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(log)
+    monkeypatch.setattr("gangwise.study.replay.replay", stopped)
+    done = CliRunner().invoke(app, ["replay", "log.swf"])
+    assert done.exit_code == 130
+    assert "nothing was saved; with --out a run can be continued" in done.stderr
 
 
 @pytest.mark.full

@@ -140,6 +140,9 @@ def test_what_is_no_log(tmp_path):
     file.write_bytes(file.read_bytes()[:-40])
     tables = open_tables(file)
     assert any(why.startswith("CUT SHORT") for why in tables.stages[0].dropped)
+    played = open_jobs(file).played
+    assert played.warnings[0].startswith("warning: CUT SHORT after row")
+    assert " 0 because" not in played.line
 
 
 def test_a_folder_with_one_log_and_with_two(tmp_path):

@@ -25,7 +25,7 @@ def site_of(tmp_path, text: str) -> Site:
     ("text", "said"),
     [
         ("[[pool]]\nname = 'a'\nnodez = 'n1'", "[pool] 1: there is no setting named 'nodez'"),
-        ("[[cap]]\nscope = 'usr'\nof = 'gpu'\nmost = 1", "[cap] 1: scope: Input should be 'user'"),
+        ("[[cap]]\nscope = 'usr'\nof = 'gpu'\nmost = 1", "[cap] 1: scope: must be 'user'"),
         ("[[pol]]\nname = 'a'", "there is no setting named 'pol'; did you mean pool?"),
         ("[[pool]]\nname = 'a'\nnodes = 'n1'\ncount = 2", "give nodes or a count, not both"),
         ("[[pool]]\nname = 'a'\n[[pool]]\nname = 'a'", "two pools are called 'a'"),

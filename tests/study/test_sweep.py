@@ -326,7 +326,7 @@ policies = ["drf"]
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (FILE.replace("slots = 5", "slots = 0"), "slots: Input should be greater than 0"),
+        (FILE.replace("slots = 5", "slots = 0"), "slots: must be greater than 0"),
         (FILE.replace("slots", "slot"), "slot: there is no such key; known: name, scenario"),
         (FILE + "seeds = [1, 1]", "seeds: 1 is listed twice"),
         (FILE + "seeds = []", "seeds: List should have at least 1"),
@@ -338,9 +338,9 @@ policies = ["drf"]
             "policies.0.grid.steps: 2 is listed twice",
         ),
         (FILE + "[grid]\nseed = [1]", "seed cannot vary: results have a column of that name"),
-        (FILE + "seeds = [1, -2]", "seeds.1: Input should be greater than or equal to 0"),
+        (FILE + "seeds = [1, -2]", "seeds.1: must be greater than or equal to 0, not -2"),
         (FILE + "trace = 'x'", "give either scenario or trace"),
-        (FILE + "[grid]\ncontention = 5", "grid.contention: Input should be a valid list"),
+        (FILE + "[grid]\ncontention = 5", "grid.contention: must be a valid list, not 5"),
         (FILE + "[grid]\ncontention = []", "grid.contention: List should have at least 1"),
         (FILE.replace('["drf"]', "[]"), "policies: List should have at least 1"),
         (

@@ -188,10 +188,10 @@ def test_jobs_that_a_change_shuts_out_are_named_and_it_is_not_called_better(
         ("cap.2.most=1", "cap has no '2'; it has 1"),
         ("cap.1.most=many", "change cap.1.most=many: many: give seconds, or a time"),
         ("cap.1.of=gpus", "named 'gpus'"),
-        ("cap.1.most=-1", "[cap] 1: most: Input should be greater than or equal to 0"),
-        ("cap.1.scope=usr", "[cap] 1: scope: Input should be 'user'"),
+        ("cap.1.most=-1", "[cap] 1: most: must be greater than or equal to 0, not -1"),
+        ("cap.1.scope=usr", "[cap] 1: scope: must be 'user'"),
         ("nodes.h100+=8", "nodes has no 'h100'; it has all, 1, 2"),
-        ("nodes.all-=40", "[nodes]: all: Input should be greater than or equal to 0"),
+        ("nodes.all-=40", "[nodes]: all: must be greater than or equal to 0, not -8"),
         ("cap.1.most.x=1", "cap.1.most is 16.0, which has no parts"),
         ("pool.1.name+=1", "pool.1.name is '1', no number; write ="),
         ("pool.2.most_time+=1h", "pool.2.most_time is not set; write = to set it"),
@@ -453,7 +453,7 @@ def test_rules_are_tuned_on_some_weeks_and_judged_on_others(
             assert value == pytest.approx(sum(times) / len(times))
     for bad, said in [
         ("cap.2.most=4:32", "cap has no '2'; it has 1"),
-        ("pool.2.most_nodes=8:32", "[pool] 2: most_nodes: Input should be a valid integer"),
+        ("pool.2.most_nodes=8:32", "[pool] 2: most_nodes: must be a valid integer"),
     ]:
         with pytest.raises(ScenarioError) as error:
             tune("replay", asked.scheduler, [bad], tmp_path / "u", given, 2, (0,), (1,), jobs=1)

@@ -99,7 +99,10 @@ def _named(text: Any) -> Any:
     """Refuse a scheduler that nothing has before its command imports what plays it."""
     from gangwise.jobs.parts import require_scheduler
 
-    for name in scheduler_names(text) if isinstance(text, str) else ():
+    names = scheduler_names(text) if isinstance(text, str) else []
+    if text and not names:
+        raise ScenarioError(f"{text!r} names no scheduler; write fcfs+easy,sjf+easy")
+    for name in names:
         require_scheduler(name)
     return text
 

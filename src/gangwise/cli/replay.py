@@ -93,7 +93,7 @@ def replay_command(
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
     options.require_folder(out, jobs=True)
     scenario = replay_source(source, values)
-    with options.progress("start again with the same --out to go on") as advance:
+    with options.progress(options.after_stop(out)) as advance:
         # Before anything is played, as all of it would be wrong.
         for text in getattr(scenario.scenario(), "units", ()):
             options.say(f"check the units of the log: {text}")
@@ -108,7 +108,7 @@ def replay_command(
     if out is not None:
         from gangwise.report.pages import write_replay
 
-        with options.progress("start again with the same --out to go on") as advance:
+        with options.progress(options.after_stop(out)) as advance:
             advance("page", 0, 1)
             files = write_replay(played, out, bounds, options.command_line())
         options.say(f"wrote report.html and {len(files) - 1} other files to {out}")

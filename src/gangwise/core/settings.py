@@ -166,8 +166,19 @@ def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
             names = list(model.model_fields)
             raise UnknownName(f"setting of scenario {name!r}", place, names) from error
         at = f"{place}: " if place else ""
-        message = fault["msg"].removeprefix("Value error, ")
-        raise ScenarioError(f"scenario {name!r}: {at}{message}") from error
+        raise ScenarioError(f"scenario {name!r}: {at}{fault_text(fault)}") from error
+
+
+def fault_text(fault: Mapping[str, Any]) -> str:
+    """What pydantic found wrong with a value, and the value.
+
+    >>> fault_text({"msg": "Input should be greater than 0", "input": -1})
+    'must be greater than 0, not -1'
+    """
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    if not message.startswith("Input should be "):
+        return message
+    return f"must be {message.removeprefix('Input should be ')}, not {str(fault['input'])[:80]}"
 
 
 def require_range(name: str, bounds: tuple[float, float], positive: bool = False) -> None:

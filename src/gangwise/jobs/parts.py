@@ -129,8 +129,12 @@ def parts_named(words: str) -> dict[Part, str]:
 
 
 def require_scheduler(specification: str) -> None:
-    """Refuse a name that no scheduler has; a built-in one is not imported."""
+    """Refuse a name that no scheduler has; a built-in one is not imported.
+
+    >>> require_scheduler("slurm:site")
+    """
     name = specification.partition(":")[0].strip()
     # A class from outside is imported by this question, since nothing else can say that it exists.
-    if from_outside("scheduler", specification) is None and name not in entries("scheduler"):
+    # slurm:FOLDER looks like module:Class, so names come first.
+    if name not in entries("scheduler") and from_outside("scheduler", specification) is None:
         parts_named(name)

@@ -94,6 +94,8 @@ def reader_of(path: Path, trace: str = "") -> Any:
     regular(path)
     if path.is_file() and not path.stat().st_size:
         raise TraceError("the file is empty", path)
+    if path.is_dir() and not any(path.iterdir()):
+        raise TraceError("the folder is empty", path)
     readers: dict[str, Any] = {name: entry.load() for name, entry in formats.items()}
     fit = [trace] if trace else [name for name in readers if readers[name].recognise(path)]
     if len(fit) > 1:
@@ -113,10 +115,10 @@ def reader_of(path: Path, trace: str = "") -> Any:
             return HeadedTable
         except TraceError as error:
             doubt = f"{str(error).removeprefix(f'{path}: ')}; "
-    kind, contents = "first line", listed(header_of(path), 12) or "nothing readable"
+    nothing = "nothing readable" + ": the compressed file is cut short" * (path.suffix == ".gz")
+    kind, contents = "first line", listed(header_of(path), 12) or nothing
     if path.is_dir():
-        names = sorted(item.name for item in path.iterdir())[:12]
-        kind, contents = "files", ", ".join(names) or "an empty directory"
+        kind, contents = "files", ", ".join(sorted(item.name for item in path.iterdir())[:12])
     texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
     people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]
     hint = ""
@@ -131,7 +133,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
     if doubt:
         raise TraceError(f"{doubt}no known trace format{hint}", path)
     looked = f"looked for {', '.join(formats) or 'none (none is formats)'}"
-    raise TraceError(f"no known trace format{hint}; {looked}; {kind} found: {contents}", path)
+    raise TraceError(f"no known trace format{hint}; {kind} found: {contents}; {looked}", path)
 
 
 def require_there(path: Path) -> None:

@@ -194,9 +194,10 @@ class Played:
 
     @property
     def warnings(self) -> list[str]:
-        """Units that look misread, and what is small enough to be the rounding of times."""
+        """A file cut short, units that look misread, and what may be the rounding of times."""
+        cut = [reason.removeprefix("because ") for reason in self.lost if "CUT SHORT" in reason]
         texts = [excess.text for excess in self.overused if excess.most <= DOUBT[0]]
-        return [f"warning: {text}" for text in (*self.units, *texts)]
+        return [f"warning: {text}" for text in (*cut, *self.units, *texts)]
 
     @property
     def line(self) -> str:
@@ -215,6 +216,7 @@ unknown hours'
         lost = "; ".join(
             f"{n:,} {reason} ({'from ' * (n > 1)}row {row}){', of unknown hours' * (hours is None)}"
             for reason, (n, hours, row) in self.lost.items()
+            if n
         )
         assumed = "; ".join(
             text if n == self.played else f"{text}: {n:,}" for text, n in self.assumed.items()

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import Clock, read_toml
+from gangwise.core.settings import Clock, fault_text, read_toml
 from gangwise.jobs import schedule, tenancy
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
 from gangwise.notation.slurm import expand_nodes
@@ -826,5 +826,5 @@ def _fault(error: ValidationError) -> str:
         model: Any = (get_args(kind) or (kind,))[0]
         accepted = [field_info.alias or field for field, field_info in model.model_fields.items()]
         return f"{at}{UnknownName('setting', setting, accepted)}"
-    message = details["msg"].removeprefix("Value error, ")
+    message = fault_text(details)
     return f"{at}{setting}: {message}" if setting else message

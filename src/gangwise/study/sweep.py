@@ -82,7 +82,14 @@ from pydantic import (
 
 from gangwise.core import contracts, registry
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName, to_install
-from gangwise.core.settings import MOST_LETTERS, MOST_SEEDS, read_toml, toml_text, toml_value
+from gangwise.core.settings import (
+    MOST_LETTERS,
+    MOST_SEEDS,
+    fault_text,
+    read_toml,
+    toml_text,
+    toml_value,
+)
 from gangwise.core.terminal import children_left_alone
 from gangwise.study.results import Results
 from gangwise.study.runs import NamedSource, Replay, Rows, RunSpec, deciders, fidelity_of, measure
@@ -413,7 +420,7 @@ class Experiment(_FrozenModel):
                 error.errors(), key=lambda e: (len(e["loc"]), not e["type"].endswith("_type"))
             )
             key = ".".join(str(part) for part in deepest["loc"] if part not in _BRANCHES)
-            message = deepest["msg"].removeprefix("Value error, ")
+            message = fault_text(deepest)
             if deepest["type"] == "extra_forbidden":
                 model = PolicyTable if "policies" in deepest["loc"] else cls
                 message = f"there is no such key; known: {', '.join(model.model_fields)}"

@@ -73,7 +73,7 @@ def test_machines_rates_and_what_goes_wrong(make, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["opm-default-v1", "--set", "load=-1"], "load: Input should be greater than 0"),
+        (["opm-default-v1", "--set", "load=-1"], "load: must be greater than 0, not -1"),
         (["opm-google-v1"], "needs folder="),
     ],
 )

@@ -19,7 +19,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.core.settings import UNIX, Clock
+from gangwise.core.settings import UNIX, Clock, fault_text
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.io.blocks import Blocks, Commented
 from gangwise.logs.io.reading import (
@@ -264,7 +264,7 @@ def read_mapping(path: Path) -> MappingFile:
     except ValidationError as error:
         worst = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         place = [str(part) for part in worst["loc"]]
-        message = worst["msg"].removeprefix("Value error, ")
+        message = fault_text(worst)
         if worst["type"] == "extra_forbidden":
             model: Any = {"jobs": JobFile, "servers": ServerFile}.get(place[0], MappingFile)
             if place[1:2] == ["columns"]:
