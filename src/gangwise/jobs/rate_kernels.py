@@ -647,13 +647,13 @@ def count_above(beliefs: Beliefs, l: int) -> None:
 def killed_at(beliefs: Beliefs, log_rate: float) -> float:
     """Probability that a job is killed at its limit at this rate: P(work ÷ limit > rate).
 
-    # Work is taken as even within a bin, so the bin at x counts in part.
     Of the job type that :func:`count_above` has counted last.
     """
     B = beliefs.above.size - 1
     x = math.exp(log_rate) * B
     if x >= B:
         return 0.0
+    # Work is taken as even within a bin, so the bin at x counts in part.
     low = int(x)
     part = (low + 1.0 - x) * (beliefs.above[low] - beliefs.above[low + 1])
     return float((part + beliefs.above[low + 1]) / beliefs.above[0])

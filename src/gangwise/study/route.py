@@ -217,8 +217,8 @@ class Clusters:
         self._step = partial(code, clusters, self._clusters[0])
 
     def play(self, route: Route | Ints) -> Ints:
-        # As they were before the first job.
         """Play all jobs by a route, or as given [J]; the cluster of each [J], −1 for none."""
+        # As they were before the first job.
         for fresh, array in zip(self._fresh, self._changing):
             array[...] = fresh
         if getattr(route, "everywhere", False):

@@ -38,6 +38,7 @@ COLUMNS: dict[str, Any] = {
 }
 COLUMNS |= dict.fromkeys((*TIMES, "limit", "elapsed", "lost", "begun"), pl.Float64)
 COLUMNS |= dict.fromkeys((*TEXTS, "gang"), pl.String)
+# Systems write kb for 1024 bytes, and a bare number for bytes.
 GIB_OF = {"": 2.0**-30, "b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10}
 
 
@@ -65,16 +66,21 @@ class Jobs:
         """
         filled: dict[str, Any] = {name: job.get(name) for name in COLUMNS} | {"row": row}
         times = [filled[name] for name in TIMES if filled[name] is not None]
+        # Without a submission there is no telling when it came; a start alone would hide its wait.
         if filled["created"] is None:
             raise RecordError("no time of submission", job.get("name"))
+        # Only times that are known are compared: a job in line has no start and no end.
         if any(later < earlier for earlier, later in pairwise(times)):
             raise RecordError("submission, start and end are not in this order", job.get("name"))
         amounts = [filled[name] or 0.0 for name in ("cpu", "mem", "gpu")]
+        # A text such as `inf` is a number to Python; and a job without any amount would fit
+        # everywhere.
         if not all(isfinite(amount) and amount >= 0 for amount in amounts) or not any(amounts):
             raise RecordError("it asks for no devices that are known", job.get("name"))
         if not filled["tasks"] or filled["tasks"] < 1:
             raise RecordError("it has no tasks", job.get("name"))
         filled |= {text: str(job.get(text) or "") for text in TEXTS}
+        # An end without a start or a run time is that of a job that was taken out of the line.
         if filled["started"] is None and filled["deleted"] and filled["elapsed"] is None:
             filled["status"] = "cancelled"  # it ended before it started
         filled["groups"] = job.get("groups", ())
@@ -83,12 +89,14 @@ class Jobs:
             start, end, next_start = earlier["started"], earlier["deleted"], filled["started"]
             ran = start is not None and end is not None
             if ran and next_start is None:  # withdrawn when it was to run again
+                # The runs before stay as they were; only the last word on the job is new.
                 filled = earlier | {"status": filled["status"]}
             # A run that was over before the next began did its work in vain.
             elif ran and end <= next_start:
                 filled["lost"] = (earlier["lost"] or 0.0) + (earlier["elapsed"] or end - start)
                 filled["begun"] = earlier["begun"] or start
             else:
+                # Of two records of the same run the later one knows more; the account has one job.
                 self.account.leave_out(earlier["row"], EARLIER)
                 self.runs -= 1
             self.runs += 1
@@ -114,6 +122,7 @@ def gib(text: Any) -> float:
 
 def number(value: Any) -> float | None:
     """A positive number, or None: 0 and −1 stand for what has not happened."""
+    # Zero is none as well: these systems write 0 for a time that has not come.
     try:
         parsed = float(value)
     except (TypeError, ValueError):
@@ -127,6 +136,8 @@ def roles_of(system: str, record: Mapping[Any, Any]) -> dict[str, Any]:
     for role, fields in declared(system).mapping["roles"].items():
         convert = _text if role in TEXTS else number
         values = (convert(record.get(field)) for field in fields)
+        # The first of the fields that holds anything, since versions of a
+        # system name them differently.
         roles[role] = next((value for value in values if value), None)
     return roles
 
@@ -160,8 +171,11 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
         at = datetime.strptime(date, "%m/%d/%Y %H:%M:%S")
         # Values with blanks stand in quotes.
         fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(text_of_fields)}
+        # `r` resumes a job, and `E` ends one that lies suspended.
         if kind in "Er" and name in since:
             idle[name] += round(at.timestamp() - since.pop(name))
+        # OpenPBS writes `R` with the usage of the run that was lost; Torque's
+        # has neither start nor end.
         if (kind == "E" and "[]" not in name) or (kind == "R" and "end" in fields):
             open_runs.pop(name, None)
             jobs.facts["suspended"] += idle[name] > 0
@@ -174,6 +188,7 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
                 open_runs[name] = row, fields, at
             elif kind in "DA" and open_runs.pop(name, None) is None:
                 jobs.facts["withdrawn"] += 1
+            # What Torque's `R` does not say is taken of the `S` before it.
             elif kind == "R" and (run := open_runs.pop(name, None)):
                 begun, lost = stopped.get(name, (number(run[1].get("start")) or 0.0, 0.0))
                 stopped[name] = begun, lost + (at - run[2]).total_seconds()
@@ -188,6 +203,7 @@ def _pbs_job(
 ) -> dict[str, Any]:
     begun, lost = before or (None, None)
     roles = roles_of("pbs", given)
+    # Of a job that still runs this is no length; it is not used then.
     span = (roles["deleted"] or 0.0) - (roles["started"] or 0.0)
     hosts = _pbs_hosts(given.get("exec_vnode") or given.get("exec_host") or "")
     resources = {
@@ -197,8 +213,10 @@ def _pbs_job(
     tasks = sum(count for count, _ in chunks) or len(hosts) or 1
     # Torque writes ncpus=1 beside nodes=1:ppn=4, and a host once where a chunk has several cores.
     of_chunks = sum(n * c["cpu"] for n, c in chunks)
+    # The most of the three, for each of them may leave cores out.
     cores = max(number(resources.get("ncpus")) or 0.0, sum(hosts.values()), of_chunks)
     unlike = Counter[tuple[float, ...]]()
+    # Chunks that are unlike are groups of a gang; how many there are of each shape counts.
     for count, chunk in chunks:
         unlike[tuple(chunk.values())] += count
     gpus = number(resources.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
@@ -232,11 +250,13 @@ def _pbs_hosts(text: str) -> dict[str, float]:
     """
     cores_of: Counter[str] = Counter()
     for part in filter(None, re.split(r"[+()]+", text)):
+        # The first colon begins the sizes of a vnode, as the slash does the places of a host.
         host, _, places = part.replace(":", "/", 1).partition("/")
         if cores := re.search(r"ncpus=(\d+)", places):
             cores_of[host] += int(cores[1])
         elif "*" in places:
             cores_of[host] += int(places.rpartition("*")[2])
+        # `gpus=2` alone names no cores.
         elif "=" not in places:
             for span in filter(None, places.split(",")):
                 low, _, high = span.partition("-")
@@ -252,6 +272,7 @@ def _pbs_chunks(text: str) -> Iterator[tuple[int, dict[str, float]]]:
     """
     for part in filter(None, text.split("+")):
         count, *fields = part.split(":")
+        # `n17:ppn=4` names a node, and is one chunk.
         if not count.isdecimal():  # the name of a node, or a chunk without a number
             count, fields = "1", part.split(":")
         sizes = dict(field.split("=", 1) for field in fields if "=" in field)
@@ -273,6 +294,7 @@ def parse_lsf(text: str, jobs: Jobs) -> None:
         parse_bacct(text, jobs)
         return
     for row, line in _lines(text, jobs):
+        # Quotes inside quotes are doubled; blanks separate fields.
         fields = next(csv.reader([line], delimiter=" ", doublequote=True), [])
         if fields[:1] != ["JOB_FINISH"]:
             jobs.events += 1
@@ -281,6 +303,7 @@ def parse_lsf(text: str, jobs: Jobs) -> None:
 
 
 def _lsf_job(fields: list[str]) -> dict[str, Any]:
+    # Up to the number of hosts asked for (field 23) all places are fixed.
     if len(fields) < 25:
         raise RecordError("the record of JOB_FINISH is cut short", fields[:4])
     job, slots = fields[3], fields[6]
@@ -288,7 +311,9 @@ def _lsf_job(fields: list[str]) -> dict[str, Any]:
     hosts = fields[at + 1 : at + 1 + int(fields[at])]
     status, behind = fields[at + 1 + len(hosts)], fields[at + 2 + len(hosts) :]
     cores = number(slots) or len(hosts)
+    # `8*n1` are eight slots on n1.
     distinct = list(dict.fromkeys(host.rpartition("*")[2] for host in hosts))
+    # Behind the status come some 60 fields, and strings before them may look like a requirement.
     effective = next((i for i, text in enumerate(behind) if i > 60 and "select[" in text), 0)
     gpus = re.search(r"ngpus_physical=(\d+)", behind[effective] if effective else fields[13])
     title = behind[1] if len(behind) > 1 else ""
@@ -298,6 +323,7 @@ def _lsf_job(fields: list[str]) -> dict[str, Any]:
         "name": job + (element[0] if element else ""),
         "tasks": int(cores),
         "cpu": 1.0,
+        # LSF counts GPUs of each host, and tasks are slots.
         "gpu": int(gpus[1]) * max(len(distinct), 1) / cores if gpus else 0.0,  # of each host
         "limit": number(behind[effective - 3]) if effective else None,
         "hosts": "|".join(distinct),
@@ -316,8 +342,10 @@ def parse_bacct(text: str, jobs: Jobs) -> None:
     Where dates have no year, it is one in which they fall on these days of the week.
     """
     row, near = 0, datetime(2024, 1, 1)
+    # A line of dashes stands between jobs.
     for paragraph in re.split(r"^-{20,}$", text, flags=re.M):
         first_row, row = row + 1, row + paragraph.count("\n")
+        # Broken lines go on behind 21 blanks.
         text_of_job = re.sub(r"\n {21}", "", paragraph).strip()
         if not text_of_job.startswith("Job <"):
             continue
@@ -350,11 +378,13 @@ def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
     for match in LSF_EVENT.finditer(text):
         near = _date(match, near, jobs)
         event = {"dispatched": "Dispatched", "Starting": ""}.get(match[3], match[3])
+        # A job may start several times; the last completion counts, and the first of all else.
         if event == "Completed" or event not in at:
             at[event] = near.replace(tzinfo=UTC).timestamp()
         if event == "Dispatched" and (
             on := re.findall(r"(?:^| to|Host\(s\)|Hosts/Processors) ((?:<[^>]*> ?)+)", match[4])
         ):
+            # The last dispatch says where it ran in the end.
             slots = Counter()
             for count, host in LSF_HOSTS.findall(on[-1]):
                 slots[host] += int(count or 1)
@@ -370,6 +400,7 @@ def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
         "tasks": tasks,
         "cpu": 1.0,
         "gpu": int(gpus[1]) * max(len(slots), 1) / tasks if gpus else 0.0,
+        # `-W` is in minutes, or in hours and minutes.
         "limit": 60.0 * (60 * int(limit[1] or 0) + int(limit[2])) if limit else None,
         "hosts": "|".join(slots),
     }
@@ -397,15 +428,18 @@ def parse_moab(text: str, jobs: Jobs) -> None:
 def _moab_job(line: re.Match[str]) -> dict[str, Any]:
     job = roles_of("moab", line.groupdict())
     fields = line["rest"].split()
+    # What a job dedicated counts rather than what it asked for: sites may give whole nodes.
     cores = number(fields[19]) if len(fields) > 19 else None  # dedicated processors of a task
     named = len(fields) > 13 and fields[13] not in ("[NONE]", "0")
     return {
         **job,
         "account": fields[13] if named else line["group"],
         "partition": line["queue"].strip("[]").partition(":")[0],
+        # Other states of Moab say nothing of how a job ended.
         "status": {"Completed": "completed", "Removed": "cancelled"}.get(line["state"], ""),
         "tasks": int(line["tasks"]) or int(line["nodes"]),
         "cpu": cores or 1.0,
+        # Without a time of completion the start is none that can be relied on.
         "started": job["started"] if job["deleted"] else None,
     }
 
@@ -423,6 +457,7 @@ def parse_sge(text: str, jobs: Jobs) -> None:
         # What was asked for, field 39, may have colons (-l cpu=24:00:00); a number is behind it.
         if asked := re.match(r"(.*?):(\d+\.\d+:[^:]*:.*)", ":".join(fields[39:])):
             fields[39:] = [asked[1], *asked[2].split(":")]
+        # A parallel job has a row for each host and one for the whole.
         if len(fields) > 41 and fields[41] not in ("NONE", ""):  # pe_taskid
             jobs.account.leave_out(row, PART)
             continue
@@ -434,11 +469,13 @@ def _sge_job(fields: list[str], jobs: Jobs) -> dict[str, Any]:
         raise RecordError("fewer than the 45 fields of accounting(5)", fields[0])
     job = roles_of("sge", dict(enumerate(fields)))
     for role in TIMES:  # Univa writes milliseconds
+        # A time in seconds stays below 1e11 for three thousand years.
         job[role] = job[role] / 1000 if (job[role] or 0.0) > 1e11 else job[role]
     category = fields[39]
     limit = re.search(r"h_rt=([\d:.]+)", category)
     gpus = re.search(r"(?:^|[, ])(?:gpu|gpus|ngpus)=(\d+)", category)
     slots = int(number(fields[34]) or 1)
+    # Accounting names one host of a parallel job, and not the others.
     jobs.facts["unplaced"] += slots > 1
     return {
         **job,
@@ -448,6 +485,7 @@ def _sge_job(fields: list[str], jobs: Jobs) -> dict[str, Any]:
         "tasks": slots,
         "cpu": 1.0,
         "gpu": int(gpus[1]) if gpus else 0,
+        # Field 11 is a failure of the system, field 12 the exit status of the job.
         "status": "failed" if fields[11] not in ("0", "") else _exit_status(fields[12]),
     }
 
@@ -476,6 +514,7 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
         kind, name, month = match[1], f"{int(match[2])}.{int(match[3])}", int(match[5])
         if not match[4]:
             jobs.facts["yearless"] = 1
+        # Events are in order of time, so that a smaller month is of the next year.
         year += month < month_before and not match[4]
         month_before = month
         date = datetime.fromisoformat(f"{match[4] or year}-{match[5]}-{match[6]}T{match[7]}+00:00")
@@ -485,6 +524,8 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
             ("GPUs", "gpu", 1.0),
             (r"Memory \(MB\)", "mem", 1024.0),
         ):
+            # Condor prints Usage, Request and Allocated; usage may be missing,
+            # and the request is taken.
             if amount := re.search(rf"^\s*{unit}\s*:(?: +[\d.]+)? +(\d+) +\d+(?: |$)", event, re.M):
                 job[role] = int(amount[1]) / size
         at = date.timestamp()
@@ -492,6 +533,8 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
             job["created"] = at
         elif kind == "001":
             job |= {"started": at, "begun": job.get("begun", at)}
+        # An eviction ends a run whose work is lost, unless the job wrote
+        # checkpoints, which is not told.
         elif kind in ("004", "007", "012", "022", "024") and job.get("started"):
             job |= {"lost": job.get("lost", 0.0) + at - job.pop("started")}
         elif kind == "010":
@@ -501,6 +544,7 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
         elif kind in ("005", "009"):
             job |= {"deleted": at, "status": "completed" if kind == "005" else "cancelled"}
     for job in rows.values():
+        # A job is no event of its own; its events were counted as they came.
         jobs.events -= 1
         jobs.facts["unsaid"] += "cpu" not in job
         job.setdefault("cpu", 1.0)
@@ -519,6 +563,7 @@ def _condor_job(ad: Record, jobs: Jobs) -> dict[str, Any]:
         ran = max(ran - idle, 0.0)
         jobs.facts["suspended"] += 1
     jobs.facts["unsaid"] += job["cpu"] is None
+    # A second of tolerance, for the two clocks are rounded apart.
     # Several runs after evictions are longer together than the last of them.
     lost = ran - in_last if in_last and ran and ran > in_last + 1 else None
     return {
@@ -529,6 +574,7 @@ def _condor_job(ad: Record, jobs: Jobs) -> dict[str, Any]:
         "cpu": job["cpu"] or 1.0,
         "hosts": str(ad.get("LastRemoteHost") or "").rpartition("@")[2],
         "mem": (job["mem"] or 0.0) / 1024,
+        # Less than the span: the job was suspended meanwhile.
         "elapsed": ran if in_last and ran and ran < in_last else None,
         "lost": lost,
     }
@@ -537,11 +583,13 @@ def _condor_job(ad: Record, jobs: Jobs) -> dict[str, Any]:
 def _flux_job(record: Record, jobs: Jobs) -> dict[str, Any]:
     """``duration`` is the limit, ``runtime`` how long the job ran."""
     job = roles_of("flux", record)
+    # A job that still runs has no end, whatever its fields hold.
     over = record.get("state") == "INACTIVE" or number(record.get("t_inactive")) is not None
     if over and job["started"] is not None:
         ran = number(record.get("runtime"))
         ended = number(record.get("t_cleanup")) or job["deleted"]
         job["deleted"] = job["started"] + ran if ran is not None else ended
+    # Flux places tasks on nodes; its cores are of the whole job.
     nodes = int(number(record.get("nnodes")) or 1)
     cores = number(record.get("ncores")) or number(record.get("ntasks")) or 1.0
     return {
@@ -571,6 +619,7 @@ def _oar_job(record: Record, jobs: Jobs) -> dict[str, Any]:
     count = len(used) if isinstance(used, list) else 0
     count = count or int(number(job.get("resource_count")) or 0)
     text = str(job.get("wanted_resources") or "")
+    # The walltime is the last number of what was wanted, in seconds or as a clock.
     wanted = re.search(r"(\d+(?::\d+){0,2})[\\\"\s]*$", text)
     wanted = wanted or re.search(r"W=(\d+:\d+:\d+)", str(job.get("message") or ""))
     hosts = re.search(r"(?:network_address|host|nodes)=(\d+)", text)
@@ -583,6 +632,7 @@ def _oar_job(record: Record, jobs: Jobs) -> dict[str, Any]:
         **roles,
         "tasks": count,
         "cpu": 1.0,
+        # GPUs are wanted of each host, and resources of OAR are cores.
         "gpu": int(gpus[1]) * int(hosts[1] if hosts else 1) / count if gpus and count else 0.0,
         "limit": limit,
         "status": {"terminated": "completed", "error": "failed"}.get(status, status),
@@ -605,6 +655,7 @@ def _batsim_job(job: Record, jobs: Jobs) -> dict[str, Any]:
     if delay is None:
         raise RecordError("its profile has no delay: it takes as long as a platform makes it", job)
     roles = roles_of("batsim", job)
+    # Batsim kills a job at its walltime.
     ran = min(float(delay), roles["limit"] or float(delay))
     jobs.facts["walltime"] += ran < delay
     return {
@@ -626,6 +677,7 @@ def _batsim_delay(name: str, profiles: Record, within: tuple[str, ...] = ()) -> 
     30.0
     """
     profile = profiles.get(name)
+    # A profile that holds itself would never end.
     if not isinstance(profile, dict) or name in within:
         return None
     if isinstance(parts := profile.get("seq"), list):
@@ -638,6 +690,7 @@ def _batsim_delay(name: str, profiles: Record, within: tuple[str, ...] = ()) -> 
 
 def _objects(found: Any, *keys: str) -> list[Record]:
     """The objects with one of some keys: of a list, of a list under a name, or by a name each."""
+    # Breadth first: jobs stand near the top, and each may hold objects of its own.
     inside = [found]
     while inside:
         level = inside.pop(0)
@@ -674,6 +727,7 @@ JSON: dict[str, tuple[Callable[[Record, Jobs], dict[str, Any]], tuple[str, ...]]
 
 
 def _lines(text: str, jobs: Jobs) -> Iterator[tuple[int, str]]:
+    # Blank lines are no rows, but count for the numbers of lines.
     for row, line in enumerate(text.splitlines(), 1):
         if line.strip():
             jobs.read += 1
@@ -684,6 +738,7 @@ def _try(jobs: Jobs, row: int, read: Callable[..., dict[str, Any]], *given: Any)
     """Add a job; one that cannot be read is left out, with its reason."""
     try:
         jobs.add(row, read(*given))
+    # What one record lacks must not lose the others.
     except RecordError as bad:
         jobs.account.refuse(row, str(bad), bad.held)
     except (KeyError, TypeError, ValueError, IndexError):
@@ -705,6 +760,7 @@ class Accounting(Reader):
         facts: Counter[str] = Counter()
         servers = 0
         for file in files:
+            # A log of HTCondor is text, its history JSON.
             jobs = Jobs(RowAccount(file, self.source.strict), rows)  # runs may be in two files
             if form.name not in TEXT or (
                 form.name in JSON and beginning(file).lstrip()[:1] in ("{", "[")
@@ -735,18 +791,22 @@ class Accounting(Reader):
         facts: Counter[str],
     ) -> Tables:
         seen = Counter[str]()
+        # The order of files and rows, so that names that come again get the same numbers.
         parts = [part for job in rows for part in _parts(job, seen)]
         jobs = pl.DataFrame(parts, schema=COLUMNS).sort("created", "row", maintain_order=True)
         start = float(jobs["created"].min())  # type: ignore[arg-type]  # numbers
+        # The last instant that any job knows is the end of the log.
         end = jobs.select(pl.max_horizontal(pl.col(TIMES).max())).item()
         jobs = jobs.with_columns(
             pl.col("cpu", "mem", "gpu").fill_null(0.0),
             unfinished=pl.col("deleted").is_null() & pl.col("started").is_not_null(),
             models=pl.lit(""),
+            # A job that still runs ends with the log, and is marked as unfinished.
         ).with_columns(deleted=pl.when("unfinished").then(end).otherwise(pl.col("deleted")))
         rerun = pl.col("lost").fill_null(0) > 0
         ran = pl.coalesce("elapsed", pl.col("deleted") - pl.col("started")) + pl.col("lost")
         jobs = jobs.with_columns(
+            # Work of all runs, of which the last alone was not in vain.
             elapsed=pl.when(rerun).then(ran).otherwise("elapsed"),
             started=pl.when(rerun).then(pl.coalesce("begun", "started")).otherwise("started"),
         ).drop("begun")
@@ -763,6 +823,7 @@ class Accounting(Reader):
         pool = server_table([(1, "pool", "", float(processors), 0.0, 0.0)] if processors else ())
         if not processors:
             notes.append("the log does not list the nodes: set nodes, and devices of each")
+        # Small times are of a simulator, and no dates.
         clock = Clock(start, "UTC") if start > 1e8 else None
         return Tables(form.name, pool, jobs, stages, digests, tuple(notes), clock=clock)
 
@@ -772,10 +833,12 @@ def _parts(job: Record, seen: Counter[str]) -> Iterator[dict[str, Any]]:
 
     Memory that the log gives for the whole job is divided by its tasks. Numbers come round again.
     """
+    # Two jobs of one number are two, so that the later has a number behind its name.
     again = f" #{seen[job['name']] + 1}" if seen[job["name"]] else ""
     seen[job["name"]] += 1
     row = {name: value for name, value in job.items() if name != "groups"}
     for (cpu, gpu, mem), tasks in job["groups"]:
+        # Memory of a chunk, or that of the job where chunks say none.
         asked = {"cpu": cpu, "gpu": gpu, "mem": mem or job["mem"], "tasks": tasks}
         yield row | asked | {"gang": f"{job['name']}{again}"}
     if not job["groups"]:

@@ -39,6 +39,7 @@ from gangwise.notation import units
 NAME = "csv"
 DEVICES = ("cpu", "mem", "gpu")
 TIMES = ("created", "deleted", "started")
+# Checked as numbers where they are read; a time that is written out is text until then.
 NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "wait", "limit", "priority", *TIMES)
 """Fields that are numbers, unless a time is written out."""
 EMPTY = (
@@ -55,6 +56,7 @@ MEANING = tomllib.loads(Path(__file__).parents[1].joinpath("own-csv.toml").read_
 
 
 class _MappingModel(BaseModel):
+    # A misspelled entry must be an error, or a column would silently not be read.
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -81,8 +83,10 @@ class Mapped(_MappingModel):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, given: Any) -> Any:
+        # The short form, a name alone, is a column, and a number alone a constant.
         if isinstance(given, str):
             return {"column": given}
+        # bool is an int in Python, and `true` no amount.
         if isinstance(given, bool):
             raise ValueError("give a column, a number or a table, not true or false")
         return {"value": given} if isinstance(given, int | float) else given
@@ -100,10 +104,12 @@ class Mapped(_MappingModel):
             names = ", ".join([*units.UNITS, *WRITTEN])
             raise ValueError(f"unit is {self.unit!r}; there are {names}, and none for a time")
         if self.zone:
+            # A zone in the text decides; a second one would contradict it.
             if not self.time or "%z" in self.time:
                 raise ValueError("a zone is of a time that is written out without one (time =)")
             try:
                 ZoneInfo(self.zone)
+            # zoneinfo raises OSError for names that are folders, such as `Europe`.
             except (ZoneInfoNotFoundError, ValueError, OSError):
                 raise ValueError(f"{self.zone!r} is no time zone, as in Europe/Berlin") from None
         if self.listed and (self.time or self.unit or not self.column):
@@ -135,6 +141,7 @@ class _Columns(_MappingModel):
         if not {*DEVICES} & {*columns}:
             raise ValueError("give at least one of cpu, mem and gpu")
         for name, mapped in columns.items():
+            # A negative constant would be subtracted from a cluster.
             value = 0.0 if mapped.value is None or name not in NUMBERS else mapped.value
             if isinstance(value, str) or not (isfinite(value) and value >= 0):
                 raise ValueError(f"{name} is {value!r}; it must be a number, zero or larger")
@@ -215,11 +222,13 @@ class _File(_MappingModel):
         return self
 
     def blocks(self, file: Path) -> Blocks:
+        # A document is one value, so that it is read whole and its records written as lines.
         if self.format == "json":
             return RecordLines(file, self.records)
         if self.comment or self.separator == WHITESPACE:
             comment = self.comment.encode()
             return Commented(file, comment, self.separator == WHITESPACE, self.decimal == ",")
+        # With a decimal comma every line is rewritten, so that it is read as a number.
         return Commented(file, b"", commas=True) if self.decimal == "," else Blocks(file)
 
 
@@ -241,6 +250,7 @@ class MappingFile(_MappingModel):
 
 def is_mapping(path: Path) -> bool:
     """Whether a file is TOML that has ``trace`` and ``[jobs]``, as no scenario file has."""
+    # The ending decides first: other files are not opened.
     if path.suffix != ".toml" or not path.is_file():
         return False
     try:
@@ -262,11 +272,13 @@ def read_mapping(path: Path) -> MappingFile:
     try:
         return MappingFile(**content)
     except ValidationError as error:
+        # A misspelled name is told first: other errors often follow from it.
         worst = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         place = [str(part) for part in worst["loc"]]
         message = fault_text(worst)
         if worst["type"] == "extra_forbidden":
             model: Any = {"jobs": JobFile, "servers": ServerFile}.get(place[0], MappingFile)
+            # The model in which the entry stands, for names that come near it.
             if place[1:2] == ["columns"]:
                 model = Mapped if len(place) > 3 else model.model_fields["columns"].annotation
             message = str(UnknownName("entry", place[-1], list(model.model_fields)))
@@ -293,17 +305,20 @@ class OwnCsv(Reader):
         servers = server_table()
         if mapping.servers is not None:
             servers, server_stages, digest = self._table("servers", mapping.servers)
+            # Servers come first in the account, as in those of other formats.
             stages, digests = (*server_stages, *stages), {**digest, **digests}
         for section, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
             absent = [d for d in DEVICES if table and d not in table.columns.given()]
             if absent and not self.notes:
                 notes.append(f"{section} have no {' and no '.join(absent)} in the mapping; it is 0")
         notes += TableMapping(MEANING["jobs"]).notes(jobs)
+        # A zone that changes its clocks has an hour twice.
         if zones := {h.zone for h in mapping.jobs.columns.given().values() if h.zone}:
             notes.append(
                 f"times are of {' and '.join(sorted(zones))}; of an hour that comes twice, the "
                 "first is taken"
             )
+        # Smaller numbers count from the log's own beginning, and not from 1970.
         clock = Clock(self.first, next(iter(zones), "UTC")) if self.first > UNIX else None
         return Tables(NAME, servers, jobs, stages, digests, tuple(notes), clock=clock)
 
@@ -319,6 +334,7 @@ class OwnCsv(Reader):
         for key, mapped in roles.items():
             if mapped.column and header and mapped.column not in header:
                 close = get_close_matches(mapped.column, header, n=1, cutoff=0.5)
+                # A hint only for names that are at least half alike.
                 hint = f"; did you mean {close[0]!r}?" if close else "."
                 if len(header) == 1 and mapped.column in header[0]:
                     hint = (
@@ -333,6 +349,7 @@ class OwnCsv(Reader):
         frame, section = self._valued(table.frame, what, roles), TableMapping(MEANING[what])
         # What only shows once units and times are read.
         bad: list[Rule] = [
+            # A time that is not read is null; one that may be empty tells no fault.
             (f"{key} is not a time as in {mapped.time!r}", pl.col(key).is_null())
             for key, mapped in roles.items()
             if mapped.time and key != "started" and not _may_be_empty(key, mapped, spec)
@@ -342,6 +359,7 @@ class OwnCsv(Reader):
         with_unit = [key for key, mapped in roles.items() if mapped.unit in WRITTEN]
         bad += [(f"{key} is negative", pl.col(key) < 0) for key in with_unit]
         if self.strict:
+            # With strict the first such row is an error, before any is left out.
             refuse(file, frame, bad)
         sound, checked = leave_out(what, frame, bad)
         if sound.is_empty():
@@ -350,6 +368,7 @@ class OwnCsv(Reader):
         stages = (table.stage, checked) if checked.dropped else (table.stage,)
         extended = section.extended(sound)
         if what == "jobs":
+            # Time 0 of the tables is the first submission.
             self.first = float(sound["created"].min() or 0.0)  # type: ignore[arg-type]  # seconds
         if isinstance(spec, JobFile):
             if "tasks" in extended.columns:  # devices of each task, where the file has totals
@@ -358,6 +377,7 @@ class OwnCsv(Reader):
             if spec.open_end == "last":
                 times = [name for name in TIMES if name in extended.columns]
                 extended = extended.with_columns(
+                    # Unfinished is what had no end; both read the column as it was before.
                     deleted=pl.col("deleted").fill_null(pl.max_horizontal(pl.col(times).max())),
                     unfinished=pl.col("deleted").is_null(),
                 )
@@ -368,6 +388,7 @@ class OwnCsv(Reader):
         for key, mapped in given.items():
             fields.append(_value(key, mapped).alias(key))
             if mapped.time:
+                # polars checks a format only when it runs, so it runs once here, for the message.
                 try:
                     frame.select(fields[-1])
                 except pl.exceptions.PolarsError as error:  # also for a zone given twice
@@ -397,6 +418,7 @@ def amount_listed(text: pl.Expr, name: str, *, mem: bool = False) -> pl.Expr:
     start = rf"(?:^|,)(?:gres[/:])?{bare}"
     if mem:
         parts = text.str.extract_groups(rf"{start}[=:]([\d.]+)([KMGTPE]?)").struct
+        # Slurm writes K for KiB; without a letter it is MiB.
         unit = parts.field("2").replace_strict(
             {k: v / 2**30 for k, v in BINARY.items()}, default=2.0**-10, return_dtype=pl.Float64
         )
@@ -406,6 +428,7 @@ def amount_listed(text: pl.Expr, name: str, *, mem: bool = False) -> pl.Expr:
     typed = text.str.extract_all(rf"{bare}:[A-Za-z_][\w.-]*[=:]\d+").list.eval(
         pl.element().str.extract(r"(\d+)$", 1).cast(pl.Float64)
     )
+    # No type at all is null, and not zero: the list may not be of this device.
     kinds = pl.when(typed.list.len() > 0).then(typed.list.sum())
     return pl.coalesce(total.cast(pl.Float64, strict=False), kinds)
 
@@ -443,6 +466,7 @@ def json_paths(line: str) -> list[str]:
 def _leaves(held: dict[str, Any], before: str) -> Iterator[str]:
     for name, value in held.items():
         if isinstance(value, dict) and value:
+            # An empty object is a value.
             yield from _leaves(value, f"{before}{name}.")
         else:
             yield f"{before}{name}"
@@ -467,12 +491,15 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
         if mapped.column:
             empty = _may_be_empty(key, mapped, spec)
             pattern = WRITTEN.get(mapped.unit, "")
+            # The bound is of the value after scaling; a small unit allows
+            # larger numbers in the cell.
             most = LARGEST / min(mapped.scale * units.UNITS.get(mapped.unit, 1.0), 1.0)
             columns[name] = Column(
                 name, number=number, empty=empty, pattern=pattern, most=most, also=(mapped.column,)
             )
     unique = _stored(spec.columns.name.column) if what == "servers" else ""
     listed = tuple(columns.values())
+    # Columns of no interest are there by their place, since the file names none.
     if spec.header is not None:
         filler = [Column(_stored(name), number=False, empty=True) for name in spec.header]
         listed = tuple(columns.get(column.name, column) for column in filler)
@@ -488,6 +515,7 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
 
 
 def _stored(column: str) -> str:
+    # Apart from names of roles, which a frame has as well.
     return f"column {column}"
 
 
@@ -498,10 +526,12 @@ def _value(key: str, held: Mapped) -> pl.Expr:
     # An hour that clocks show twice is taken to be the first; one that they skip is none.
     if held.time:
         time = column.str.to_datetime(held.time, strict=False, time_unit="us")
+        # Local times become UTC: an hour that is skipped is null, and the row bad.
         if held.zone:
             time = time.dt.replace_time_zone(
                 held.zone, ambiguous="earliest", non_existent="null"
             ).dt.convert_time_zone("UTC")
+        # Microseconds as floats are exact until the year 2255.
         return time.dt.epoch("us").cast(pl.Float64) / 1e6
     if key not in NUMBERS:
         blank = str(held.empty) if held.empty is not None else ""

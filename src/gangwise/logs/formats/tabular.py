@@ -65,9 +65,11 @@ class TableMapping:
 
     def sql(self, text: str, frame: pl.DataFrame) -> pl.Expr | None:
         """The expression; None where the frame lacks a column of it."""
+        # A name is the usual case, and needs no parser.
         if text.isidentifier():
             return pl.col(text) if text in frame.columns else None
         expression = _with_options(text, self.options)
+        # A file may lack columns that are not needed; what rests on them is left out.
         return expression if {*expression.meta.root_names()} <= {*frame.columns} else None
 
     def holds(self, condition: str) -> bool:
@@ -85,6 +87,7 @@ class TableMapping:
         stages: tuple[Stage, ...] = ()
         frame = self.extended(frame)
         if rules := self.rules(frame):
+            # Rows are left out after `with`, whose columns the rules may use.
             frame, stage = leave_out(spec["stage"], frame, rules)
             if frame.is_empty():
                 raise TraceError(f"{spec['none']}: {reasons(stage.dropped)}", path)
@@ -94,6 +97,7 @@ class TableMapping:
 
     def extended(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame and the columns ``with`` it, each the first of its texts that can be had."""
+        # One after the other, for later columns may use earlier ones.
         for name, text in self.spec.get("with", {}).items():
             values = [self.sql(sql, frame) for sql in ([text] if isinstance(text, str) else text)]
             # Of several texts the first whose columns the file has.
@@ -107,6 +111,7 @@ class TableMapping:
         for reason, text in self.spec.get("leave_out", {}).items():
             broken, columns = self.sql(text, frame), re.findall(r"\{(\w+)\}", reason)
             if broken is not None:
+                # polars formats braces by order, so that names are taken out.
                 template = pl.format(re.sub(r"\{\w+\}", "{}", reason), *columns)
                 rules.append((template if columns else reason, broken))
         return rules
@@ -117,14 +122,17 @@ class TableMapping:
         always = ("cpu", "mem", "gpu", "model" if "model" in wanted else "models")
         for name, text in {**wanted, **{n: "" for n in always if n not in wanted}}.items():
             value = self.sql(text, frame) if text else None
+            # Devices that a file does not have are none; other columns are simply not there.
             if value is None and name in NEEDED:
                 value = pl.lit(NEEDED[name])
             if value is not None:
+                # Integers of a file must not overflow in products.
                 value = value.cast(pl.Float64) if name in NUMBERS else value
                 columns.append(value.alias(name))
         selected = frame.select(columns)
         if not self.spec.get("sort_models"):
             return selected
+        # `A| B` and `B|A` are the same models, and must be of one job type.
         names = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
         names = names.list.unique().list.sort().list.join("|")
         return selected.with_columns(names.str.strip_chars("|"))
@@ -138,7 +146,9 @@ class TableMapping:
             texts = [entry["count"]] if "count" in entry else entry.get("counts", [])
             counts = [value for text in texts if (value := self.sql(text, frame)) is not None]
             totals = [frame.select(count).to_series() for count in counts]
+            # A condition is counted, a number is taken as it is.
             numbers = [s.sum() if s.dtype == pl.Boolean else s[0] for s in totals]
+            # A note on a column that the file lacks would be wrong.
             if len(numbers) < len(texts) or None in numbers:
                 continue
             # A note is told where its first count is not 0.
@@ -157,7 +167,9 @@ _sql = cache(pl.sql_expr)  # the same few texts for every batch
 
 def _literal(value: Any) -> str:
     if isinstance(value, str):
+        # Quotes are doubled, as in SQL; options come from users.
         return "'" + value.replace("'", "''") + "'"
+    # Seventeen digits keep a float as it is.
     return ", ".join(map(_literal, value)) if isinstance(value, tuple) else f"{value:.17g}"
 
 
@@ -166,6 +178,7 @@ def seconds(column: Column) -> pl.Expr:
 
     Null where it is none of the ways in which the column may write one.
     """
+    # Fractions of a second are cut off, so that one way of writing fits times with and without.
     text = pl.col(column.name).str.replace(r"\.\d+", "")
     times = (text.str.to_datetime(way, strict=False, time_unit="ms") for way in column.times)
     return pl.coalesce(time.dt.epoch("s") for time in times).cast(pl.Float64).alias(column.name)
@@ -187,11 +200,13 @@ def server_log(
     # States in order of time; equal times in the order of the files.
     rows = frame.sort(time, "part", "row")
     rows = rows.with_columns(log.sql(spec[name], rows).alias(name) for name in ("up", "sized"))  # type: ignore[union-attr]  # of columns that are needed
+    # A server keeps the place of the row that gave its size.
     sizes = rows.filter("sized").group_by(server, maintain_order=True).last().sort("row")
     was_up = pl.col("up").shift(1).over(server, order_by=pl.int_range(pl.len()))
     # Before its first row a server is in the state opposite to what that row changes.
     was_up = pl.coalesce(was_up, log.sql(spec["first"], rows))
     sized = pl.col(server).is_in(sizes[server].to_list())
+    # Only changes are events: repeated states say nothing new.
     events = rows.filter(sized & (pl.col("up") != was_up))
     every = rows.group_by(server).agg(pl.col("row").min())
     _, stage = leave_out("machines", every, [(spec["never"], ~sized)])
@@ -209,6 +224,7 @@ class TabularReader(Reader):
     def __init__(self, path: Path | str | None = None, *, strict: bool = False, **options: Any):
         files, has_path = self.FORMAT.mapping.get("files", {}), path is not None
         named_files = {name: Path(options[name]) for name in files if options.get(name) is not None}
+        # Without a folder all files must be named.
         if not has_path and not (files and len(named_files) == len(files)):
             arguments = " and ".join(f"{name}=" for name in files)
             raise TraceError("give a directory" + f", or both {arguments}" * bool(files))
@@ -218,6 +234,7 @@ class TabularReader(Reader):
         if self.FORMAT.mapping.get("beside") and path.is_file():
             every = [table.name for table in self.FORMAT.tables]
             jobs = self.FORMAT.mapping["jobs"]["table"]
+            # The jobs come first, where a file could be several tables.
             named.setdefault(
                 self._table_of(path, sorted(every, key=lambda name: name != jobs)), path
             )
@@ -247,6 +264,7 @@ class TabularReader(Reader):
     def _read(self) -> Tables:
         jobs = self._jobs()
         if (absent := self._missing_tables(jobs)) and "alone" in self.FORMAT.mapping:
+            # The publisher packs each table by its name.
             files = " and ".join(f"{table}.tar.gz" for table in absent)
             reason = (
                 f"no {' and no '.join(absent)} here, so there are no jobs to play; download "
@@ -273,6 +291,7 @@ class TabularReader(Reader):
         joined = self._joined(jobs)
         frame = joined.frame
         for entry in jobs.spec.get("fill", ()):
+            # A column that the file lacks is not filled.
             condition = jobs.sql(entry["where"], frame)
             if condition is None:
                 continue
@@ -282,6 +301,7 @@ class TabularReader(Reader):
                 frame = frame.with_columns(filled.alias(entry["column"]))
         columns = self.FORMAT.table(jobs.spec["table"]).schema.columns
         times = [c for c in columns if c.times and c.name in frame.columns]
+        # Written times become seconds here, before rules compare them.
         frame = frame.with_columns(map(seconds, times))
         rows, left_out, remarks = jobs.make(frame, self.source.path)
         notes += remarks
@@ -294,6 +314,7 @@ class TabularReader(Reader):
     def _joined(self, jobs: TableMapping) -> Read:
         reads, frames = [], []
         for join in jobs.spec.get("join", ()):
+            # `unless` is a condition of options under which the join is not needed.
             needed = "unless" not in join or jobs.holds(join["unless"])
             if not needed and not self.source.has(join["table"]):
                 continue
@@ -306,6 +327,7 @@ class TabularReader(Reader):
         at = sum("unless" not in join for join in jobs.spec.get("join", ()))
         main = self.source.read(jobs.spec["table"])
         reads.insert(at, main)
+        # Left, in the order of the main table: rows without a partner stay, with nulls.
         for on, frame in frames:
             main.frame = main.frame.join(frame, on=on, how="left", maintain_order="left")
         return Read(
@@ -321,6 +343,7 @@ class TabularReader(Reader):
     ]:
         section = self.section("servers")
         spec = section.spec
+        # Servers may be missing: many logs have none, and a note says so.
         if "table" not in spec or not (spec.get("needed") or self.source.has(spec["table"])):
             return server_table(), None, (), {}, [spec["missing"]] if "missing" in spec else []
         table = self.source.read(spec["table"])
@@ -329,6 +352,7 @@ class TabularReader(Reader):
             frame, events, log_stages = server_log(frame, TableMapping(spec["log"], self.options))
             stages = (*stages, *log_stages)
         notes = section.notes(frame)
+        # Its rows have numbers from 1, for they stand in no file.
         if "repeat" in spec:
             # The publisher says how many servers there are, all alike.
             number = frame.select(_with_options(spec["repeat"], self.options)).item()
@@ -344,7 +368,9 @@ def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
     values = {}
     for name, entry in form.mapping.get("options", {}).items():
         value = options.get(name, entry["default"])
+        # An option of several values is a tuple whatever the user wrote.
         if isinstance(entry["default"], list):
+            # No value at all still makes valid SQL.
             value = split_names(value) or ("",)
         for choice in value if isinstance(value, tuple) else (value,):
             if "choices" in entry and choice not in entry["choices"]:
@@ -364,6 +390,7 @@ def reader(name: str) -> type[TabularReader]:
     """The reader of the trace that ``NAME.toml`` of this folder, or another file, describes."""
     form = declared(name)
     parameters = [inspect.Parameter("path", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    # Signatures are shown by help and checked where options are given.
     for option in (*form.mapping.get("files", {}), *form.mapping.get("options", {}), "strict"):
         parameters.append(inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=None))
     own: dict[str, Any] = {
@@ -371,6 +398,7 @@ def reader(name: str) -> type[TabularReader]:
         "__signature__": inspect.Signature(parameters),
         "__doc__": f"Reader of {form.title}; see :class:`TabularReader`.",
     }
+    # One class per format, made once, so that classes compare equal.
     return type(form.name, (TabularReader,), own)
 
 
