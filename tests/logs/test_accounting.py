@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -520,3 +521,62 @@ def test_amounts_that_nodes_cannot_have_are_doubted_in_line_one(tmp_path, name):
         line = open_jobs(tmp_path / f"{factor}.log", nodes=nodes).played.line
         assert line.startswith(name)
         assert bool(re.search(r"missing: 91.7 % of \w+-hours ask for more", line)) == (factor > 1)
+
+
+SHORT_PBS = (
+    "01/05/2025 10:00:00;E;7.srv;user=ann jobname=a{} ctime=1736071200 qtime=1736071200 "
+    "start=1736071300 exec_host=n1/0*4 Resource_List.ncpus=4 end=1736072000 Exit_status=0\n"
+)
+SHORT_CONDOR = (
+    "000 (7.000.000) 2025-01-06 10:00:00 Job submitted\n...\n"
+    "001 (7.000.000) 2025-01-06 11:00:00 Job executing\n...\n"
+    "005 (7.000.000) 2025-01-06 12:00:00 Job terminated.\n...\n"
+)
+SHORT_FLUX = (
+    '{"id": "f1", "t_submit": 1.7e9, "state": "RUN", "t_run": 1.7e9, "nnodes": 1, "ncores": 4}'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lost"),
+    [
+        ("pbs", SHORT_PBS.format("") + "13/45/2025 10:00:00;E;8.srv;user=ann\n", 1),
+        (
+            "htcondor",
+            SHORT_CONDOR + "005 (7.000.000) 2025-13-06 12:00:00 Job terminated.\n...\n",
+            1,
+        ),
+        (
+            "flux",
+            f"[{SHORT_FLUX}, {SHORT_FLUX.replace('f1', 'f2').replace('1.7e9', '1' + '0' * 400)}]",
+            1,
+        ),
+        ("lsf", f'"JOB_FINISH" "10.1" "{"x" * 140_000}"\n', 1),
+        ("pbs", SHORT_PBS.format("\f1") + SHORT_PBS.format("\u20281").replace("7.srv", "8.srv"), 0),
+    ],
+)
+def test_a_record_that_cannot_be_read_loses_no_other(tmp_path, name, text, lost):
+    file = tmp_path / "log"
+    file.write_text(text, encoding="utf-8")
+    jobs = Jobs(RowAccount(file))
+    found = json.loads(text) if name == "flux" else text
+    SYSTEMS[name].parse(found, jobs)
+    assert sum(count for count, _ in jobs.account.dropped.values()) == lost
+    assert len(jobs.rows) == jobs.read - jobs.events - lost == (0 if name == "lsf" else 2 - lost)
+
+
+def test_suspension_does_not_depend_on_the_clocks_of_the_reader(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        jobs = Jobs(RowAccount(tmp_path))
+        states = "".join(
+            f"03/30/2025 0{hour}:30:00;{kind};7.srv;\n" for hour, kind in ((1, "z"), (3, "r"))
+        )
+        record = SHORT_PBS.format("").replace("1736072000", "1736092000")
+        parse_pbs(states + record, jobs)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    [job] = jobs.rows.values()
+    assert job["elapsed"] == 1736092000 - 1736071300 - 2 * 3600

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.logs.formats.alibaba_v2018 import Dag
-from gangwise.logs.formats.google import Google2011, Google2019
+from gangwise.logs.formats.google import FIRST, Google2011, Google2019, _list_items
 
 SUBMIT, QUEUE, ENABLE, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST, UPDATE_PENDING = range(10)
 ADD, REMOVE, UPDATE = 1, 2, 3
@@ -332,3 +332,8 @@ def test_neither_the_order_of_equal_times_nor_the_parts_matter(
     shuffled.sort(key=lambda row: row[0])
     cut = 1 + cut % (len(rows) - 1)
     assert tables(shuffled[:cut], shuffled[cut:]) == expected
+
+
+def test_a_list_of_numbers_that_are_no_integers_is_none():
+    assert _list_items("[7, 8]", FIRST) == [7, 8]
+    assert _list_items("[Infinity]", FIRST) is None

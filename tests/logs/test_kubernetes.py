@@ -570,3 +570,46 @@ def test_what_a_pod_asks_for_as_a_whole_overrides_its_containers():
     limits = {"cpu": "8", "memory": "4Gi"}
     spec = {"containers": containers, "resources": {"limits": limits}, "overhead": {"cpu": "250m"}}
     assert requests_of(spec) == (3.25, 4, 0)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "no object",
+        {"kind": "WorkloadPriorityClass", "metadata": {"name": "x"}},
+        {"kind": "Job", "metadata": {"name": "x", "ownerReferences": ["y"]}, "spec": {}},
+        pod("big") | {"spec": {"containers": [], "priority": 10**400}},
+    ],
+)
+def test_a_record_that_is_not_as_the_api_has_it_loses_no_other(tmp_path, record):
+    file = tmp_path / "pods.json"
+    file.write_text(json.dumps({"items": [record, *PODS[:1]]}), encoding="utf-8")
+    assert len(KubernetesDump(file).scan().jobs) == 1
+
+
+@pytest.mark.parametrize("values", [[], [[60, "+Inf"]], [[60, "1e18"]], [[1e18, "60"]]])
+def test_a_series_without_times_that_there_are_is_left_out(tmp_path, values):
+    meta = {"namespace": "a", "pod": "p"}
+    sound = [
+        {
+            "metric": {"__name__": "kube_pod_start_time", **meta},
+            "values": [[60, "60"], [120, "60"]],
+        },
+        {
+            "metric": {
+                "__name__": "kube_pod_container_resource_requests",
+                "resource": "cpu",
+                **meta,
+            },
+            "values": [[60, "2"], [120, "2"]],
+        },
+    ]
+    bad = {
+        "metric": {"__name__": "kube_pod_created", "namespace": "a", "pod": "q"},
+        "values": values,
+    }
+    file = tmp_path / "export.json"
+    file.write_text(json.dumps({"data": {"resultType": "matrix", "result": [*sound, bad]}}))
+    tables = KubernetesDump(file).scan()
+    assert tables.jobs["name"].to_list() == ["a/p"]
+    assert tables.stages[0].dropped == {"the series is not as Prometheus prints it": (1, 3)}

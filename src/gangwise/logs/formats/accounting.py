@@ -11,6 +11,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -22,8 +23,8 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.core.settings import Clock
 from gangwise.logs.format import Format, all_files, declared
-from gangwise.logs.io.reading import EARLIER, PART, RecordError, RowAccount
-from gangwise.logs.io.text import beginning, document, read_text
+from gangwise.logs.io.reading import EARLIER, MALFORMED, PART, RecordError, RowAccount
+from gangwise.logs.io.text import beginning, document, read_text, split_lines
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.notation import units
 from gangwise.notation.slurm import expand_nodes
@@ -125,7 +126,7 @@ def number(value: Any) -> float | None:
     # Zero is none as well: these systems write 0 for a time that has not come.
     try:
         parsed = float(value)
-    except (TypeError, ValueError):
+    except MALFORMED:
         return None
     return parsed if isfinite(parsed) and parsed > 0 else None
 
@@ -146,6 +147,8 @@ def _text(value: Any) -> str:
     return str(value or "")
 
 
+NO_DATE = "the record has no date that there is"
+
 # PBS Professional, OpenPBS, Torque
 
 PBS_RECORD = re.compile(r"(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d);([A-Za-z]);([^;]+);(.*)")
@@ -159,7 +162,7 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
     From ``z`` to ``r`` a job is suspended. Records of a whole array (``7[].srv``) are no jobs.
     """
     idle = Counter[str]()  # seconds of suspension, and the instant of one that lasts
-    since: dict[str, float] = {}
+    since: dict[str, datetime] = {}
     open_runs: dict[str, tuple[int, dict[str, Any], datetime]] = {}
     stopped: dict[str, tuple[float, float]] = {}  # by name, start of the first run, seconds lost
     for row, line in _lines(text, jobs):
@@ -168,12 +171,16 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
             jobs.account.refuse(row, "the line is no record: date;type;job;fields", line)
             continue
         date, kind, name, text_of_fields = match.groups()
-        at = datetime.strptime(date, "%m/%d/%Y %H:%M:%S")
+        try:
+            at = datetime.strptime(date, "%m/%d/%Y %H:%M:%S")
+        except ValueError:
+            jobs.account.refuse(row, NO_DATE, date)
+            continue
         # Values with blanks stand in quotes.
         fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(text_of_fields)}
         # `r` resumes a job, and `E` ends one that lies suspended.
         if kind in "Er" and name in since:
-            idle[name] += round(at.timestamp() - since.pop(name))
+            idle[name] += round((at - since.pop(name)).total_seconds())
         # OpenPBS writes `R` with the usage of the run that was lost; Torque's
         # has neither start nor end.
         if (kind == "E" and "[]" not in name) or (kind == "R" and "end" in fields):
@@ -183,7 +190,7 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
         else:
             jobs.events += 1
             if kind == "z":
-                since[name] = at.timestamp()
+                since[name] = at
             if kind == "S":
                 open_runs[name] = row, fields, at
             elif kind in "DA" and open_runs.pop(name, None) is None:
@@ -295,7 +302,11 @@ def parse_lsf(text: str, jobs: Jobs) -> None:
         return
     for row, line in _lines(text, jobs):
         # Quotes inside quotes are doubled; blanks separate fields.
-        fields = next(csv.reader([line], delimiter=" ", doublequote=True), [])
+        try:
+            fields = next(csv.reader([line], delimiter=" ", doublequote=True), [])
+        except csv.Error as error:
+            jobs.account.refuse(row, f"the line is no record of lsb.acct ({error})")
+            continue
         if fields[:1] != ["JOB_FINISH"]:
             jobs.events += 1
             continue
@@ -352,7 +363,8 @@ def parse_bacct(text: str, jobs: Jobs) -> None:
         jobs.read += 1
         _try(jobs, first_row, _bacct_job, text_of_job, jobs, near)
         if event := next(LSF_EVENT.finditer(text_of_job), None):
-            near = _date(event, near, jobs)
+            with suppress(ValueError):  # a date that there is not, for which the job is left out
+                near = _date(event, near, jobs)
 
 
 def _date(found: re.Match[str], near: datetime, jobs: Jobs) -> datetime:
@@ -517,7 +529,13 @@ def parse_condor_log(text: str, jobs: Jobs) -> None:
         # Events are in order of time, so that a smaller month is of the next year.
         year += month < month_before and not match[4]
         month_before = month
-        date = datetime.fromisoformat(f"{match[4] or year}-{match[5]}-{match[6]}T{match[7]}+00:00")
+        text_of_date = f"{match[4] or year}-{match[5]}-{match[6]}T{match[7]}"
+        try:
+            date = datetime.fromisoformat(f"{text_of_date}+00:00")
+        except ValueError:
+            jobs.events -= 1
+            jobs.account.refuse(row, NO_DATE, text_of_date)
+            continue
         job = rows.setdefault(name, {"name": name, "tasks": 1, "row": row})
         for unit, role, size in (
             ("Cpus", "cpu", 1.0),
@@ -728,7 +746,8 @@ JSON: dict[str, tuple[Callable[[Record, Jobs], dict[str, Any]], tuple[str, ...]]
 
 def _lines(text: str, jobs: Jobs) -> Iterator[tuple[int, str]]:
     # Blank lines are no rows, but count for the numbers of lines.
-    for row, line in enumerate(text.splitlines(), 1):
+    # Not splitlines, which parts a name at a form feed or U+2028 in it.
+    for row, line in enumerate(split_lines(text), 1):
         if line.strip():
             jobs.read += 1
             yield row, line
@@ -741,7 +760,7 @@ def _try(jobs: Jobs, row: int, read: Callable[..., dict[str, Any]], *given: Any)
     # What one record lacks must not lose the others.
     except RecordError as bad:
         jobs.account.refuse(row, str(bad), bad.held)
-    except (KeyError, TypeError, ValueError, IndexError):
+    except MALFORMED:
         jobs.account.refuse(row, "a field of the record is not what the system writes there")
 
 

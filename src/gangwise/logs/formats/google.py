@@ -30,7 +30,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.logs.format import declared
-from gangwise.logs.io.reading import RowAccount, Stage, leave_out, reasons
+from gangwise.logs.io.reading import MALFORMED, RowAccount, Stage, leave_out, reasons
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.notation.units import duration
 
@@ -738,6 +738,6 @@ def _list_items(text: str, column: str) -> list[Any] | None:
             return None
         if column == FIRST:
             return [int(item) for item in items]
-    except (TypeError, ValueError):
+    except MALFORMED:
         return None
     return items if all(isinstance(item, dict) for item in items) else None

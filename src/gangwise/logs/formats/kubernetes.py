@@ -25,6 +25,7 @@ from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.io.reading import (
     EARLIER,
     FIXED,
+    MALFORMED,
     OTHER_KIND,
     RecordError,
     RowAccount,
@@ -275,9 +276,13 @@ PRIORITY = "kueue.x-k8s.io/priority-class"
 
 def classes_of(records: list[Any]) -> dict[str, float]:
     """Values of the WorkloadPriorityClasses among the records, by name."""
-    classes = (record for record in records if isinstance(record, dict))
-    classes = (record for record in classes if record.get("kind") == "WorkloadPriorityClass")
-    return {str(record["metadata"]["name"]): float(record["value"]) for record in classes}
+    classes: dict[str, float] = {}
+    for record in records:
+        # One that is not as the API has it counts as not there, as no pod stands or falls with it.
+        with suppress(*MALFORMED):
+            if record["kind"] == "WorkloadPriorityClass":
+                classes[str(record["metadata"]["name"])] = float(record["value"])
+    return classes
 
 
 def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[PodRecord]:
@@ -473,7 +478,7 @@ class _Dump:
             try:
                 self._add(row, record, gangs, owners, ranked)
                 self.latest = max(self.latest, *_times(record))
-            except (KeyError, TypeError, AttributeError, ValueError) as error:
+            except MALFORMED as error:
                 readable = isinstance(error, RecordError | NotationError)
                 reason = str(error) if readable else "a field is missing"
                 self.account.refuse(row, f"the record is not as the API has it: {reason}")
@@ -517,9 +522,9 @@ class _Dump:
     def _read_claims(self) -> None:
         """What claims were given, or ask for, and what drivers offer on each node, by driver."""
         for record in self.records:
-            kind = _kind(record)
             # A record that is no claim as Kubernetes writes them counts as not there.
-            with suppress(KeyError, TypeError, AttributeError, ValueError):
+            with suppress(*MALFORMED):
+                kind = _kind(record)
                 if kind == "ResourceSlice":
                     spec = record["spec"]
                     offered = self.sliced.setdefault(str(spec["nodeName"]), Counter())
@@ -636,16 +641,22 @@ def _series(records: list[Any], account: RowAccount) -> list[Any]:
     for row, record in enumerate(records, 1):
         try:
             needed = ("node",) if "node" in record["metric"] else ("namespace", "pod")
-            samples(record), [record["metric"][label] for label in needed]
+            pairs, _ = samples(record), [record["metric"][label] for label in needed]
+            dates = [time for time, _ in pairs]
+            dates += [value for _, value in pairs if record["metric"].get("__name__") in TIMES]
+            if not pairs or not all(0 <= date <= LATEST for date in dates):
+                raise ValueError("no samples, or times that are none")
             if record["metric"].get("__name__") in (*SERIES, *NODES):
                 usable.append(record)
             else:
                 account.leave_out(row, SILENT)
-        except (KeyError, TypeError, AttributeError, ValueError):
+        except MALFORMED:
             account.refuse(row, "the series is not as Prometheus prints it")
     return usable
 
 
+LATEST = 253_402_300_799.0
+"""The end of the year 9999, in seconds since 1970: no date is later."""
 SILENT = "a series that says nothing of when pods run and what they ask for"
 ENDED = ("Succeeded", "Failed")
 
@@ -661,7 +672,10 @@ def _owned(records: list[Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str
     for record in records:
         meta = record.get("metadata") if isinstance(record, dict) else None
         if isinstance(meta, dict) and record.get("kind") not in (None, "Pod", "Node"):
-            (kind, name), own = _owner(meta), str(meta.get("name"))
+            try:
+                (kind, name), own = _owner(meta), str(meta.get("name"))
+            except MALFORMED:  # the record is refused where it is read
+                continue
             place, spec = f"{meta.get('namespace') or 'default'}/{own}", record.get("spec")
             if name:
                 yield (str(record["kind"]), place), (kind, name)

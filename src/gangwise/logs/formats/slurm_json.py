@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from gangwise.logs.io.reading import RowAccount, Stage
+from gangwise.logs.io.reading import MALFORMED, RowAccount, Stage
 from gangwise.logs.io.text import beginning, read_records
 from gangwise.notation import slurm as notation
 from gangwise.notation import units
@@ -50,7 +50,7 @@ def read_sacct_json(
     for row, record in enumerate(document.records, 1):
         try:
             job = _queued(record, listed_at) if "submit_time" in record else _job(record)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except MALFORMED as error:
             missing = error if isinstance(error, _MissingError) else "fields of a job"
             account.refuse(row, f"the record has no usable {missing}")
             continue

@@ -130,6 +130,10 @@ def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[Rule]) -> None:
         )
 
 
+MALFORMED = (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError)
+"""What reading a record raises that is not as its format has it."""
+
+
 class RecordError(ValueError):
     """A record that cannot be used: why, and the value at fault."""
 
