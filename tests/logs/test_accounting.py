@@ -551,18 +551,23 @@ SHORT_FLUX = (
             f"[{SHORT_FLUX}, {SHORT_FLUX.replace('f1', 'f2').replace('1.7e9', '1' + '0' * 400)}]",
             1,
         ),
-        ("lsf", f'"JOB_FINISH" "10.1" "{"x" * 140_000}"\n', 1),
+        ("lsf", LSF.replace("arr[2]", "x" * 140_000), 1),
         ("pbs", SHORT_PBS.format("\f1") + SHORT_PBS.format("\u20281").replace("7.srv", "8.srv"), 0),
     ],
 )
 def test_a_record_that_cannot_be_read_loses_no_other(tmp_path, name, text, lost):
     file = tmp_path / "log"
     file.write_text(text, encoding="utf-8")
-    jobs = Jobs(RowAccount(file))
-    found = json.loads(text) if name == "flux" else text
-    SYSTEMS[name].parse(found, jobs)
-    assert sum(count for count, _ in jobs.account.dropped.values()) == lost
-    assert len(jobs.rows) == jobs.read - jobs.events - lost == (0 if name == "lsf" else 2 - lost)
+    tables = open_tables(file, trace=name)
+    assert sum(count for count, _ in tables.stages[0].dropped.values()) == lost
+    assert len(tables.jobs) == tables.stages[0].kept == 2 - lost
+
+
+def test_a_workload_of_batsim_without_profiles_is_none(tmp_path):
+    file = tmp_path / "jobs.json"
+    file.write_text('{"jobs": [{"id": 1, "subtime": 0, "res": 1, "profile": "a"}], "profiles": []}')
+    with pytest.raises(TraceError, match="a workload of Batsim has jobs and profiles"):
+        open_tables(file, trace="batsim")
 
 
 def test_suspension_does_not_depend_on_the_clocks_of_the_reader(tmp_path, monkeypatch):

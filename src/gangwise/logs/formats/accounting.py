@@ -666,7 +666,7 @@ def _batsim_job(job: Record, jobs: Jobs) -> dict[str, Any]:
     """
     workload = jobs.document
     if not isinstance(workload, dict) or not isinstance(workload.get("profiles"), dict):
-        raise TraceError("a workload of Batsim has jobs and profiles", jobs.account.file)
+        raise RecordError("a workload of Batsim has jobs and profiles")
     jobs.servers = int(number(workload.get("nb_res")) or 0)
     submitted = float(job["subtime"])
     delay = _batsim_delay(str(job.get("profile")), workload["profiles"])
@@ -745,7 +745,6 @@ JSON: dict[str, tuple[Callable[[Record, Jobs], dict[str, Any]], tuple[str, ...]]
 
 
 def _lines(text: str, jobs: Jobs) -> Iterator[tuple[int, str]]:
-    # Blank lines are no rows, but count for the numbers of lines.
     # Not splitlines, which parts a name at a form feed or U+2028 in it.
     for row, line in enumerate(split_lines(text), 1):
         if line.strip():
@@ -779,8 +778,8 @@ class Accounting(Reader):
         facts: Counter[str] = Counter()
         servers = 0
         for file in files:
-            # A log of HTCondor is text, its history JSON.
             jobs = Jobs(RowAccount(file, self.source.strict), rows)  # runs may be in two files
+            # A log of HTCondor is text, its history JSON.
             if form.name not in TEXT or (
                 form.name in JSON and beginning(file).lstrip()[:1] in ("{", "[")
             ):
