@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, distinct_pairs
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.books import Books
 from gangwise.jobs.distance_kernels import USUAL, Apart, NearBeliefs
@@ -143,10 +143,9 @@ class Distance:
                 f"distance: overheads of {len(self.overhead)} job types, and there are "
                 f"{len(jobs.types)}"
             )
-        pairs = np.stack([np.broadcast_to(jobs.type, (len(jobs),)), jobs.sizes])
-        several, kind = np.unique(pairs, axis=1, return_inverse=True)
+        several, kind = distinct_pairs(np.broadcast_to(jobs.type, (len(jobs),)), jobs.sizes)
         factor = self.factor(several[0], several[1])
-        return Apart(domains(nodes, self.levels), kind.ravel().astype(np.int64), factor)
+        return Apart(domains(nodes, self.levels), kind, factor)
 
 
 def best_factor(apart: Apart, room: Ints, shape: Ints, tasks: Ints) -> Floats:

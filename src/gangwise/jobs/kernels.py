@@ -60,6 +60,8 @@ FRAGMENT_STEP = 40
 """Thousandths of a device: growths of fragments are told apart in such steps."""
 BLOCK = 32
 """Nodes whose largest free amounts are kept together."""
+UNKNOWN = 1 << 62
+"""More devices than there are."""
 SEARCHED = 1 << 22
 """Nodes × states² of a search of all ways to place groups, at most."""
 DELAYS = 256
@@ -103,6 +105,7 @@ PROMISE = record(  # EASY: to the first in line of a pool
     time=np.float64,  # when it starts at the latest
     fits=np.int64,  # how many of its tasks fit then
     left=np.int64,  # the same, had the job just tried started
+    spare=np.int64,  # of its dominant device type beside it, thousandths; `UNKNOWN` by constraints
 )
 EVENT = record(time=np.float64, value=np.float64, item=np.int64, kind=np.int64)
 RUN = record(
@@ -666,23 +669,18 @@ def pop(heap: Rows, size: int) -> int:
 
 @inner_kernel
 def merge(rows: Rows, spare: Rows, low: int, middle: int, high: int) -> None:
-    """Merge two sorted runs of rows, each by (time, item)."""
-    if low == middle or middle == high:
-        return
-    for i in range(low, middle):
+    """Merge two sorted runs of rows, each by (time, item); from behind, as the second is short."""
+    for i in range(middle, high):
         put(spare, i, rows[i].time, rows[i].item)
-    # Only the left run is copied; the right one is read where it stands.
-    a = low
-    b = middle
-    i = low
-    while a < middle:
-        if b < high and earlier(rows, b, spare[a].time, spare[a].item):
-            put(rows, i, rows[b].time, rows[b].item)
-            b += 1
+    # Only the right run is copied, and the left one is moved as far as anything of it comes later.
+    a, b = middle - 1, high - 1
+    while b >= middle:
+        if a >= low and not earlier(rows, a, spare[b].time, spare[b].item):
+            put(rows, a + b - middle + 1, rows[a].time, rows[a].item)
+            a -= 1
         else:
-            put(rows, i, spare[a].time, spare[a].item)
-            a += 1
-        i += 1
+            put(rows, a + b - middle + 1, spare[b].time, spare[b].item)
+            b -= 1
 
 
 @inner_kernel

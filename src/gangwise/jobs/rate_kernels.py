@@ -710,6 +710,20 @@ def age(beliefs: Beliefs, now: float) -> None:
 
 
 @inlined_kernel
+def sum_up(generation: Ints, values: Floats, sums: Floats) -> None:
+    """Sum of a value [N] over the nodes of each generation; neighbours are mostly of one."""
+    sums[:] = 0.0
+    g, total = generation[0], 0.0
+    for n in range(generation.size):
+        if generation[n] != g:
+            sums[g] = total
+            g = generation[n]
+            total = sums[g]
+        total += values[n]
+    sums[g] = total
+
+
+@inlined_kernel
 def add_up(beliefs: Beliefs, l: int) -> None:
     """Bring row l of ``level`` up to date."""
     stale = False
@@ -720,9 +734,7 @@ def add_up(beliefs: Beliefs, l: int) -> None:
         return
     for g in range(beliefs.version.size):
         beliefs.level_version[l, g] = beliefs.version[g]
-        beliefs.level[l, g] = 0.0
-    for n in range(beliefs.generation.size):
-        beliefs.level[l, beliefs.generation[n]] += beliefs.mean[l, n]
+    sum_up(beliefs.generation, beliefs.mean[l], beliefs.level[l])
 
 
 @inlined_kernel
@@ -734,10 +746,7 @@ def compare(beliefs: Beliefs, l: int, mean: Floats) -> None:
         for g in range(beliefs.typical.size):
             beliefs.typical[g] = beliefs.level[l, g]
     else:
-        for g in range(beliefs.typical.size):
-            beliefs.typical[g] = 0.0
-        for n in range(mean.size):
-            beliefs.typical[beliefs.generation[n]] += mean[n]
+        sum_up(beliefs.generation, mean, beliefs.typical)
     for g in range(beliefs.typical.size):
         # An empty generation has no nodes to average.
         beliefs.typical[g] /= max(beliefs.members[g], 1.0)
@@ -776,12 +785,10 @@ def submitted(beliefs: Beliefs, asked: JobRequest, mean: Floats, now: float) -> 
 @inner_kernel
 def set_prices(beliefs: Beliefs, free: Floats) -> None:
     """Seconds of others' time that a device-second costs, less where devices are idle."""
-    for g in range(beliefs.price.size):
-        beliefs.idle[g] = 0.0
+    beliefs.idle[:] = 0.0
     if beliefs.constants.toll <= 0.0:
         return
-    for n in range(free.size):
-        beliefs.idle[beliefs.generation[n]] += free[n]
+    sum_up(beliefs.generation, free, beliefs.idle)
     for g in range(beliefs.price.size):
         beliefs.idle[g] /= max(beliefs.devices[g], 1e-9)
         # Idle devices have no price: taking one delays nobody.

@@ -135,6 +135,27 @@ def promise(inputs: Inputs, state: State, q: int, j: int, ends: Rows, size: int)
         instant = max(ends[i].time, now)
     state.promises[q].time = time
     state.promises[q].fits = fitting
+    state.promises[q].spare = left_beside(inputs, room, j)
+
+
+@inlined_kernel
+def left_beside(inputs: Inputs, room: FreeDevices, j: int) -> int:
+    """Thousandths of its dominant device type that job j leaves in a room, if it may use it all."""
+    s = int64(inputs.jobs[j].shape)
+    shape = inputs.cluster.shapes[s]
+    left = -taken_by(inputs, j, j)
+    for n in range(room.free.shape[0]):
+        if shape.groups > 0 or not inputs.cluster.allowed[shape.constraint, n]:
+            return kernels.UNKNOWN
+        left += max(room.free[n, shape.dominant], 0)
+    return int(left)
+
+
+@inlined_kernel
+def taken_by(inputs: Inputs, j: int, head: int) -> int:
+    """Thousandths that job j takes of the dominant device type of another."""
+    k = inputs.cluster.shapes[inputs.jobs[head].shape].dominant
+    return int(inputs.jobs[j].tasks * inputs.cluster.demand[inputs.jobs[j].shape, k])
 
 
 @inlined_kernel
@@ -161,7 +182,18 @@ def reserve(inputs: Inputs, state: State, p: int, j: int) -> None:
         start_kernels.put_in_order(state)
     promise(inputs, state, p, j, state.order, at.entered)
     at.promised = min(at.promised, state.promises[p].time)
-    at.change += 1
+
+
+@inlined_kernel
+def make_due(inputs: Inputs, state: State, q: int) -> None:
+    """Make promise q now if :func:`hold_for` has put it off: nothing has started since."""
+    P = state.heads.size
+    p = q if q < P else q - P
+    if inputs.rules.backfilling == kernels.EASY and state.promises[q].time < 0.0:
+        if q < P:
+            reserve(inputs, state, p, int64(state.heads[p]))
+        elif state.kept is not None:
+            keep_start(inputs, state, p, int64(state.heads[p]))
 
 
 @inner_kernel
@@ -239,12 +271,12 @@ def hold_for(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, p: i
     state.heads[p] = j
     # With not even room for the smallest task nobody can pass, and a promise need not be made yet.
     filled = full(inputs, state)
-    if (
-        state.kept is not None
-        and state.kept.size > 0
-        and (state.kept[j] == kernels.NEVER or not filled)
-    ):
-        keep_start(inputs, state, p, j)
+    if state.kept is not None and state.kept.size > 0:
+        if state.kept[j] == kernels.NEVER:
+            keep_start(inputs, state, p, j)
+        elif not filled:
+            state.promises[state.heads.size + p].time = -1.0  # made when it is needed
+            state.at.kept = min(state.at.kept, state.kept[j])
     if inputs.rules.backfilling != kernels.EASY or filled:
         state.at.promised = -1.0  # made when it is needed
         state.promises[p].time = -1.0
@@ -254,6 +286,13 @@ def hold_for(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int, p: i
     # Limits of work end by the rates seen so far, which have moved since the last promise.
     if beliefs is not None and inputs.rules.limits_of_work:
         start_kernels.expected_ends(inputs, state, beliefs)
+    state.at.change += 1
+    # What is expected is no promise to users, and nothing expected has been outlived.
+    expected = state.times is not None and state.times.expected.size > 0
+    put_off = inputs.rules.waits and expected and not inputs.rules.limits_of_work
+    if put_off and state.at.now < state.at.outlived:
+        state.promises[p].time = -1.0
+        return True
     reserve(inputs, state, p, j)
     # A first in line of another pool on these nodes might be faster, so this time is no promise to
     # users.
@@ -302,6 +341,7 @@ def delayed_by(inputs: Inputs, state: State, j: int, count: int, end: float) -> 
     P = state.heads.size
     # EASY's condition, for each promise: the job ends before it, or leaves enough for it.
     for q in range(state.promises.size):
+        make_due(inputs, state, q)
         if is_past(inputs, state, q, j, end):
             head, fitting = state.heads[q if q < P else q - P], state.promises[q].fits
             remaining = keeps_promise(
@@ -330,7 +370,10 @@ def settle(inputs: Inputs, state: State, j: int, end: float) -> None:
         return
     for q in range(state.promises.size):
         if is_past(inputs, state, q, j, end):
-            state.promises[q].fits = state.promises[q].left
+            promise = state.promises[q]
+            promise.fits = promise.left
+            head = state.heads[q if q < state.heads.size else q - state.heads.size]
+            promise.spare -= taken_by(inputs, j, head)
 
 
 @inlined_kernel
@@ -410,6 +453,19 @@ def place_of(inputs: Inputs, kind: int, j: int) -> int:
     """Where in `x.delays` a refusal of job j is noted."""
     job = inputs.jobs[j]
     return int((37 * job.shape + 11 * job.tasks + kind) & (kernels.DELAYS - 1))
+
+
+@inlined_kernel
+def surely_delays(inputs: Inputs, state: State, j: int) -> bool:
+    """Job j would delay the first of its pool on whatever nodes: it takes more than is spare."""
+    p = kernels.pool_of(inputs, j)
+    head = state.heads[p]
+    # Limits of work end when the rate says, and that depends on the nodes.
+    if head < 0 or inputs.rules.limits_of_work or not start_kernels.may_fit(inputs, state, j):
+        return False
+    make_due(inputs, state, p)
+    past = is_past(inputs, state, p, j, state.at.now + kernels.length(inputs, state, j))
+    return bool(past and taken_by(inputs, j, head) > state.promises[p].spare)
 
 
 @inlined_kernel
@@ -609,7 +665,7 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
             if full(inputs, state):
                 break
             tested += 1
-            if refused_alike(inputs, state, kind, j):
+            if surely_delays(inputs, state, j) or refused_alike(inputs, state, kind, j):
                 at.tests += 1
                 at.refused = 1
                 continue

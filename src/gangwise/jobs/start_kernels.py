@@ -232,33 +232,36 @@ def put_in_order(state: State) -> None:
 
 
 @inlined_kernel
-def find(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> int:
-    """Try to place job j on what is free: pieces in `state.tried`, their number, 0 for no room.
+def may_fit(inputs: Inputs, state: State, j: int) -> bool:
+    """Whether job j may fit into what is free, without a look at nodes.
 
     What did not fit since devices were last given back (`epoch`) does not fit, nor do more tasks of
     its shape: devices were only taken since, and whether a gang fits depends on nothing else.
     """
-    job = inputs.jobs[j]
-    s = int64(job.shape)
-    tasks = job.tasks
-    state.at.tests += 1
+    s, tasks = int64(inputs.jobs[j].shape), inputs.jobs[j].tasks
     if state.memo[s].fail_epoch == state.at.epoch and tasks >= state.memo[s].fail_tasks:
-        return 0
-    count = 1
-    # Too much for all nodes together: no node need be looked at.
+        return False
     for k in range(state.total.size):
         if tasks * inputs.cluster.demand[s, k] > state.total[k]:
-            count = 0
-            break
-    if count > 0:
+            return False
+    return True
+
+
+@inlined_kernel
+def find(inputs: Inputs, state: State, beliefs: Beliefs | None, j: int) -> int:
+    """Try to place job j on what is free: pieces in `state.tried`, their number, 0 for no room."""
+    s, count = int64(inputs.jobs[j].shape), 0
+    state.at.tests += 1
+    if may_fit(inputs, state, j):
         count = arrange(inputs, state, beliefs, state.room, j)
     # Groups are placed one after another, so that less free may change an earlier one's place and
     # let a later one in.
     if count == 0 and inputs.cluster.shapes[s].groups > 0:
         state.at.again = 1  # with less free, other nodes are taken first, and it may fit
     elif count == 0:
-        state.memo[s].fail_epoch = state.at.epoch
-        state.memo[s].fail_tasks = tasks
+        memo, tasks = state.memo[s], int64(inputs.jobs[j].tasks)
+        memo.fail_tasks = tasks if memo.fail_epoch < state.at.epoch else min(tasks, memo.fail_tasks)
+        memo.fail_epoch = state.at.epoch
     return count
 
 
@@ -521,7 +524,7 @@ def waits_near(inputs: Inputs, state: State, beliefs: Beliefs, j: int, count: in
     # the gang.
     for h in range(level):
         gain = alone * (math.exp(near.cost[level]) - math.exp(near.cost[h]))
-        if gain > 0.0:
+        if gain > 0.999 * dear:  # a domain lacks a task or more
             total = count_domains(inputs, state, near, h, s, tasks)
             for d in range(near.order.size):
                 lacks = tasks - near.held[d]
