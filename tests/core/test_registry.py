@@ -44,6 +44,12 @@ def test_a_word_where_a_number_belongs_is_named(text):
         create("policy", text)
 
 
+@pytest.mark.parametrize("text", ["fairness:share=3", "esdp:g=3", "cucb:memory=3"])
+def test_a_number_where_a_word_belongs_is_named(text):
+    with pytest.raises((UnknownName, ScenarioError), match="3"):
+        create("policy", text)
+
+
 def test_a_taken_name_is_refused():
     register("policy", "mine-too", Fairness)
     register("policy", "mine-too", Fairness)  # the same again changes nothing

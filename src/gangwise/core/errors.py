@@ -67,6 +67,7 @@ class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says wha
         # Late: errors are imported by everything, and few of them look for a name.
         from difflib import get_close_matches
 
+        name = str(name)  # users give numbers where a word belongs, too
         # Upper and lower case are mistaken for each other most of all.
         lowered = {k.lower(): k for k in known}
         close = [lowered[k] for k in get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
