@@ -180,6 +180,12 @@ def test_drift_variants_use_their_own_memory():
                 assert worth(sorted(chosen), v, s) == pytest.approx(value, rel=2e-6)
 
 
+def test_noise_that_correlates_entirely_leaves_channels_never_used_first():
+    instance = create_scenario("esdp-default-v1:servers=5").instance(seed=0)
+    run = simulate(instance, create_policy("esdp:correlation=1"), slots=4, seed=0)
+    assert run.metrics["channels"].min() > 0
+
+
 def test_a_correlation_is_a_share():
     with pytest.raises(ScenarioError, match=r"correlation is 1\.5"):
         create_policy("esdp:correlation=1.5")

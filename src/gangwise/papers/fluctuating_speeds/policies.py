@@ -592,8 +592,9 @@ class ESDP(Optimiser):
             # The part ρ of the width adds up channel by channel, so it joins the means; the rest
             # stays under the root. Channels never used keep their +∞.
             played = np.isfinite(s)
-            v = v + np.where(played, np.sqrt(self.correlation * s), 0.0)
-            s = np.where(played, (1.0 - self.correlation) * s, np.inf)
+            width = np.where(played, s, 0.0)  # with correlation 1, 0 · ∞ is no number
+            v = v + np.sqrt(self.correlation * width)
+            s = np.where(played, (1.0 - self.correlation) * width, np.inf)
         return self._choose(v, s, available)
 
 
