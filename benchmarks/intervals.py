@@ -65,6 +65,9 @@ KINDS: dict[str, dict[str, float]] = {
     "users": {"users": 10, "load": 0.6},
     "waning": {"growth": -0.6, "campaign": 3.0, "load": 0.6, "sigma": 1.8},
     "works": {"surge": 5, "campaign": 3.0, "load": 0.55, "sigma": 1.8},
+    "few": {"processors": 24, "largest": 3, "per_day": 15, "sigma": 1.2},
+    "herds": {"campaign": 12.0, "load": 0.6, "sigma": 1.0, "processors": 128, "largest": 6},
+    "swings": {"season": 0.2, "rho": 0.5, "load": 0.65, "campaign": 2.0},
 }
 CHOSEN = (
     "steady",

@@ -145,10 +145,12 @@ REGULAR = 20  # weeks; in fewer, ups and downs of months look like a trend or a 
 STEEP = 4.0  # a trend is so many of its standard errors
 REPEATED = 0.8  # of the variance of the logarithm of weeks' jobs, where they repeat
 HEAVIEST = 2.0  # factor by which an interval is widened at most for rare heavy weeks
+RARE, NOISE = 1.9, 0.9
+"""Factor of heavy weeks from which they are rare for certain; what is left of smaller ones."""
 BEND = 3.0
 """Changes of fewer standard errors than this are about normal, larger ones are on a log scale.
 
-These four were chosen on ten drawn sites and judged on others: docs/how-to/replay.md."""
+These six were chosen on twelve drawn sites and judged on others: docs/how-to/replay.md."""
 WIDEST = 100.0
 """Factor between the ends of an interval beyond which none is given."""
 
@@ -190,7 +192,8 @@ class Stretches(NamedTuple):
                 "jobs come in ups and downs of months, of which "
                 f"{roughly(86400.0 * days)} hold too few for an interval",
             )
-        return cls(count, drift * heavy(by_week[1], by_stretch[1], cycle(by_week[0])), "")
+        rare = heavy(by_week[1], by_stretch[1], cycle(by_week[0]))
+        return cls(count, both(drift, rare, by_week[0]), "")
 
 
 def lag_one(y: npt.NDArray[np.float64]) -> float:
@@ -276,6 +279,21 @@ def heavy(
     # The exponential of a wild estimate would overflow; the factor is bounded in any case.
     spread = math.expm1(min(variance, 50.0)) / by_week.size
     return min(max(math.sqrt(math.log1p(spread)) / error, 1.0), HEAVIEST)
+
+
+def both(drift: float, rare: float, jobs: npt.NDArray[np.float64]) -> float:
+    """Factor for a load that persists and for rare heavy weeks together.
+
+    Where weeks of these jobs correlate (one-sided, 95 %) or heavy weeks are rare for certain, both
+    are there, and their factors multiply. Else each is mostly the error of its estimate from few
+    weeks, which never makes it less than 1: the larger one counts, that of heavy weeks less the
+    noise that steady sites show.
+    """
+    y = np.log1p(jobs)
+    correlates = lag_one(y - y.mean()) > (1.645 - 1 / math.sqrt(y.size)) / math.sqrt(y.size)
+    if correlates or rare >= RARE:
+        return drift * rare
+    return max(drift, HEAVIEST - (HEAVIEST - rare) / NOISE, 1.0)
 
 
 def change_by_blocks(
