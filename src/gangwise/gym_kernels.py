@@ -96,6 +96,7 @@ def has_room(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> bool:
             continue
         for n in range(b * BLOCK, min((b + 1) * BLOCK, allowed.size)):
             if allowed[n]:
+                # Up to the number asked for: how many more there are is not counted.
                 count += fits_of(cluster, state.room, s, n, most)
                 if count >= tasks:
                     return True
@@ -115,6 +116,8 @@ def go_on(inputs: Inputs, state: State, beliefs: Beliefs) -> tuple[float, bool]:
         state.at.fresh = 0
         # Before the first event there is no time to count.
         if before >= 0.0:
+            # Jobs that were in the system when the time began to
+            # pass: none leaves before the next event.
             passed += present * (state.at.now - before)
         if status == DONE or state.at.waiting > 0:
             return passed, status == DONE
@@ -183,6 +186,7 @@ def look(episode: Episode, state: State, beliefs: Any, view: View, job: int) -> 
                 waited / 3600.0 if view.plain else min(math.log1p(waited) / LOG_SECONDS, 1.0)
             )
         else:
+            # A start takes no time, so that waits are as they were.
             seen[at_row + 1] = seen[6 * old + 1]
         shown[i] = j
         seen[at_row] = 1.0
@@ -204,6 +208,7 @@ def look(episode: Episode, state: State, beliefs: Any, view: View, job: int) -> 
     mask[window] = more or not any_fits
     free = 1.0
     for k in range(state.total.size):
+        # The scarcest device type says how full the cluster is.
         free = min(free, state.total[k] / episode.whole[k])
     seen[6 * window] = free
     if view.plain:

@@ -41,6 +41,7 @@ CLOSE = 1e-12  # of Σ x = 1
 def value(kind: int, v: float, shape: float, work: float) -> float:
     """Utility f(X) of work X ≥ 0, OPM §III, in units of utility."""
     if kind == 0:
+        # A square root is exact to the last digit, and far cheaper than a power.
         if shape == 0.5:
             return v * math.sqrt(work)
         return float(v * work**shape)
@@ -83,6 +84,7 @@ def simplex_threshold(y: Floats, n: int, one: Floats, fixed: Ints) -> float:
         total += max(y[j], 0.0)
     if total <= 1.0:
         return 0.0
+    # Infinite upper bounds: no share is ever full on its own, so the simplex is all that binds.
     return max(threshold_by_fixing(y, one, n, 1.0, fixed), 0.0)
 
 
@@ -123,6 +125,7 @@ def _newton_step(held: Floats, count: Floats, tau: Floats) -> int:
         settled = (abs(held[w] - 1.0) <= CLOSE) | ((before == 0.0) & (held[w] <= 1.0))
         # The sum falls by ``count`` per unit of τ, until the next share reaches 0.
         after = max(before + (held[w] - 1.0) / max(count[w], 1.0), 0.0)
+        # A settled column keeps its τ, so that further steps for the others do not move it.
         tau[w] = before if settled else after
         open_columns += 0 if settled else 1
     return open_columns
@@ -178,6 +181,7 @@ def primal_step(step: GradientStep, exact: bool, answer: Projected, space: Strip
     stripe, count, part, y, free, fixed = space
     n, M, unsettled = gain.size, shares_before.shape[1], 0
     several = UNROLLED * STRIPE
+    # Up to the next multiple of four jobs.
     end = (n + UNROLLED - 1) // UNROLLED * several
     for w in range(n * STRIPE, end):  # jobs that make up the last four and hold nothing
         stripe[w] = 0.0
@@ -185,6 +189,7 @@ def primal_step(step: GradientStep, exact: bool, answer: Projected, space: Strip
         _clear(part[j], part[j])
     for a in range(0, M, STRIPE):
         b = min(a + STRIPE, M)
+        # Views: what is written to them is in ``total`` and ``tau`` already.
         sums, count_, tau_ = total[a:b], count[: b - a], tau[a:b]
         rate_, price_ = rate[a:b], price[a:b]
         for j in range(n):
@@ -192,6 +197,7 @@ def primal_step(step: GradientStep, exact: bool, answer: Projected, space: Strip
         _clear(sums, count_)  # Σ_j (y_j − τ)⁺ at the last slot's τ, which is a good guess
         for begin in range(0, end, several):
             _sum_above(stripe[begin : begin + several], tau_, sums, count_)
+        # What so many steps have not settled is left to variable fixing below.
         for _ in range(0 if exact else ITERATIONS):
             if _newton_step(sums, count_, tau_) == 0:
                 break
@@ -253,6 +259,8 @@ def sample_fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> N
         for j in range(n):
             for w in range(width):
                 whole[w] += x[j, begin + w]
+                # The number of cumulative sums at or below u is the
+                # place of the job that it falls into.
                 holder[begin + w] += 1 if whole[w] <= u[begin + w] else 0
         for w in range(width):
             if holder[begin + w] == n:
@@ -280,9 +288,11 @@ def sample_coupled(
     for i in range(x.shape[1]):
         h = holder[i]
         before = old[h, i] if h >= 0 else 1.0 - old_total[i]
+        # What the last holder was drawn with, and what it has now.
         share = x[h, i] if h >= 0 else 1.0 - total[i]
         # u ≥ now / before has probability (1 − x_j / old_j)⁺: j keeps min(old_j, x_j) in all.
         if u[i] * before >= share:
+            # Idle grew by what the total fell.
             grown = max(old_total[i] - total[i], 0.0)
             for j in range(n):
                 grown += max(x[j, i] - old[j, i], 0.0)
@@ -350,6 +360,7 @@ def utility_gains(
     out[1] = 0.0
     for n in range(rows.size):
         j = rows[n]
+        # Most active jobs do no work in a slot, and their utility stays.
         if worked[j] > 0.0:
             # d f(X / d) is the lifetime d at its mean work per slot, the objective of OPM (6).
             before, after, d = work[j], work[j] + worked[j], life[j]
@@ -386,6 +397,7 @@ def count_migrations(before: Ints, now: Ints, lost: Ints, gained: Ints) -> tuple
     for i in range(now.size):
         if now[i] >= 0:
             net += min(lost[now[i]], gained[now[i]])
+            # Cleared as they are counted, which also leaves the work space at zero.
             lost[now[i]], gained[now[i]] = 0, 0
     for i in range(now.size):
         if before[i] >= 0:
@@ -429,6 +441,7 @@ def draw_periods(
                 i = over[k]
                 up[i] = not up[i]
                 state = 1 if up[i] else 0
+                # Added, not set: what the old period ran over belongs to the new one.
                 remaining[i] += rng.standard_gamma(length[state]) * scale[state]
             again = 0
             for k in range(count):
@@ -475,6 +488,7 @@ def offers_hull(w: Floats, lam: Floats, offers: Offers) -> float:
             most, r = 0.0, rho[e, g]
             for n in range(start[e], start[e + 1]):
                 j = member[n]
+                # From 0: money that nobody bids for is not spent.
                 most = max(most, w[j] * r - lam[j])
             total += money[e, g] * most
     return total
@@ -521,6 +535,8 @@ def soft_offers_hull(
         for g in range(G):
             # τ ln Σ exp(z / τ), with the largest z taken out so that nothing overflows.
             total += money[e, g] * (most[g] + tau * math.log(whole[g]))
+            # From here on the money of a cell over its weights: a
+            # job's part is this times its weight.
             whole[g] = money[e, g] / whole[g]
         for m in range(n):
             s, x = 0.0, 0.0

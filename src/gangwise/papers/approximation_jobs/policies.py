@@ -688,6 +688,7 @@ def water_filling(
     low = high = guess if guess > 0.0 else 1.0
     below = above = spending(low, jobs, rho, spend)
     factor = 1.05  # squared in every step: a good guess is bracketed at once, a bad one soon
+    # Spending falls in η: up until all is affordable, then down until it is not.
     while above > supply:
         low, below = high, above
         high *= factor
@@ -708,6 +709,7 @@ def water_filling(
         part = 0.5  # of the way from low to high, in ln η
         if n % 3 < 2 and below > above:
             part = min(max((below - supply) / (below - above), 0.02), 0.98)
+        # Geometric: prices of money differ by orders of magnitude.
         middle = low * (high / low) ** part
         spent = spending(middle, jobs, rho, spend)
         if spent > supply:
@@ -720,6 +722,8 @@ def water_filling(
     if below > above:
         part = min(max((supply - above) / (below - above), 0.0), 1.0)
         for j in range(spend.size):
+            # Between the two ends of a jump: every job gets the same
+            # part of what it wants more at the lower η.
             spend[j] += part * (other[j] - spend[j])
     return high
 
@@ -749,6 +753,7 @@ def plan_shares(
     for n in range(order.size):
         supply += prices[order[n]]
     for j in range(spend.size):
+        # What all would spend in the slot at price 0.
         wanted += jobs.money[j] / jobs.slots[j]
     # Machines in use: the best ones, as many as money pays for.
     used, cost, work = 0, 0.0, 0.0
@@ -800,6 +805,7 @@ def match_machines(
         for n in range(order.size):
             i = order[n]
             k = place[holder[i]] if running[i] < 0 and holder[i] >= 0 else -1
+            # Keep: the machine's last job wants it still, and it is good enough where that matters.
             if begin <= k < end and want[k] > 0 and (k >= steep or worth[i] >= least):
                 running[i] = rows[k]
                 want[k] -= 1

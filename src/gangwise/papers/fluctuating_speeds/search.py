@@ -321,6 +321,7 @@ def _switch_on(t: Tree, e: int, left: Floats, sums: Floats) -> None:
     """Add channel e to the trial: its worth to ``sums``, its requests off ``left`` [K]."""
     t.whole[5, e] = 1
     sums[0] += t.number[0, e]
+    # Both sums are kept, since the root of the second is taken of all channels together.
     sums[1] += t.number[1, e]
     for k in range(t.a.shape[1]):
         left[k] -= t.a[e, k]
@@ -368,6 +369,7 @@ def local_search(t: Tree, low: int, high: int, left: Floats, sums: Floats, passe
             # Drop it, or swap it for the one of those that would then fit that is worth most.
             value = sums[0] + math.sqrt(max(sums[1], 0.0))
             v_rest, s_rest = sums[0] - v[out], max(sums[1] - s[out], 0.0)
+            # -2: leave it in; -1: drop it; a channel: swap it for that one.
             most, into = value * (1.0 + 1e-12), -2
             if v_rest + math.sqrt(s_rest) > most:
                 most, into = v_rest + math.sqrt(s_rest), -1
@@ -479,6 +481,7 @@ def _primal_heuristic(t: Tree, warm: Bools, blur: float) -> None:
             price += max(point[k], 0.0) * a[e, k]
         # Shifts that do not repeat: channels of one kind are spread among those of others.
         spread = (e * 0.6180339887498949) % 1.0  # golden ratio: evenly spread for any number of e
+        # Relaxed worth per price of what it takes: the order of a fractional knapsack.
         density[e] = (v[e] + s[e] * half) / price * (1.0 + blur * spread)
     sort_descending(density, t.whole[4], n)
     for start in range(2 if warm.shape[0] > 0 else 1):

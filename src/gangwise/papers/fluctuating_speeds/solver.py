@@ -174,6 +174,7 @@ def tabulate(items: Items, value: Floats, taken: Bytes, digit: Ints, flag: Bytes
     for place in range(C):
         for s in range(S):
             value[place, s] = -np.inf
+        # V of no channels: s = 0 is reached with nothing, and no s above it.
         value[place, 0] = 0.0
     # V(·, ·, i) overwrites V(·, ·, i + 1): what is read lies at smaller c', not yet overwritten.
     for i in range(E - 1, -1, -1):
@@ -225,6 +226,7 @@ def tabulate(items: Items, value: Floats, taken: Bytes, digit: Ints, flag: Bytes
 def backtrack(s: int, place: int, upsilon: Ints, shift: Ints, taken: Bytes, chosen: Ints) -> None:
     """Backtracking: follow the decisions from state (s, c', 0) and write x to ``chosen`` [E]."""
     for i in range(chosen.shape[0]):
+        # Bit s mod 8 of byte s / 8.
         chosen[i] = (taken[i, place, s >> 3] >> (s & 7)) & 1
         if chosen[i] == 1:
             s = max(s - upsilon[i], 0)
@@ -294,6 +296,8 @@ class DynamicProgramme:
         root = BranchAndBound(self.a.astype(np.float64))
         everyone, no_width = np.ones(upsilon.size, dtype=np.bool_), np.zeros(upsilon.size)
         capacity = self.c.astype(np.float64)
+        # Without widths P3 is the knapsack max Υ̂·x; half a
+        # unit is proof enough for a whole number.
         root.start(upsilon.astype(np.float64), no_width, everyone, capacity, 0.0, 0.5)
         return math.floor(root.bound * (1 + 1e-12) + 1e-9)
 
@@ -315,6 +319,7 @@ class DynamicProgramme:
         choices = np.empty((E, self.states, W), dtype=np.uint8)
         items = Items(upsilon, sigma, self.a, self.c, self.stride)
         digit, flag = np.zeros(self.c.size, dtype=np.int64), np.zeros(8 * W, dtype=np.uint8)
+        # Channels outermost: one layer of V is kept, and a bit for each decision.
         tabulate(items, value, choices, digit, flag)
         return ValueTable(value[-1].copy(), upsilon, self.a @ self.stride, choices)
 

@@ -60,6 +60,7 @@ def overhead_prices(
         if smoothing > 0.0 and largest > 0.0:
             whole = 0.0  # of the softmax; its largest term is 1, so nothing overflows
             for k in range(K):
+                # Relative to the largest, so that the temperature has no unit.
                 weight = math.exp((beta[k] * total[l, k] / largest - 1.0) / smoothing)
                 price[l, k] = weight
                 whole += weight
@@ -592,6 +593,7 @@ def greedy_round(
                 if best < 0:
                     break
                 room = upper[best, k] - y[best, k]
+                # Never more than the quantum in a round: the next one sees what this has changed.
                 v = min(budget, room)
                 # Exactly the bound, not a rounding error below it, so that the job is done here.
                 y[best, k] = upper[best, k] if v == room else y[best, k] + v

@@ -53,6 +53,7 @@ def schur_complements(
             inverse_sum, g_sum = 0.0, 0.0
             for e in range(starts[r], starts[r + 1]):
                 if used[e, k] != 0:
+                    # 1ᵀ D⁻¹ 1 and 1ᵀ D⁻¹ g, which is all that Sherman-Morrison needs of a block.
                     inverse_sum += 1.0 / diagonal[e, k]
                     g_sum += g[e, k] / diagonal[e, k]
             # Sherman-Morrison: M⁻¹ = D⁻¹ - f D⁻¹ 1 1ᵀ D⁻¹.
@@ -91,6 +92,7 @@ def back_substitute(
             whole = 0.0  # 1ᵀ D⁻¹ (g − Bᵀ q), which Sherman-Morrison takes a part of off again
             for e in range(starts[r], starts[r + 1]):
                 if used[e, k] != 0:
+                    # D⁻¹ (g - Bᵀ q): the prices of job types are known by now.
                     v = (g[e, k] - q[k, position[job_type[e]]]) / diagonal[e, k]
                     dy[e, k] = v
                     whole += v

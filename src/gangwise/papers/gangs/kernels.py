@@ -159,6 +159,8 @@ def grow(g: GangArrays, h: Allocation, l: int, most: int) -> bool:
             price = overhead(g, h, l, q) - before
             for i in range(g.pair_first[q], g.pair_first[q + 1]):
                 e = g.pair_channel[i]
+                # Marginal reward: gain on this channel less what the
+                # overhead of the whole gang rises by.
                 worth = added_gain(g, h, q, e) - price
                 # The cheap comparison first: most channels are no better than the best so far.
                 if worth < top or not fits(g, h, q, e):
@@ -278,6 +280,7 @@ def round_plan(g: GangArrays, h: Allocation, active: Ints, plan: Floats, least: 
                 job, top = l, part
         if job < 0:
             break
+        # Each job once, in the order of how well the plan covers it as of now.
         waiting[job] = False
         for q in range(g.first[job], g.first[job + 1]):
             e = planned_channel(g, h, plan, q, least)

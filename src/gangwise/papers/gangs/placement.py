@@ -69,6 +69,7 @@ def filled_share(g: GangArrays, h: Allocation, q: int, r: int) -> float:
     share, kinds = 0.0, 0
     for k in range(g.beta.size):
         if g.request[q, k] > 0.0:
+            # As if the task were there: a server that it would fill counts as full.
             share += (g.capacity[r, k] - h.left[r, k] + g.request[q, k]) / g.capacity[r, k]
             kinds += 1
     return share / kinds
@@ -129,6 +130,7 @@ def list_schedule(
             worst, furthest = -1, 1.0
             for i in range(begin, ends[turn]):
                 l = g.job_type[order[i]]
+                # In units of its own minimum, so that large gangs and small ones compare.
                 share = h.placed[l] / g.minimum[l]
                 if not rolled_back[l] and (share < furthest or (share == furthest and share < 1.0)):
                     worst, furthest = l, share
@@ -150,6 +152,7 @@ def first_in_queue(g: GangArrays, h: Allocation, done: Bools, priority: Ints, to
         for k in range(total.size):
             if total[k] > 0.0:
                 share = max(share, h.total[l, k] / total[k])
+        # Tuples compare from the left, and False before True: not ready, priority, share.
         key = (bool(h.placed[l] >= g.minimum[l]), -priority[l], share)
         if job < 0 or key < best:  # of equals the one listed first stays
             job, best = l, key
@@ -570,9 +573,11 @@ class GangProgramme:
         rows: list[Constraint] = []
         for i, tasks in enumerate(self.kinds):  # no more than there are, none unless launched
             mine = np.flatnonzero(self.kind == i).tolist()
+            # Columns are z, then y, and then those of the objective.
             launched = Z + int(p.task_job_type[tasks[0]])
             rows.append(([*mine, launched], [*[1.0] * len(mine), -float(tasks.size)], 0.0))
         for l in range(p.L):  # all or nothing: m_l y_l ≤ Σ z
+            # -Σ z + m_l y_l ≤ 0.
             mine = np.flatnonzero(self.job_type == l).tolist()
             rows.append(([*mine, Z + l], [*[-1.0] * len(mine), float(p.minimum[l])], 0.0))
         for r in p.server_order.tolist():

@@ -390,6 +390,7 @@ def packing(x: Board, s: int, n: int) -> float:
     """GPU packing: at most 33 for an unused node, 50 for unused devices, 100 for those in use."""
     if kind_of(x, s) == 0:
         return 0.0
+    # Thousandths of a device that are free: 1000 for one that is not in use.
     unused = int64(0)
     tight = int64(1000)
     for g in range(x.cluster.devices[n]):
@@ -412,6 +413,7 @@ def clustering(x: Board, s: int, n: int) -> float:
     if kind == 0:
         return 0.0
     most = x.cluster.largest[x.cluster.shared]
+    # Up to 25 for how full the node is, beside bonuses of 25 to 75.
     score = 25 * (most - x.room.free[n, x.cluster.shared]) // most
     kinds_there = int64(0)
     for kind_tried in range(1, x.kinds.shape[1]):
@@ -494,6 +496,7 @@ def fill(x: Board, arrivals: Ints, draws: Floats, lost: Ints, curve: Ints) -> No
             curve[2, j] = 1
             for i in range(tasks):
                 n = x.gang[0, i]
+                # Only nodes of this gang have changed, so only their F is computed anew.
                 total -= lost[n]
                 lost[n] = fragments(x.cluster, x.memo, x.room, n)
                 total += lost[n]
@@ -568,6 +571,7 @@ def drawn_device(x: Board, s: int, n: int, draw: float) -> int:
             able += 1
             if best < 0 or x.room.device[n, g] < x.room.device[n, best]:
                 best = g
+    # The skip-th of those that are able, counted in the order of the devices.
     skip = int(draw * able)
     for g in range(x.cluster.devices[n]):
         if x.policy == RANDOM and x.room.device[n, g] >= d:
