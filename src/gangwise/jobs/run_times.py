@@ -478,7 +478,9 @@ def grown(times: RunTimes, jobs: int, users: int) -> RunTimes:
         padding = np.full((max(size - len(values), 0), *values.shape[1:]), fill, values.dtype)
         return np.concatenate([values, padding])
 
-    of_jobs = "request", "user", "name", "size", "expected", "at_submission"
+    of_jobs = ["request", "user", "name", "size", "expected"]
+    # 65 numbers a job, which `learned` alone reads.
+    of_jobs += ["at_submission"] * (times.kind == LEARNED)
     of_jobs_grown = {name: longer(getattr(times, name), jobs) for name in of_jobs}
     of_users, memory = longer(times.last, users, np.nan), grown_memory(times.memory, users)
     return times._replace(**of_jobs_grown, last=of_users, memory=memory)
