@@ -246,3 +246,15 @@ def test_nodes_alone(tmp_path):
     trace = only(inspect(tmp_path))
     assert trace.fidelity is None
     assert "table pods" in trace.problem
+
+
+def test_a_damaged_file_hides_no_other(tmp_path):
+    rows = "".join(f"{n} {n} 5 60 4 -1 -1 4 120 -1 1 3 1 2 -1 -1 -1 -1\n" for n in range(40_000))
+    data = bytearray(gzip.compress(rows.encode(), mtime=0))
+    data[len(data) // 2] ^= 255
+    (tmp_path / "log.swf.gz").write_bytes(data)
+    (tmp_path / "nodes.csv").write_text("\n".join([NODE_HEADER, *NODES]) + "\n")
+    found = inspect(tmp_path)
+    names = {file.name for trace in found.traces for file in trace.files}
+    assert names == {"log.swf.gz", "nodes.csv"}
+    assert "the gzip file is damaged" in str(found)

@@ -336,7 +336,10 @@ def text_bytes(files: Iterable[Path], most: int) -> float:
         text = float(stored)
         # What a packed file holds is judged by its first 32 MiB.
         if blocks.packed:
-            unpacked = len(blocks.start(SAMPLE))
+            try:
+                unpacked = len(blocks.start(SAMPLE))
+            except TraceError:  # of a damaged file it is told where it is read
+                continue
             if unpacked == SAMPLE:  # what is all taken in for so little text has no known end
                 text = unpacked * stored / blocks.stored if blocks.stored < stored else 2 * most
             else:
