@@ -59,6 +59,7 @@ class FoundFile:
     @property
     def rows(self) -> float:
         """Rows in all; of a sample, as many as the share of the bytes suggests."""
+        # A sample of no bytes would divide by zero.
         return float("nan") if self.read is None else self.read / max(self.share, 1e-9)
 
     def lines(self) -> list[str]:
@@ -241,6 +242,7 @@ def inspect(
             unknown.append(_unknown(file, path, registered))
         else:
             by_trace.setdefault(found_as[0], []).append(found_as[1])
+    # Sizes as stored, for reading takes as long as they are.
     total = sum(f.file.stat().st_size for group in by_trace.values() for f in group)
     packed = [f.file for group in by_trace.values() for f in group]
     # Small logs are read whole, large ones by the start of each file.
@@ -264,11 +266,13 @@ class _Report:
         files, form = [self._file(trace, item) for item in found], trace.form
         fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
         if self.everything:
+            # A mapping is a file by itself, whose folder is no trace.
             path = self.path if form.tables else found[0].file
             try:
                 reader = open_reader(path, trace=trace.name, strict=self.strict, **self.knobs)
                 fidelity, problem = reader.fidelity(), ""
             except TraceError as error:
+                # An error with a row is a bad row, which strict asks for; others are told below.
                 if self.strict and error.row is not None:
                     raise
                 problem = str(error)
@@ -281,6 +285,7 @@ class _Report:
 
     def _lines(self, name: str, item: _Found, stored: int) -> FoundFile:
         """A file whose rows the reader of the whole trace counts; of a sample, its lines."""
+        # The reader of the whole trace counts them better than lines do.
         if self.everything:
             return FoundFile(name, item.name, stored, 1.0, None, None, {})
         blocks, rows, problem = Blocks(item.file), 0, ""
@@ -291,10 +296,12 @@ class _Report:
                     break
         except TraceError as error:
             problem = str(error).removeprefix(f"{item.file}: ")
+        # A sample is never told as all of a file, however soon a bomb was taken in.
         share = min(blocks.stored / stored, 1.0 - 1e-6) if blocks.unpacked >= SAMPLE else 1.0
         return FoundFile(name, item.name, stored, share, rows, None, {}, problem=problem)
 
     def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
+        # Names are told below the path, as a user typed it.
         stored = item.file.stat().st_size
         name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
         if item.table is None:
@@ -315,6 +322,7 @@ class _Report:
                 raise
             problem = str(error).removeprefix(f"{item.file}: ")
         self.done += stored
+        # Of a part of a file there is no digest.
         digest, published = (
             blocks.digest() if ended else "",
             trace.form.sha256.get(item.file.name),
@@ -355,6 +363,7 @@ def _recognised(file: Path, known: Sequence[RegisteredTrace]) -> tuple[str, _Fou
     lines = first_lines(file)
     for form, table in recognise(file, [trace.form for trace in known]):
         return form.name, _Found(file, table.name, table if table.layout(lines) else None)
+    # Formats whose files no schema describes have a test of their own.
     for trace in known:
         if trace.reader.recognise(file):
             return trace.name, _Found(file, "jobs" if trace.form.tables else "mapping", None)
@@ -365,6 +374,7 @@ def _unlike(item: _Found, form: Format) -> Iterable[str]:
     lines = first_lines(item.file)
     for foreign in (trace.form for trace in registered_traces() if trace.form.name != form.name):
         for table in foreign.tables:
+            # Only tables of the same name can be mistaken for each other.
             alike = table.name == item.name and bool(table.schema.columns)
             if alike and (difference := likeness(table.schema, lines).why):
                 yield f"{foreign.name} {table.name}: {difference}"
@@ -374,6 +384,7 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     name = file.name if file == path else str(file.relative_to(path))
     try:
         blocks = Blocks(file)
+        # One block is read, which shows damage at the start of the file.
         for _ in zip(range(1), blocks):
             pass
         lines = first_lines(file)
@@ -391,6 +402,7 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
         text = (
             "throughputs as Gavel publishes them, no trace: --set speeds=FILE of a trace reads it"
         )
+    # JSON or rows of equal width may be a log that a mapping can describe.
     fields = lines[0].lstrip().startswith(("{", "["))  # JSON, or rows of as many fields
     for separator in (",", ";", "\t", "|") if len(lines) > 1 else ():
         widths = {line.count(separator) for line in lines[:3]}
@@ -419,16 +431,19 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
     device = log.played.device
     capacity = log.total(device)
     since, until = period_of(tables.jobs)
+    # A period of no length would make bins of no width.
     edges = np.linspace(since, max(until, since + 1.0), bins + 1)
 
     def load(start: float, end: float) -> float | None:
         return implied_load(tables, start, end, {device: capacity})[device] if capacity else None
 
     size = rows["tasks"].to_numpy() * rows[device].to_numpy()
+    # A job that ran for no time has no ratio.
     limit_over_run = rows["limit"] / rows["run"].replace(0.0, None)
     total = float(rows["hours"].sum())
     by_user = (
         rows.group_by("user", maintain_order=True)
+        # Ties by name, so that the list does not change from run to run.
         .agg(jobs=pl.len(), hours=pl.col("hours").sum(), wait=pl.col("wait").mean())
         .sort("hours", "user", descending=[True, False])
     )
@@ -474,6 +489,7 @@ def _spread(values: pl.Series) -> dict[str, float] | None:
 def _sizes(size: Floats) -> list[dict[str, float]]:
     # Sizes by powers of two: 0, up to 1, 2, 4, …
     power = np.where(size > 0, np.ceil(np.log2(np.maximum(size, 1e-9)) - 1e-9), -2).clip(-1)
+    # -2 stands for jobs of no device.
     power = np.where(size > 0, power, -2).astype(np.int64)
     counted = zip(*(column.tolist() for column in np.unique(power, return_counts=True)))
     return [{"most": 0.0 if p == -2 else 2.0**p, "jobs": n} for p, n in counted]

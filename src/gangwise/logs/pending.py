@@ -33,6 +33,7 @@ def pending_files(path: Path | str) -> list[Path]:
     """Files of tables of pending jobs at a path; none if there are none."""
     path = Path(path)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    # By the ending first, so that other files are not opened.
     return [f for f in files if f.suffix in (".parquet", ".csv") and f.is_file() and _is_one(f)]
 
 
@@ -44,6 +45,7 @@ def _is_one(file: Path) -> bool:
 def _read(file: Path) -> pl.DataFrame:
     if file.suffix == ".parquet":
         return scan_parquet(file).collect()
+    # Types are inferred from many rows: a column may be empty for thousands.
     return pl.read_csv(Blocks(file).whole(), infer_schema_length=10_000)
 
 
@@ -53,6 +55,7 @@ def _first(columns: Sequence[str], names: Sequence[str]) -> str:
 
 def open_pending(files: Sequence[Path]) -> PendingJobs:
     """Jobs that were pending, in the order of instants; TraceError for a time that is none."""
+    # Tables of different months may differ in columns and types.
     table = pl.concat([_read(file) for file in files], how="diagonal_relaxed")
     columns = table.columns
     if name := _first(columns, ID):  # a job may stand in two tables of one instant
@@ -74,19 +77,23 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
         since = instant - _seconds(table, eligible)
         features |= {
             "eligible": (since >= 0) * 1.0,
+            # Not yet eligible is unknown rather than a negative time.
             "eligible for": np.where(since >= 0, since, np.nan),
         }
     groups = {}
     for column in columns:
         name = column.removesuffix("_y")
+        # The one of the instant is `_y`; `_x` is that of the end, which nobody knew then.
         if column.endswith("_x") and f"{column.removesuffix('_x')}_y" in columns:
             continue
         name = name.removesuffix("_x")
         if name in GROUPS:
+            # Ranks are the codes of names; equal names have equal codes.
             groups[name] = table[column].cast(pl.String).rank("dense").to_numpy().astype(np.int64)
         elif name.startswith((*KNOWN,)) or name.endswith("_poll"):
             if table[column].dtype.is_numeric():
                 features[name] = table[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+            # Lists of resources become a column for each.
             elif "tres" in name:
                 features |= _tres(table[column])
     for code in groups:
@@ -94,6 +101,7 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
         together = table.select(pl.len().over(_first(columns, NOW), pl.Series(code, groups[code])))
         features[f"waiting by {code}"] = together.to_series().cast(pl.Float64).to_numpy()
     ids = table[_first(columns, ID)] if _first(columns, ID) else pl.Series(np.arange(len(table)))
+    # Nobody is known to have been withdrawn.
     never = np.full(len(table), np.inf)
     pending = PendingJobs(
         ids.cast(pl.String).to_numpy(),
@@ -104,6 +112,7 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
         groups,
     )
     order = np.flatnonzero(waits)
+    # Sorted by instant, with ties in the order of rows.
     return pending.at(order[np.argsort(instant[order], kind="stable")])
 
 
@@ -122,6 +131,7 @@ def _seconds(table: pl.DataFrame, column: str) -> Floats:
     if values.dtype == pl.String:
         for form in FORMATS:
             parsed = values.str.to_datetime(form, strict=False)
+            # The first form that fits any; the rest become NaN.
             if parsed.null_count() < len(values):
                 values = parsed
                 break

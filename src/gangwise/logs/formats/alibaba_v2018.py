@@ -46,8 +46,10 @@ class Dag:
             raise ValueError(f"an edge names a task outside 0 to {tasks - 1}")
         # Sorted edges make duplicates neighbours.
         step = np.diff(pairs[:, 0])
+        # Mostly they are sorted already, and the sort of millions of edges is spared.
         if ((step < 0) | ((step == 0) & (np.diff(pairs[:, 1]) < 0))).any():
             pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        # Prepending -1 makes the first edge differ from nothing.
         once = pairs[(np.diff(pairs, axis=0, prepend=-1) != 0).any(axis=1)]
         self.tasks: int = tasks
         self.child: Ints = once[:, 0].copy()
@@ -76,6 +78,7 @@ class Dag:
         """Edges on the longest way to each task; -1 on a circle, or after one. Shape [tasks]."""
         by_parent = np.argsort(self.parent, kind="stable")
         child = self.child[by_parent]
+        # Children of parent p lie from offset[p] to offset[p + 1].
         offset = np.r_[0, np.cumsum(np.bincount(self.parent, minlength=self.tasks))]
         waits_for = np.bincount(self.child, minlength=self.tasks)
         level = np.full(self.tasks, -1, np.int64)
@@ -84,6 +87,7 @@ class Dag:
         while ready.size:
             level[ready] = depth
             count = offset[ready + 1] - offset[ready]
+            # For each ready task the places of all its children, without a loop.
             start = np.repeat(offset[ready] - np.r_[0, np.cumsum(count)[:-1]], count)
             freed = child[start + np.arange(count.sum())]
             np.subtract.at(waits_for, freed, 1)
@@ -107,6 +111,7 @@ class Dag:
         # A strongly connected component of several tasks is one circle, or several that meet.
         _, group = connected_components(graph, connection="strong")
         on: Bools = np.bincount(group)[group] > 1
+        # A task that waits for itself is a circle of one.
         on[a[a == b]] = True
         return on
 
@@ -119,6 +124,7 @@ class Dag:
         if self.on_circle.any():
             examples = np.flatnonzero(self.on_circle)[:12].tolist()
             raise TraceError(f"tasks wait for each other in a circle: {examples}")
+        # A copy: ends start as lengths and grow by the parents' ends.
         ends = np.array(duration, dtype=np.float64)
         depth = self.level[self.child]
         by_depth = np.argsort(depth, kind="stable")
@@ -128,6 +134,7 @@ class Dag:
             edges = by_depth[low:high]
             child = self.child[edges]  # ascending, as the sort by depth is stable
             first_of = np.flatnonzero(np.diff(child, prepend=-1))
+            # The largest end of each child's parents; edges of a child are neighbours.
             ends[child[first_of]] += np.maximum.reduceat(ends[self.parent[edges]], first_of)
         return ends
 
@@ -180,10 +187,12 @@ def parts_by_job(jobs: pl.Series) -> list[Ints]:
         return [every]
     # Jobs are cut into parts by their numbers, at quantiles of a sample.
     number = jobs.str.slice(2).cast(pl.Int64, strict=False).fill_null(0).to_numpy()
+    # A sample is enough: parts need to be about equal only.
     step = max(PART // 256, 1)
     bounds = np.unique(np.sort(number[::step])[PART // step :: PART // step])
     part = np.searchsorted(bounds, number, side="right").astype(np.uint16)
     order = (
+        # Sorted logs need no reordering.
         every if (np.diff(part.astype(np.int32)) >= 0).all() else np.argsort(part, kind="stable")
     )
     return np.split(order, np.cumsum(np.bincount(part, minlength=len(bounds) + 1))[:-1])
@@ -205,11 +214,13 @@ def _edges(tasks: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     waiting = mine.select(
         "job",
         child="index",
+        # A name that is cut, and does not end with `_`, may have lost digits of its last number.
         doubtful=pl.col("cut") & ~name.str.ends_with("_"),
         id=pl.when("cut").then(tokens.list.head(tokens.list.len() - 1)).otherwise(tokens),
     )
     # An edge for each number behind the first in a name.
     waits = waiting.explode("id").filter(pl.col("id").is_not_null())
+    # Unique: a parent that is named twice is one edge.
     waits = waits.select("job", "child", pl.col("id").cast(pl.Int64)).unique()
     numbers = dag.select("job", "id", "used", parent="index")
     edges = waits.join(numbers, on=["job", "id"], how="left").sort("child", "parent")
@@ -246,9 +257,11 @@ def batch_jobs(
     Raises TraceError when no row can be used; with ``strict``, when a task waits for itself.
     """
     frame = read.frame.with_row_index("at")
+    # The place in the whole table, since left out tasks may still be parents.
     sound, stage = leave_out("batch tasks", frame, section.rules(frame))
     stages, notes = [stage], []
     repeated, names = np.zeros(len(sound), dtype=bool), sound.select("job_name", "task_name")
+    # By parts of jobs: distinct over all rows at once leaves the cache.
     for rows in parts_by_job(sound["job_name"]):
         repeated[rows] = ~names[rows].select(pl.struct(pl.all()).is_first_distinct()).to_series()
     reason = "its job has a task of this name already"
@@ -264,6 +277,7 @@ def batch_jobs(
         sound, stage = leave_out("circles", sound, [("it waits for itself", pl.lit(pl.Series(on)))])
         stages.append(stage)
         notes.append(f"{int(on.sum())} tasks are on a circle: {problem}")
+        # Without the tasks on circles others may have lost a parent: the graph is made anew.
         dag, counts = _graph(frame, sound)
     if sound.is_empty():
         reason = reasons(*(stage.dropped for stage in stages))
@@ -288,6 +302,7 @@ def _facts(jobs: pl.DataFrame, dag: Dag, counts: Mapping[str, int]) -> pl.DataFr
         "tasks": len(jobs),
         "edges": len(dag.child),
         "depth": int(dag.level.max()) + 1,
+        # A child that started before its parent's end shows that names do not tell all.
         "early": int((start[dag.child] < end[dag.parent]).sum()),
         "at_once": int((start == end).sum()),
         "critical": float(dag.finish(end - start).max()),
@@ -346,6 +361,7 @@ class AlibabaV2018(TabularReader):
 
 def _containers(read: Read, section: TableMapping) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """A job per container, from its first row to the row that says ``stopped``, if its last."""
+    # The log of containers is of states; equal times in the order of the file.
     log = read.frame.sort("time_stamp", "part", "row")
     request = pl.struct("cpu_request", "mem_size")
     jobs = (
@@ -355,6 +371,7 @@ def _containers(read: Read, section: TableMapping) -> tuple[pl.DataFrame, list[S
             created=pl.col("time_stamp").first(),
             final=pl.col("time_stamp").last(),
             status=pl.col("status").last(),
+            # A container that changed its request keeps its first one.
             changed=request.n_unique() > 1,
         )
         .sort("row")

@@ -60,6 +60,7 @@ def leave_out_of(
 def in_files(stage: Stage, files: Sequence[str]) -> Stage:
     """An account whose first rows are places, with the row and the name of the file in each."""
     dropped = {
+        # A place is one number for a file and a row, so that the least of them is the first.
         f"{reason}; the row is of {files[place // ROWS]}": (count, place % ROWS)
         for reason, (count, place) in stage.dropped.items()
     }
@@ -78,6 +79,7 @@ class TimeOrder:
     def add(self, events: pl.DataFrame) -> None:
         time = _time()
         times = events.select("part", "row", time=time).with_columns(
+            # Shifted by one row, with the last of the batch before in front.
             before=pl.col("time").shift(1, fill_value=self._last)
         )
         # The row before the first of a batch is the last of the batch before.
@@ -87,6 +89,7 @@ class TimeOrder:
             self.first = int(part), int(row)
         self.late += len(late)
         self._last = int(times["time"][-1])
+        # Events after the trace have the largest time there is, and are no last instant.
         within = times.filter(pl.col("time") < NEVER)["time"]
         self.latest = max(self.latest, int(within.max() or 0))  # type: ignore[arg-type]  # polars types max as any Python value; this column is Int64
 
@@ -104,6 +107,7 @@ class Summaries:
 
     def add(self, rows: pl.DataFrame) -> None:
         self.fresh.append(rows)
+        # As much new as known: each row is then combined a logarithmic number of times.
         if sum(map(len, self.fresh)) > sum(map(len, self.known)):
             self.frame()
 
@@ -138,6 +142,7 @@ class Lives:
         if events.is_empty():
             return
         self.order.add(events)
+        # Summed up at once within the batch, so that what is kept is small.
         self._rows.add(_combine(_summarise(events, self.keys, self.codes, self.end), self.keys))
 
     def frame(self) -> pl.DataFrame:
@@ -161,16 +166,19 @@ class Lives:
             deleted=pl.when(~alive).then(ended),
             code=pl.when(~alive).then(pl.col("ended") % CODES),
         )
+        # Sorted by key, so that the result does not depend on the order of files.
         return keys.sort(*self.keys)
 
 
 def first_users(events: pl.DataFrame) -> pl.DataFrame:
     """The user of each job, the first by name where it has several."""
     named = events.filter(pl.col("user") != "")
+    # The least name rather than the first, which would depend on the order.
     return named.group_by(pl.col("job").cast(pl.Int64)).agg(pl.col("user").min())
 
 
 def _time() -> pl.Expr:
+    # 2^63 - 1 is no exact float, and polars reads numbers as floats.
     return pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64)
 
 
@@ -192,10 +200,12 @@ def _summarise(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int
         created=pl.when(submit).then(time),
         submitted=pl.when(submit & inside).then(time),
         submits=(submit & inside).cast(pl.Int64),
+        # SUBMITs less ends: what is left over is there at the end.
         balance=pl.when(inside).then(submit.cast(pl.Int64) - stop.cast(pl.Int64)),
         started=pl.when((event == codes.schedule) & inside).then(time),
         seen=pl.when(inside & ~submit & ~stop).then(time),
         ended=pl.when(stop & inside).then(stamp),
+        # The request of the earliest event counts.
         asked=pl.when(requested).then(stamp),
         cpu=pl.when(requested).then("cpu") if requests else none,
         mem=pl.when(requested).then("mem") if requests else none,
@@ -244,12 +254,14 @@ def usable(
     them, and what a reader of a result must know.
     """
     created, begin = pl.col("created"), window.begin
+    # At the start of the trace itself nothing can have ended before.
     late = begin > OFFSET
     rules = [
         ("no SUBMIT in the files, so its arrival is not known", created.is_null()),
         ("submitted after the window", created > window.end),
     ]
     if late:
+        # Without a length of time in the window such a job has nothing to play.
         rules.append(("ended before the window", pl.col("deleted") < begin))
     # Lives that began before the window have waited an unknown time.
     if window.present == "drop":
@@ -282,13 +294,16 @@ def job_rows(
     """
 
     def seconds(time: pl.Expr) -> pl.Expr:
+        # What was there before arrives at the start of the window.
         return (time - window.begin).clip(lower_bound=0) / 1e6
 
     # As above: time and code in one number, of which the largest is the job's end.
     width = THERE + 1
+    # What has not ended gets the end of the window, and a code above all of ends.
     stamp = pl.col("deleted").fill_null(window.end) * width + pl.col("code").fill_null(THERE)
     rows = (
         lives.group_by("job", "cpu", "mem")
+        # Tasks of a job that ask for the same are one row.
         .agg(pl.col("place", "created", "started").min(), tasks=pl.len(), stamp=stamp.max())
         .join(users, on="job", how="left")
     )
@@ -343,6 +358,7 @@ def machines_of(
         step=(event == add).cast(pl.Int64) - (event == remove).cast(pl.Int64),
         cpu=pl.when(sized).then(cpu),
         mem=pl.when(sized).then(mem),
+        # Nulls last: the size first given counts.
     ).sort("time", "cpu", "mem", nulls_last=True)
     moves = (
         rows.filter(pl.col("time") <= end)
@@ -354,6 +370,7 @@ def machines_of(
         .with_columns(at=pl.max_horizontal("time", pl.lit(begin)))
         .group_by("machine", "at", maintain_order=True)
         .agg(up=pl.col("step").last() > 0)
+        # Repeated states are no events.
         .filter(pl.col("up") != pl.col("up").shift(1, fill_value=False).over("machine"))
     )
     # The capacity first given stands for the machine's whole life.
@@ -369,6 +386,7 @@ def machines_of(
     )
     present = pl.col("machine").is_in(moves["machine"].unique().to_list())
     rules = [("never there during the window", ~present)]
+    # A machine without a size could hold nothing.
     rules.append(("its capacity is empty in every row", cpu.is_null()))
     sound, stage = leave_out_of("machines", about, rules, files)
     servers = sound.select(
@@ -448,6 +466,7 @@ class GoogleReader(Reader):
         return OFFSET + round(self.begin * 3.6e9)
 
     def _machines(self, end: int) -> Machines:
+        # Machines are few: all parts are read, whatever the window.
         events = pl.concat(list(self._batches("machine_events", lambda: False)))
         events = events.rename(self.MACHINES)
         names = [file.name for file in self.files]
@@ -488,6 +507,7 @@ class GoogleReader(Reader):
         tasks = table == self.TASKS
         noun = "tasks" if tasks else "jobs"
         lives = self._lives(table, tasks)
+        # Without a length given the window is as long as the events.
         end = lives.end if self.hours is not None else max(lives.order.latest, self.first)
         self._read_other_table(end, tasks)
         window = TraceWindow(self.first, end, self.present)
@@ -507,6 +527,7 @@ class GoogleReader(Reader):
 
         After the part in which there is ``enough``, no other is read.
         """
+        # Part numbers count from 0 without a gap in each of Google's tables.
         files, earlier, part = self.source.files(table), len(self.files), 0
         for wanted, file in enumerate(files):
             # A part that is missing would hide submissions, so tasks would have none.
@@ -536,6 +557,7 @@ class GoogleReader(Reader):
                         reading.path,
                     )
             yield frame.with_columns(pl.col("part") + earlier)
+        # The part that was begun counts with what was read of it.
         self.stages += batches.stages[: part + 1]
         names = {file.name for file in files[: part + 1]}
         self.digests.update((n, digest) for n, digest in batches.digests.items() if n in names)
@@ -553,8 +575,11 @@ class GoogleReader(Reader):
         if lives.empty:
             raise TraceError(f"no row of {table} is of a job", self.source.path)
         latest = (lives.order.latest - OFFSET) / 1e6
+        # A window that is longer than the files would count jobs as still
+        # there that may have ended.
         if self.hours is not None and lives.order.latest < end:
             ends = (end - OFFSET) / 1e6
+            # Rounded down to hundredths of an hour, so that the hint itself is possible.
             usable_hours = max(latest / 3600 - self.begin, 0.0) // 0.01 / 100
             raise TraceError(
                 f"the parts of {table} here end {duration(max(latest, 0.0))} into the trace; a "
@@ -627,6 +652,7 @@ class Google2019(GoogleReader):
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         tasks, kind = table == self.TASKS, pl.col("collection_type")
+        # Rows are counted before any is dropped, for the account.
         self._rows[table] += len(frame)
         self._untyped += int(frame["collection_type"].null_count())
         frame = self._parse_lists(table, frame, "constraint" if tasks else FIRST)
@@ -656,16 +682,19 @@ class Google2019(GoogleReader):
         return frame.filter(~broken)
 
     def _parse_lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
+        # Texts repeat: each is parsed once.
         items_of = {text: _list_items(text, column) for text in frame[column].unique()}
         bad = pl.col(column).is_in([text for text, items in items_of.items() if items is None])
         reason = f"{column} is not a list of the right kind"
         if self.source.strict and len(wrong := frame.filter(bad)):
             part, row, text = wrong.select("part", "row", column).row(0)
+            # Strict names the file, as rows of several are in one frame.
             raise TraceError(f"{reason} ({column} = {text!r})", self.files[part], row)
         frame = self._drop_rows(table, frame, reason, bad)
         matching = frame.filter(
             pl.col(column).is_in([text for text, items in items_of.items() if items])
         )
+        # Only texts with items matter; most lists are empty.
         for number, text in matching.select("collection_id", column).unique().rows():
             if column == FIRST:
                 self._after.setdefault(int(number), set()).update(items_of[text] or ())
@@ -676,6 +705,7 @@ class Google2019(GoogleReader):
     def _read_other_table(self, end: int, tasks: bool) -> None:
         if tasks and self.source.has(self.JOBS):
             order = TimeOrder()
+            # One part beyond the end is needed, for users of jobs at the very end.
             for frame in self._batches(self.JOBS, lambda: order.latest > end):
                 order.add(frame)
                 self.users.add(first_users(self._events(frame, self.JOBS)))
@@ -697,8 +727,10 @@ class Google2019(GoogleReader):
     def _with_precedence(self, jobs: pl.DataFrame) -> pl.DataFrame:
         present = set(jobs["name"].to_list())
         names = {str(job): sorted(map(str, prior)) for job, prior in self._after.items()}
+        # Jobs of the window; others are not there to wait for.
         wanted = {job: prior for job, prior in names.items() if job in present}
         absent = sum(any(name not in present for name in prior) for prior in wanted.values())
+        # A parent that is not in the window cannot be waited for.
         parents = {job: [n for n in prior if n in present] for job, prior in wanted.items()}
         # Collections that wait for each other are one job of several rows.
         group_of = _connected(sorted(present, key=int), parents)
@@ -733,10 +765,12 @@ def _connected(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
 def _list_items(text: str, column: str) -> list[Any] | None:
     """Items of a JSON list; None when it is not a list of what the column asks for."""
     try:
+        # An empty field is an empty list.
         items = json.loads(text or "[]")
         if not isinstance(items, list):
             return None
         if column == FIRST:
+            # Numbers are written in quotes by some exports.
             return [int(item) for item in items]
     except MALFORMED:
         return None

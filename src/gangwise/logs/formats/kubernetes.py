@@ -48,6 +48,7 @@ NODES = ("kube_node_status_allocatable", "kube_node_labels", "kube_node_info")
 
 
 def samples(series: Mapping[str, Any]) -> list[tuple[float, float]]:
+    # A vector has one value a series, a matrix a list of them.
     pairs = series["values"] if "values" in series else [series["value"]]
     return [(float(time), float(value)) for time, value in pairs]
 
@@ -58,6 +59,7 @@ def records_of(every: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     A pod that has no sample at the end of the export was deleted: it ends with its last sample, at
     ``status.lastSeen``.
     """
+    # A pod's uid is part of the key, for a name may be used again in the span of an export.
     pods: dict[tuple[str, ...], dict[str, Any]] = {}
     nodes: dict[str, dict[str, Any]] = {}
     times: set[float] = set()
@@ -70,6 +72,7 @@ def records_of(every: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         else:
             key = (meta["namespace"], meta["pod"], meta.get("uid", ""))
             _add_pod(pods.setdefault(key, {"phase": {}, "asked": {}, "seen": []}), meta, values)
+    # The step is the least distance of two samples, whatever the scrape interval was.
     latest = max(times, default=0.0)
     step = min((b - a for a, b in zip(sorted(times), sorted(times)[1:])), default=0.0)
     for name, node in nodes.items():
@@ -93,6 +96,7 @@ def _add_node(
 
 def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[float, float]]) -> None:
     name, on = of["__name__"], [time for time, value in values if value]
+    # Zero means that the pod is not in that state; such samples still show that it was there.
     pod["seen"] += [time for time, _ in values]
     if name in TIMES:
         pod[TIMES[name]] = values[-1][1]
@@ -102,7 +106,9 @@ def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[floa
     elif "resource" in of:
         weak = name.endswith("limits")  # used where no request is given
         amounts = pod["asked"].setdefault(of.get("container", ""), ({}, {}))[weak]
+        # The largest: a request can be resized while the pod runs.
         amounts[_resource(of["resource"])] = max(value for _, value in values)
+    # A pod may have several owners, of which one controls it.
     elif name == "kube_pod_owner" and of.get("owner_is_controller", "true") == "true":
         pod["owner"] = of.get("owner_kind", ""), of.get("owner_name", "")
     elif name == "kube_pod_info":
@@ -114,6 +120,7 @@ def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[floa
 
 def _resource(name: str) -> str:
     """A resource as the API calls it: labels of Prometheus have no ``.`` and no ``/``."""
+    # kube-state-metrics writes `nvidia_com_gpu`; the vendor is of no matter, being a GPU is.
     return f"{name.removesuffix('_gpu')}/gpu" if name.endswith("_gpu") else name
 
 
@@ -122,7 +129,9 @@ def _record(space: str, name: str, pod: Mapping[str, Any], whole: float) -> dict
     # The phase that was seen last.
     phase = max(phases, key=lambda each: phases[each][1], default="Unknown")
     over = phase in ("Succeeded", "Failed")
+    # Without a completion time a pod was over when its last phase was first seen.
     ended = pod.get("ended", phases[phase][0] if over else None)
+    # Started when it ran first, or was put on a node; before that it waited.
     started = pod.get("started", phases.get("Running", (pod.get("placed"),))[0])
     kind, owner = pod.get("owner", ("", ""))
     owners = [{"kind": kind, "name": owner, "controller": True}] if owner else []
@@ -131,6 +140,7 @@ def _record(space: str, name: str, pod: Mapping[str, Any], whole: float) -> dict
         status["containerStatuses"] = [{"state": {"terminated": {"finishedAt": _written(ended)}}}]
     elif max(times) < whole:
         status["lastSeen"] = _written(max(times))
+    # Container by container, as in a spec: limits stand in where no request is given.
     containers = [{"resources": {"requests": r, "limits": w}} for r, w in pod["asked"].values()]
     about: dict[str, Any] = {"name": name, "namespace": space, "ownerReferences": owners}
     about["creationTimestamp"] = _written(pod.get("created", min(times)))
@@ -158,6 +168,7 @@ def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
     return _cores_gib_gpus(_amounts(held))
 
 
+# Quantities are parsed exactly, as fractions, which is slow.
 @lru_cache(maxsize=1 << 14)  # pods ask for the same few amounts
 def _amount(text: str | int | float) -> float:
     return float(units.exact_quantity(text))
@@ -223,6 +234,7 @@ def application_of(meta: Mapping[str, Any], owners: Owners) -> str:
     """
     kind, name = _owner(meta)
     if not name:
+        # generateName is what many pods of one template share; it ends with a dash.
         kind, name = "Pod", str(meta.get("generateName") or meta["name"]).rstrip("-")
     space = str(meta.get("namespace") or "default")
     visited = set[tuple[str, str]]()
@@ -232,6 +244,7 @@ def application_of(meta: Mapping[str, Any], owners: Owners) -> str:
         kind, name = above
     if kind == "ReplicaSet":  # named by its Deployment and a hash
         return name.rpartition("-")[0] or name
+    # Numbers at the end tell pods of a set apart, not kinds of work.
     return re.sub(r"(?:-\d+)+$", "", name) or name
 
 
@@ -253,8 +266,10 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     group = _gang(meta, owners) if gangs else ""
     gang = f"{space}/{group}" if group else ""
     host, models = str(spec.get("nodeName") or ""), _models(spec) if gpu else ""
+    # startTime is when the kubelet took the pod; before it was on a node it can have none.
     started = kubernetes.timestamp(status.get("startTime")) if host else None
     end = max(ended, default=None)
+    # A container may have restarted: an end counts only if the pod is over.
     if phase not in ENDED:
         end = kubernetes.timestamp(status.get("lastSeen"))
     application, priority = application_of(meta, owners), float(spec.get("priority") or 0)
@@ -289,6 +304,7 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
     """Read a Workload of Kueue as its pods, which start together when it is admitted."""
     meta, spec, pods = record["metadata"], record["spec"], []
     status = record.get("status") or {}
+    # Only conditions that hold now; others tell of the past.
     conditions = (c for c in status.get("conditions") or () if c.get("status") == "True")
     true = {condition["type"]: condition for condition in conditions}
     started, ended = (
@@ -307,6 +323,7 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
         template = {**pod_set["template"]["spec"], "priority": spec.get("priority")}
         pod = pod_of(row, {"metadata": meta, "spec": template}, False, owners)
         queue = f"{pod.namespace}/{spec['queueName']}" if spec.get("queueName") else ""
+        # The pods of a workload share its name, by which they are a gang.
         pod = replace(pod, gang=pod.name, queue=queue, owner=str(meta.get("uid") or ""))
         pod = replace(pod, started=started, ended=ended, status=phase, evicted=evicted)
         pod = replace(pod, evictions=evictions)
@@ -323,6 +340,7 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
 def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
     owner = kubernetes.controller({"metadata": meta}) or {}
     kind = str(owner.get("kind") or "")
+    # Jobs of Volcano make a PodGroup of their own name.
     if kind == "Job" and str(owner.get("apiVersion") or "").startswith("batch.volcano.sh"):
         kind = "PodGroup"
     return kind, str(owner.get("name") or "")
@@ -330,6 +348,7 @@ def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
 
 def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
     """The group of a pod, or the owner whose pods start together: as a label says, or above it."""
+    # A label of a gang says more than an owner.
     for names in (meta.get("labels") or {}, meta.get("annotations") or {}):
         for labels in GROUPS if names else ():
             if all(map(names.get, labels)):
@@ -346,6 +365,7 @@ def _models(spec: Mapping[str, Any]) -> str:
     for term in (kubernetes.required({"spec": spec}, "nodeAffinity") or {}).get(
         "nodeSelectorTerms"
     ) or ():
+        # Any of the terms may hold, so that a model of any may be used.
         for rule in term.get("matchExpressions") or ():
             if rule.get("key") in MODELS and rule.get("operator") == "In":
                 models |= {str(value) for value in rule.get("values") or ()}
@@ -355,6 +375,7 @@ def _models(spec: Mapping[str, Any]) -> str:
 def _ends(status: Mapping[str, Any]) -> Iterator[float]:
     texts = [
         (state_of.get("terminated") or {}).get("finishedAt")
+        # lastState is of the container before a restart.
         for state in status.get("containerStatuses") or ()
         for state_of in (state.get("state") or {}, state.get("lastState") or {})
     ]
@@ -403,6 +424,7 @@ class KubernetesDump(Reader):
         if series:
             dumps.append(_Dump(list(records_of(series)), RowAccount(path)))
             dumps[-1].read(self.gangs, owners)
+            # The samples' last instant is that of the export, in which pods may still run.
             dumps[-1].latest = max(time for one_series in series for time, _ in samples(one_series))
         latest = max((dump.latest for dump in dumps), default=0.0)
         # Dumps in the order in which they were made, so that later records count.
@@ -419,6 +441,7 @@ class KubernetesDump(Reader):
                 f"pods.json{'; left out: ' * bool(reason)}{reason}",
                 path,
             )
+        # A pod that failed and its replacement are runs of one job.
         rows, stage = _jobs(_replaced(pods), latest)
         nodes = {node[1]: node for dump in dumps for node in dump.nodes}  # the latest of a name
         facts = {
@@ -475,6 +498,7 @@ class _Dump:
         classes, ranked = classes_of(self.records), dict[str, str]()
         self._read_claims()
         for row, record in enumerate(self.records, 1):
+            # A record that is wrong costs one row; the dump may have thousands.
             try:
                 self._add(row, record, gangs, owners, ranked)
                 self.latest = max(self.latest, *_times(record))
@@ -497,6 +521,7 @@ class _Dump:
             status = record["status"]
             devices = _others(_amounts(status.get("allocatable") or status["capacity"]))
             name = self.nodes[-1][1]
+            # What drivers offer by slices comes on top of extended resources.
             self.others[name] = devices | dict(self.sliced.get(name, {}))
             if record["spec"].get("unschedulable"):
                 self.closed.add(self.nodes[-1][1])
@@ -516,6 +541,7 @@ class _Dump:
             self.workloads += workload_of(row, record, owners)
             specs = (pod_set["template"]["spec"] for pod_set in record["spec"]["podSets"])
             self.claiming += sum(bool(spec.get("resourceClaims")) for spec in specs)
+        # Such kinds are read elsewhere, and are no rows that were lost.
         elif kind not in NO_JOBS:
             self.account.leave_out(row, OTHER_KIND)
 
@@ -534,6 +560,7 @@ class _Dump:
                     counts = Counter[str]()
                     for result in allocation["devices"]["results"] if allocation else ():
                         counts[f"claim/{result['driver']}"] += 1
+                    # Before it is allocated a claim only asks.
                     for request in () if allocation else record["spec"]["devices"]["requests"]:
                         wanted = request.get("exactly") or request
                         counts[f"claim/{wanted['deviceClassName']}"] += int(
@@ -545,6 +572,8 @@ class _Dump:
     def _claimed(self, namespace: str, record: Any) -> Counter[str]:
         """Devices of the claims that a pod names, or that were made for it."""
         made = record.get("status", {}).get("resourceClaimStatuses") or ()
+        # Names of claims that were made for the pod stand in its status,
+        # those it shares in its spec.
         names = {str(claim.get("resourceClaimName")) for claim in made}
         names |= {
             str(c.get("resourceClaimName")) for c in record["spec"].get("resourceClaims") or ()
@@ -573,6 +602,7 @@ def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
     for dump in dumps:
         of_dump: dict[tuple[Any, ...], list[PodRecord]] = {}
         for pod in getattr(dump, of):  # a workload is several pods in one record
+            # Without a uid (in an export) a name and its creation are the pod.
             of_dump.setdefault((pod.uid,) if pod.uid else (pod.name, pod.created), []).append(pod)
         for key, group in of_dump.items():
             records = pods.setdefault(key, [])
@@ -580,6 +610,8 @@ def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
             if records:
                 older, (old_pod, *_) = records[-1]
                 older.account.leave_out(old_pod.row, EARLIER)
+                # A record without a start says less than a later one, and the
+                # same start is the same run.
                 if old_pod.started is None or old_pod.started == group[0].started:
                     records.pop()
                     group = [replace(pod, evicted=pod.evicted or old_pod.evicted) for pod in group]
@@ -588,6 +620,7 @@ def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
     joined: list[PodRecord] = []
     for records in pods.values():
         dump, group = records[-1]
+        # Seen last in a dump that is not the newest: it was gone by the next.
         if group[0].ended is None and group[0].started is not None and dump.latest < newest:
             records[-1] = dump, [replace(pod, ended=dump.latest) for pod in group]
         joined += _as_runs(records) if len(records) > 1 else records[-1][1]
@@ -604,6 +637,7 @@ def _as_runs(records: Sequence[tuple[_Dump, list[PodRecord]]]) -> Iterator[PodRe
         for pod in group:
             name_of_runs = f"{pod.name} {pod.uid}"
             if later is not None:
+                # The eviction is the end, unless the dump has seen the run for longer.
                 end = later[1][0].evicted
                 end = end if end and end >= dump.latest else dump.latest
                 yield replace(pod, ended=end, again=name_of_runs, status="Failed")
@@ -627,6 +661,7 @@ def _replaced(pods: list[PodRecord]) -> list[PodRecord]:
         if pod.gang or not pod.owner:
             continue
         waiting = failed.setdefault(pod.owner, [])
+        # Each failed pod is replaced once.
         lost_pod = next((p for p in waiting if (p.ended or inf) <= pod.created), None)
         if lost_pod is not None:
             waiting.remove(lost_pod)
@@ -649,6 +684,7 @@ def _series(records: list[Any], account: RowAccount) -> list[Any]:
             if record["metric"].get("__name__") in (*SERIES, *NODES):
                 usable.append(record)
             else:
+                # Other series are no fault; they are counted, so that none seems lost.
                 account.leave_out(row, SILENT)
         except MALFORMED:
             account.refuse(row, "the series is not as Prometheus prints it")
@@ -682,6 +718,7 @@ def _owned(records: list[Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str
             if record["kind"] == "Job" and isinstance(spec, dict):
                 # Kubernetes schedules such a Job as one gang: each of its indices runs at once.
                 size, indexed = spec.get("parallelism", 1), spec.get("completionMode") == "Indexed"
+                # All at once means as many in parallel as there are to complete.
                 is_gang = indexed and size == spec.get("completions") != 1
                 yield (INDEXED, place), (INDEXED if is_gang else "Job", own)
 
@@ -699,14 +736,17 @@ def _is_of_lost_job(meta: Mapping[str, Any], owners: Owners) -> bool:
 
 def _fixed(record: Mapping[str, Any]) -> bool:
     meta = record["metadata"]
+    # A mirror pod stands for a static one, which the kubelet runs without a scheduler.
     static = "kubernetes.io/config.mirror" in (meta.get("annotations") or {})
     return static or _owner(meta)[0] in ("DaemonSet", "Node")
 
 
 def _node(row: int, record: Mapping[str, Any]) -> tuple[Any, ...]:
     status, meta = record["status"], record["metadata"]
+    # allocatable is what pods can have; capacity includes what the system keeps.
     cpu, mem, gpu = resources(status.get("allocatable") or status["capacity"])
     labels = meta.get("labels") or {}
+    # A node with GPUs of an unknown model still has GPUs.
     model = next((str(labels[label]) for label in MODELS if labels.get(label)), "gpu")
     return row, str(meta["name"]), model if gpu else "", cpu, mem, gpu
 
@@ -732,6 +772,7 @@ def _runs(pods: Sequence[PodRecord]) -> Iterator[list[list[PodRecord]]]:
     for pod in sorted(pods, key=lambda p: (p.created, p.row)):
         # Tasks that are over leave a place that a later pod may take.
         over = [t for t in tasks if t[-1].ended is not None and t[-1].ended <= pod.created]
+        # With an owner's uid the pods belong together, however long the pause between them.
         if tasks and len(over) == len(tasks) and not pod.owner:
             yield tasks
             tasks, over = [], []
@@ -769,6 +810,7 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
         shape = (pod.cpu, pod.mem, pod.gpu, pod.models, pod.devices)
         alone = (pod.name, pod.uid or pod.created)
         run = pod.started if pod.again else None
+        # Pods of one run: the same object, and the same start of a run that was stopped.
         key = (pod.gang, objects[pod.gang, pod.owner], run, *shape) if pod.gang else alone
         groups.setdefault(key, []).append(pod)
     rows = []
@@ -799,6 +841,7 @@ def _objects(pods: Sequence[PodRecord], latest: float) -> dict[tuple[str, str], 
             begin, end_of_span = spans.get((pod.gang, pod.owner), (inf, -inf))
             end = latest if pod.ended is None else pod.ended
             spans[pod.gang, pod.owner] = min(begin, pod.created), max(end_of_span, end)
+    # The number of the run, and when all pods of it have ended.
     until: dict[str, tuple[int, float]] = {}
     numbers = {}
     for (gang, owner), (begin, end_of_span) in sorted(spans.items(), key=lambda item: item[1]):
@@ -814,6 +857,7 @@ def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[s
     """A run of a group as one job: it starts with the last of its first pods."""
     group = [pod for task in tasks for pod in task]
     example, begun = group[0], [task[0].started for task in tasks]
+    # A pod of the gang that never started keeps all of it waiting.
     started = None if None in begun else max(begun)  # type: ignore[type-var]  # none is None
     end = max(latest if pod.ended is None else pod.ended for pod in group)
     spare, share = max(p.spare for p in group), sum(p.share for p in group) / len(group)
@@ -843,8 +887,10 @@ def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[s
     if spare > 0:
         row["terms"] = f"fewest={len(tasks) - spare}"
     if started is not None:
+        # Where pods were replaced the gaps between them are no work.
         ran = _time_in_use(group, latest) if len(group) > len(tasks) else end - started
         ran *= share  # its work is what it did, with all pods done sooner
+        # A second is the resolution of times in the API.
         if abs(ran - (end - started)) > 1:
             row["elapsed"] = ran
         # Who was stopped whole lost what it had done: what ended before all its tasks began again.

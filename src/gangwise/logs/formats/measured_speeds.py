@@ -62,6 +62,7 @@ class GavelThroughputs:
         self.throughput: dict[tuple[str, GavelJob], float] = {}
         self.apart: dict[tuple[str, GavelJob], float] = {}
         jobs: dict[GavelJob, None] = {}
+        # Each model may have a second table, of workers that are spread over servers.
         for model in MODELS:
             for text, entry in tables.get(f"{model}_unconsolidated", {}).items():
                 job, speed = self._entry(f"{model}_unconsolidated", text, entry)
@@ -82,15 +83,18 @@ class GavelThroughputs:
     def _entry(self, table: str, text: str, entry: Any) -> tuple[GavelJob, float]:
         place = f"{table}, key {text!r}: "
         try:
+            # Keys are written by Python; literal_eval reads them and runs nothing.
             key = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             key = None
         kinds = [type(part) for part in key] if isinstance(key, tuple) else []
+        # bool would pass isinstance for int, so that types are compared.
         if kinds != [str, int] or key[1] <= 0:
             raise TraceError(f"{place}this is not a tuple of a job and its GPUs", self.path)
         if not isinstance(entry, dict) or "null" not in entry:
             raise TraceError(f"{place}there is no throughput alone, under 'null'", self.path)
         speed = entry["null"]
+        # NaN fails the comparison as well.
         if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0 <= speed < 1e12:
             raise TraceError(
                 f"{place}the throughput is {speed!r}; it must be a finite number, zero or larger",
@@ -128,6 +132,7 @@ class MiniBatchTime:
         if not folder.is_dir():
             raise TraceError("there is no such folder", folder)
         files = sorted(
+            # By number, for by name job 10 would come before job 2.
             (int(match[1]), path)
             for path in folder.iterdir()
             if (match := re.fullmatch(r"job_(\d+)_norm\.csv(?:\.gz)?", path.name))
@@ -149,7 +154,9 @@ class MiniBatchTime:
 
 
 def _workers(job: str, table: LoadedTable) -> list[Worker]:
+    # In the order of time, which the file does not promise.
     frame = table.frame.sort("worker", "time", "row")
+    # The fastest of the whole job, so that its workers can be compared.
     fastest = float(frame["batch_time_norm"].to_numpy().min())
     workers = []
     for part in frame.partition_by("worker", maintain_order=True):
@@ -162,6 +169,7 @@ def _workers(job: str, table: LoadedTable) -> list[Worker]:
                 table.file,
                 row,
             )
+        # Durations have no unit: only ratios within a job mean something.
         speed = fastest / part["batch_time_norm"].to_numpy()
         workers.append(Worker(job, f"{job}/worker-{number}", float(gpus[0]) / 100.0, speed))
     return workers

@@ -46,10 +46,12 @@ class PhillyJobs:
         except RecordError as bad:
             account.refuse(row, str(bad), bad.held)
             return
+        # Ids are unique in the published log; a copy would count its hours twice.
         if job["name"] in self.ids:
             account.refuse(row, "jobid was used before", job["name"])
             return
         self.ids.add(job["name"])
+        # All attempts tell which GPUs a server has, the first one what the job asked for.
         for detail in job.pop("details"):
             for ip, gpus in detail:
                 self.seen.setdefault(ip, set()).update(gpus)
@@ -61,10 +63,12 @@ class PhillyJobs:
         elif job["created"] is None:
             account.leave_out(row, "no submitted_time is recorded")
         else:
+            # Servers with as many GPUs each are one group of equal tasks.
             parts = sorted(Counter(begun.values()).items(), reverse=True)
             self.uneven += len(parts) > 1
             self.running += job["deleted"] is None
             for n, k in parts:
+                # Of each group its own servers.
                 hosts = "|".join(host for host, gpus in begun.items() if gpus == n)
                 self.rows.append({"row": row, **job, "gpu": float(n), "tasks": k, "hosts": hosts})
 
@@ -93,10 +97,12 @@ def _job(record: Any) -> dict[str, Any]:
     for start, end in spans:
         if start is not None and end is not None and end < start:
             raise RecordError("an attempt ends before it starts", name)
+    # Times that are there: attempts may lack either end.
     times = [time for span in spans for time in span if time is not None]
     if created is not None and times and min(times) < created:
         raise RecordError("an attempt is before submitted_time", name)
     gpus_of: Counter[str] = Counter()
+    # A server may be listed twice in an attempt.
     for ip, gpus in details[0] if details else []:
         gpus_of[ip] += len(gpus)
     return {
@@ -106,6 +112,7 @@ def _job(record: Any) -> dict[str, Any]:
         "partition": record["vc"] if isinstance(record.get("vc"), str) else "",
         "created": created,
         "started": spans[0][0] if spans else None,
+        # The last attempt's end is the job's, with the pauses in between.
         "deleted": spans[-1][1] if spans else None,
         "details": details,
         "first": {ip: n for ip, n in gpus_of.items() if n} if attempts else None,
@@ -114,9 +121,11 @@ def _job(record: Any) -> dict[str, Any]:
 
 def _time(record: dict[str, Any], key: str) -> float | None:
     text = record.get(key)
+    # The log writes None as a text in places.
     if text in (None, "", "None"):
         return None
     try:
+        # Local times without a zone, taken as they are; only differences count.
         return (datetime.strptime(text, TIME) - EPOCH).total_seconds()
     except (TypeError, ValueError):
         raise RecordError(f"{key} is not a time such as 2017-10-07 01:11:39", text) from None

@@ -40,6 +40,7 @@ def listing_schema(columns: str) -> reading.Schema:
     """
     names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
     _require(names, "the list of columns")
+    # Columns that are not read still take their place in a row.
     at = {place: name for name, place in SACCT.place(names).items()}
     column_of = {column.name: column for column in SACCT.columns}
     every = (
@@ -68,6 +69,7 @@ def looks_like_one(lines: Sequence[str]) -> bool:
     kinds.append("(?:billing|cpu|mem|node|gres/[^=]+)=[^,]+(?:,.*)?")
     row = next((line for line in lines if line), "")
     fields = row.split(separator_of(row))
+    # In any order: each kind must fit some field.
     return all(any(re.fullmatch(kind, field) for field in fields) for kind in kinds)
 
 
@@ -77,6 +79,7 @@ def separator_of(first: str) -> str:
     >>> separator_of("JobID^User^Submit"), separator_of("12|a|b")
     ('^', '|')
     """
+    # The character that stands between JobID and its neighbour.
     match = re.search(r"\bJobID(?:Raw)?([^\w\s(\"])\w|\w([^\w\s(\"])JobID(?:Raw)?\b", first)
     return (match[1] or match[2]) if match else "\t" if "\t" in first else "|"
 
@@ -93,6 +96,7 @@ class RepairedRows(Blocks):
         self.schema, self.repaired = schema, 0
         place = {at: name for name, at in schema.place(names).items()}
         column_of = {
+            # A column without a pattern of its own may have one for this purpose alone.
             c.name: replace(c, pattern=c.pattern or LISTING["patterns"].get(c.name, ""))
             for c in schema.columns
         }
@@ -101,9 +105,11 @@ class RepairedRows(Blocks):
     def __iter__(self) -> Iterator[Block]:
         mark, usual = self.schema.separator, len(self.columns) - 1
         for block in super().__iter__():
+            # As many separators as there should be: nothing to repair, without looking at a line.
             if block.data.count(mark.encode()) == block.rows * usual:
                 yield block
                 continue
+            # Bytes that are not UTF-8 must come out as they went in.
             lines = block.data.decode("utf-8", "surrogateescape").split("\n")
             for n, line in enumerate(lines):
                 if line.count(mark) > usual and '"' not in line:
@@ -114,15 +120,18 @@ class RepairedRows(Blocks):
     def _repair(self, parts: list[str], mark: str) -> str:
         surplus, fits = len(parts) - len(self.columns), []
         for n, column in enumerate(self.columns):
+            # A field that must look like something has no separator inside.
             if column is not None and column.pattern:
                 continue
             inside = mark.join(parts[n : n + surplus + 1])
             row = [*parts[:n], inside, *parts[n + surplus + 1 :]]
             if all(c is None or holds(c, field.strip()) for c, field in zip(self.columns, row)):
                 fits.append((n, inside))
+        # Two ways to repair would be a guess.
         if len(fits) != 1:
             return mark.join(parts)
         self.repaired, [(n, inside)] = self.repaired + 1, fits
+        # In quotes, so that the CSV reader takes it as one field.
         return mark.join([*parts[:n], f'"{inside}"', *parts[n + surplus + 1 :]])
 
 
@@ -147,14 +156,17 @@ def read_listing(
     table = reading.read_table(file, schema, strict=strict, blocks=blocks)
     frame = table.frame
     if blocks.repaired:
+        # The user is told, for a row was changed.
         text = f"{blocks.repaired} rows have {schema.separator} inside a field"
         notes.append(f"{text}: the only one in which all others are as their columns ask")
     columns_here = {*frame.columns}
     texts = [column.name for column in SACCT.columns if not column.number]
+    # A column that the listing lacks is empty, as one that it has may be.
     frame = frame.with_columns(pl.lit("").alias(name) for name in texts if name not in columns_here)
     numbers = [column.name for column in SACCT.columns if column.number]
     blank = (pl.lit(None, pl.Float64).alias(name) for name in numbers if name not in columns_here)
     frame = frame.with_columns(blank)
+    # Old versions of Slurm count in columns of their own.
     if not {"ReqTRES", "AllocTRES"} & columns_here:
         frame = frame.with_columns(ReqTRES=_in_words("Req"), AllocTRES=_in_words("Alloc"))
     if {"TotalCPU", "MaxRSS", "TRESUsageInTot"} & columns_here:
@@ -182,12 +194,15 @@ def read_listing(
         req="ReqTRES",
         alloc="AllocTRES",
         memory="ReqMem",
+        # 0 nodes are none that were given yet.
         nodes=pl.when(nodes > 0).then(nodes),
         hosts="NodeList",
         elapsed=ran,
         limit=pl.coalesce(
+            # A year stands for no limit: longer than any job.
             pl.when(pl.col("Timelimit") == "UNLIMITED").then(units.YEAR),
             units.clock(pl.col("Timelimit")),
+            # TimelimitRaw is in minutes.
             60.0 * pl.col("TimelimitRaw").cast(pl.Float64, strict=False),
         ),
         eligible="Eligible",
@@ -202,18 +217,23 @@ def read_listing(
 def _used() -> dict[str, pl.Expr]:
     """Cores, GiB and GPUs that jobs used, of their own rows or the steps that used most."""
     job, in_all = pl.col("JobID").str.split(".").list.first(), pl.col("TRESUsageInTot")
+    # ElapsedRaw is in seconds, for listings without the clock text.
     ran = pl.coalesce(units.clock(pl.col("Elapsed")), "ElapsedRaw")
     texts = in_all.str.extract(r"\bmem=([^,]+)"), pl.col("MaxRSS")
+    # sacct writes K for KiB, without the i that the parser of quantities needs.
     sizes = [units.quantity(text.str.replace(r"([KMGTP])$", "${1}i")) / 2**30 for text in texts]
     percent = in_all.str.extract(r"\bgres/gpuutil=(\d+(?:\.\d+)?)").cast(pl.Float64)
+    # TotalCPU is in seconds of cores.
     cores = units.clock(pl.col("TotalCPU")) / pl.when(ran > 0).then(ran)
     used = {"used_cpu": cores, "used_mem": pl.coalesce(sizes), "used_gpu": percent / 100}
+    # Steps use; the job's own row often says nothing.
     return {name: amount.max().over(job) for name, amount in used.items()}
 
 
 def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
     places = SACCT.place(names)
     missing = [c.name for c in SACCT.columns if c.needed and c.name not in places]
+    # Without any of these nobody knows how long a job ran.
     if not {"End", "Elapsed", "ElapsedRaw"} & {*names}:
         missing.append("End")
     if not {"ReqTRES", "AllocTRES"} & set(names) and not {"NNodes", "NCPUS"} & places.keys():
@@ -227,6 +247,7 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
 
 
 FORMAT = declared(NAME)
+# Known both with a header and in the order that Open XDMoD writes.
 _LISTING = replace(FORMAT.table("jobs"), also=(listing_schema(OPEN_XDMOD),))
 FORMAT = replace(FORMAT, tables=(_LISTING, FORMAT.table("nodes")))
 JOBS = TableMapping(FORMAT.mapping["jobs"])
@@ -263,7 +284,9 @@ def _seconds(times: pl.Series) -> pl.Series:
     """
     times = times.cast(pl.String)
     number = times.cast(pl.Float64, strict=False)
+    # Zero stands for a time that has not come.
     number = number.to_frame().select(pl.when(pl.first() > 0).then(pl.first())).to_series()
+    # One form fits nearly all; the costly expression is for the rest.
     parsed = times.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
     if (parsed.is_null() & number.is_null() & times.str.contains(r"^\d")).any():
         parts = times.str.extract_groups(
@@ -273,6 +296,7 @@ def _seconds(times: pl.Series) -> pl.Series:
         date = date.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
         hours, minutes = (pl.col(c).cast(pl.Int64).fill_null(0) for c in parts.columns[5:])
         ahead = pl.when(pl.col(parts.columns[4]) == "-").then(-1).otherwise(1)
+        # Where clocks are ahead of UTC, the same text is an earlier instant.
         parsed = parts.select(date - ahead * (3600 * hours + 60 * minutes)).to_series()
     parsed = parsed.cast(pl.Float64)
     return pl.select(pl.coalesce(parsed, number)).to_series().alias(times.name)
@@ -307,6 +331,7 @@ class SlurmSacct(Reader):
         super().__init__(path, strict=strict)
         self.nodes, self.tres = None if nodes is None else Path(nodes), tres
         self.columns = columns
+        # Raises at once for columns that cannot be, rather than when files are read.
         listing_schema(columns)
 
     @classmethod
@@ -343,13 +368,16 @@ class SlurmSacct(Reader):
         file = files[0] if len(files) == 1 else self.source.path
         raw, stage = _usable(raw, file, strict)
         raw, unclear = _named_hosts(raw, file, strict)
+        # The number of names, where no column gives it.
         hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
         raw = raw.with_columns(
             nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
+            # Of several partitions that a job asked for the first counts until it starts.
             partition=pl.col("partition").str.split(",").list.first(),
         )
         raw, named = with_terms(raw)
         if raw["name"].str.contains("+", literal=True).any():  # components start together
+            # `7+0` and `7+1` are components of job 7.
             raw = raw.with_columns(job=pl.col("name").str.replace(r"\+\d+", ""))
         start = float(raw["submit"].min())  # type: ignore[arg-type]  # a number: rows have times
         jobs, requests, request_notes = self._requests(raw, file)
@@ -361,6 +389,7 @@ class SlurmSacct(Reader):
         of_log = Clock(start, "UTC") if start > UNIX else None
         rows = JOBS.select(jobs)
         if (out := jobs["out_of_line"]).any():
+            # The withdrawal of such a job tells nothing of the line.
             rows = rows.with_columns(deleted=pl.when(~out).then("deleted"))
             notes.append(f"{int(out.sum())} jobs never became eligible, and were never in line")
         return Tables(NAME, servers, rows, every_stage, digests, tuple(notes), clock=of_log)
@@ -381,6 +410,7 @@ class SlurmSacct(Reader):
                 raw, file_stages, digest, remarks = read_listing(file, strict, self.columns)
                 listings = True
             notes += remarks
+            # Rows are counted on, so that a row has one number in the account of all files.
             frames.append(raw.with_columns(pl.col("row") + offset))
             stages += [
                 stage._replace(
@@ -390,6 +420,7 @@ class SlurmSacct(Reader):
             ]
             digests |= digest
             begins.append(f"{file.name} from {offset + 1}")
+            # One more than rows, for the header of the file.
             offset += file_stages[0].read + 1
         if listings:
             notes.append(
@@ -400,6 +431,7 @@ class SlurmSacct(Reader):
         if len(files) > 1:
             notes.append(f"rows are counted through the files: {', '.join(begins)}")
         if every.select("name", "submit").is_duplicated().any():
+            # The same number and submission may be the same run in the listings of two months.
             # A run has a start and an end; of what has none, the last record says most.
             run = pl.when(pl.col("end").is_not_null()).then("start")
             ran = run.is_not_null().any().over("name", "submit")
@@ -432,6 +464,7 @@ class SlurmSacct(Reader):
         dtypes = [number, number, number, text, pl.Int64, pl.Int64, text, pl.Boolean, text]
         names = ["cpu", "mem", "gpu", "models", "tasks", "per_node", "more", "beyond", "why"]
         kinds = kinds.hstack(pl.DataFrame(parsed, schema=dict(zip(names, dtypes)), orient="row"))
+        # The left table keeps its order, and nulls are equal: nodes may be unknown.
         jobs = raw.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
         unclear = kinds["why"].drop_nulls().unique().to_list()
         rules = [(reason, pl.col("why") == reason) for reason in unclear]
@@ -446,6 +479,7 @@ class SlurmSacct(Reader):
         # Parts are not to be more than the whole: thousandths, as they are counted, rounded down.
         several = pl.col("per_node") != 1
         rounded = (
+            # A crumb is added first, so that 0.3 is not rounded down to 0.299.
             pl.when(several).then((pl.col(c) * 1000 + 1e-6).floor() / 1000).otherwise(c).alias(c)
             for c in ("cpu", "mem")
         )
@@ -462,6 +496,7 @@ class SlurmSacct(Reader):
     ) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
         file = self.nodes
         if file is None:
+            # The node list lies beside the jobs, as a rule.
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
             lists = [f for f in _files(folder) if FORMAT.table("nodes").fits(f)]
             choose = "choose one with nodes="
@@ -474,6 +509,7 @@ class SlurmSacct(Reader):
             return server_table(), (), {}, [note]
         servers, stage, digest = read_nodes(file, self.source.strict)
         named = {name for text in jobs["hosts"].unique() for name in text.split("|") if name}
+        # The log may name nodes that were taken away since; their jobs cannot be placed there.
         absent = len(named - set(servers["name"].to_list()))
         notes = [f"{absent} nodes of NodeList are not in the node list"] if absent else []
         return servers, (stage,), {file.name: digest}, notes
@@ -495,6 +531,7 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
         reading.refuse(file, raw, bad)
     array = (
         "a part of an array that has not started, of which not all tasks are told",
+        # `7_[1-9]` that could not be told apart into tasks.
         pl.col("name").str.contains("[", literal=True),
     )
     sound, stage = reading.leave_out("jobs", raw, [array, *bad])
@@ -512,6 +549,7 @@ def _request(
         problem: str | None = "neither ReqTRES nor AllocTRES says what it asks for"
     else:
         try:
+            # Two requests: what it holds, and what it asked for, to tell whether it holds more.
             if tres == "held":
                 holding = request(req, alloc, nodes, memory, sizes)
                 wanted = request(req or alloc, "", nodes, memory)
@@ -535,11 +573,14 @@ def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFr
     """
     nowhere = pl.col("hosts").is_in(NOWHERE)
     raw = raw.with_columns(
-        pl.when(~nowhere).then(pl.col(name)).alias(name) for name in ("start", "elapsed")
+        # Slurm gives a job that was cancelled in the queue a Start all the same.
+        pl.when(~nowhere).then(pl.col(name)).alias(name)
+        for name in ("start", "elapsed")
     )
     # Each list is written out once.
     lists, wrong = {"": ""}, []
     for text in raw["hosts"].unique(maintain_order=True):
+        # A list may be broken off by the width of a column.
         try:
             lists[text] = "|".join(notation.expand_nodes(text))
         except ValueError:
@@ -572,6 +613,7 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, reading.Stage, s
     # With -o a node is a line; without, its lines after the first are indented.
     nodes: list[tuple[int, str]] = []
     for row, line in enumerate(split_lines(text), 1):
+        # The first line may be of a file that begins in the middle; it is refused below.
         if line.startswith("NodeName=") or not nodes:
             nodes.append((row, line))
         else:
@@ -579,6 +621,7 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, reading.Stage, s
     account, names, rows = reading.RowAccount(file, strict), set(), []
     default: dict[str, str] = {}
     for row, node in _each_node(nodes):
+        # Only the keys that are read, as others may hold blanks and equal signs.
         pairs = default | dict(re.findall(rf"(?:^|\s)({'|'.join(OF_NODE)})=(\S+)", node))
         name, memory, cores = pairs.pop("NodeName", ""), pairs.get("RealMemory"), _cores(pairs)
         if name == "DEFAULT":
@@ -589,12 +632,14 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, reading.Stage, s
             account.refuse(row, "CPUTot or RealMemory is not a number", node)
         elif name in names:
             account.refuse(row, "NodeName was used before", name)
+        # A node with several GPU models cannot be said in one row of servers.
         elif len(kinds := notation.gpus(pairs.get("Gres", ""))) > 1:
             names.add(name)
             account.leave_out(row, "the node has GPUs of several models")
         else:
             names.add(name)
             model, count = next(iter(kinds.items()), ("", 0))
+            # A count without a model is of GPUs of some model.
             model = model or "gpu" * bool(count)
             rows.append((row, name, model, float(cores), float(memory) / 1024, float(count)))
     account.require(len(rows), "node")
@@ -610,6 +655,7 @@ OF_NODE = (
 def _each_node(nodes: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Nodes one by one: a configuration has several in one line."""
     for row, node in nodes:
+        # `NodeName=n[1-4]` is four nodes of one line.
         several = re.search(r"(?:^|\s)NodeName=(\S*\[\S*)", node)
         try:
             names = notation.expand_nodes(several[1]) if several else []
@@ -623,10 +669,12 @@ def _each_node(nodes: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 
 def _cores(pairs: Mapping[str, str]) -> str | None:
     """Processors of a node; of a configuration also from its sockets."""
+    # CPUTot is what scontrol prints; CPUs and Procs are of configurations.
     counted = (pairs[name] for name in ("CPUTot", "CPUs", "Procs") if name in pairs)
     if (cores := next(counted, None)) is not None:
         return cores
     sizes = [pairs.get(name, "1") for name in OF_NODE[4:9]]
+    # At least one of the two must be there, else every node would have one core.
     if not {"Sockets", "CoresPerSocket"} & {*pairs} or not all(map(str.isdecimal, sizes)):
         return None
     return str(prod(map(int, sizes)))

@@ -44,11 +44,13 @@ def read_sacct_json(
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
     """Allocations of a JSON document of sacct or squeue, its stage, digest and notes."""
     document = read_records(file, "jobs")
+    # Versions write it as a number, or as an object with a number in it.
     moment = re.search(r'"last_update":\s*(?:\{[^{}]*"number":\s*)?(\d+)', beginning(file))
     listed_at = float(moment[1]) if moment else None
     account, rows, steps = RowAccount(file, strict), [], 0
     for row, record in enumerate(document.records, 1):
         try:
+            # Both documents have a list `jobs`; only squeue's has flat names of times.
             job = _queued(record, listed_at) if "submit_time" in record else _job(record)
         except MALFORMED as error:
             missing = error if isinstance(error, _MissingError) else "fields of a job"
@@ -85,6 +87,7 @@ def _needed(value: Any, name: str) -> float:
 
 
 def _status(states: Any) -> str:
+    # Older versions give one text, newer ones a list of states.
     return "+".join(states) if isinstance(states, list) else str(states or "").split(" ")[0]
 
 
@@ -99,7 +102,9 @@ def _job(record: dict[str, Any]) -> dict[str, Any]:
         "status": _status((record.get("state") or {}).get("current")),
         "req": _tres(lists.get("requested")),
         "alloc": _tres(lists.get("allocated")),
+        # Above 2^62 Slurm says that there is no number, or that it is of each core.
         "memory": f"{memory:d}" if isinstance(memory, int) and 0 < memory < 2**62 else "",
+        # The number of nodes of a job that waits is 0.
         "nodes": int(_number(record.get("allocation_nodes")) or 0) or None,
         "elapsed": _number(time.get("elapsed")),
         "limit": _limit(time.get("limit")),
@@ -118,11 +123,13 @@ def _queued(record: dict[str, Any], now: float | None) -> dict[str, Any]:
     requested = str(record.get("tres_req_str") or "")
     nodes_asked = re.search(r"\bnode=(\d+)", requested)  # the number that squeue shows is a guess
     count, high = (int(_number(record.get(name)) or 0) for name in ("node_count", "max_nodes"))
+    # max_nodes is 0 where no upper bound was asked for.
     low = int(nodes_asked[1]) if nodes_asked else count
     # The start of a job that waits is a forecast, and the end of one that runs its limit.
     job |= {"start": None, "hosts": ""} if waits else {}
     job |= {} if over else {"end": None}
     start = job["start"]
+    # The names differ from sacct's: they are brought into one form.
     array = {key: record.get(f"array_{key}") for key in ("job_id", "task_id")}
     array["task"] = record.get("array_task_string")
     nodes = [f"--nodes={low}-{high}"] if high else []
@@ -136,6 +143,7 @@ def _queued(record: dict[str, Any], now: float | None) -> dict[str, Any]:
         "alloc": "" if waits else str(record.get("tres_alloc_str") or ""),
         "memory": "",
         "nodes": (low if waits else count) or None,
+        # At the moment of the listing a job that runs has run since its start.
         "elapsed": now - start if now and start and not over else None,
         "limit": _limit(record.get("time_limit")),
     }
@@ -151,6 +159,7 @@ def _options(record: Mapping[str, Any]) -> list[str]:
         else:  # niceness may be below 0
             text = f"{value:.0f}" if isinstance(value, int | float) else ""
         options += [f"--{option}={text}"] if text not in ("", "0", "inf", "nan") else []
+    # Words for it changed between versions; any of them counts.
     shared = str([record.get("exclusive"), record.get("shared")]).lower()
     if re.search(r"'(exclusive|true|none)'", shared):  # shared with none, as 22.05 says it
         options.append("--exclusive")
@@ -159,6 +168,7 @@ def _options(record: Mapping[str, Any]) -> list[str]:
 
 def _limit(minutes: Any) -> float | None:
     """Seconds of a limit in minutes, a year for none."""
+    # Infinity is how UNLIMITED is read.
     if notation.json_value(minutes) == math.inf:
         return units.YEAR
     number = _number(minutes)
@@ -167,6 +177,7 @@ def _limit(minutes: Any) -> float | None:
 
 def _name(record: Mapping[str, Any], array: Mapping[str, Any], het: Mapping[str, Any]) -> str:
     """The id as sacct prints it: ``7``, ``7_3`` of an array, ``7+1`` of a heterogeneous job."""
+    # Of a job of no array these are 0 or null.
     if together := int(_number(array.get("job_id")) or 0):
         if (task := _number(array.get("task_id"))) is not None:
             return f"{together}_{int(task)}"
@@ -181,6 +192,7 @@ def _number(value: Any) -> float | None:
     value = notation.json_value(value)
     if value is None or value == math.inf:
         return None
+    # bool is an int in Python; and beyond 2^53 a float is not exact.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
         raise _MissingError(f"number where {value!r:.20} is")
     return float(value)
@@ -190,7 +202,9 @@ def _tres(items: Any) -> str:
     texts = []
     for item in items or []:
         count = _number(item.get("count"))
+        # Energy is used and not asked for.
         if count is not None and item["type"] != "energy":
             name = f"{item['type']}/{item['name']}" if item.get("name") else item["type"]
+            # Memory is counted in MiB there.
             texts.append(f"{name}={count:.0f}{'M' if name == 'mem' else ''}")
     return ",".join(texts)

@@ -50,6 +50,7 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
     {'ntasks': '4'}
     """
     options: dict[str, str] = {}
+    # The first word is the command.
     words = iter(line.split()[1:])
     for word in words:
         # A colon parts the components of a heterogeneous job.
@@ -57,8 +58,10 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
             component -= 1
             if component < 0:
                 break
+            # The options of each component are its own.
             options = {}
             continue
+        # What follows the script's name are its own arguments.
         if not re.match("--?[a-zA-Z]", word) or word.startswith("--wrap"):
             break
         long = word.startswith("--")
@@ -66,6 +69,7 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
         # The value is the next word, unless the option takes none.
         if not (equals or value or ALONE.match(word)):
             value = next(words, "")
+        # Of an option given twice the last counts, as in sbatch.
         options[name if long else OPTIONS["short"].get(name, name)] = value
     return options
 
@@ -86,6 +90,7 @@ def sizes_of(asked: Mapping[str, str]) -> str:
 
 def _whole_number(text: str) -> int:
     """A count such as ``12`` or ``2k``; 0 where it is none."""
+    # Anything else (a variable of the shell) is no number here.
     return int(notation.read_count(text)) if re.fullmatch(r"\d+[kKmM]?", text) else 0
 
 
@@ -96,6 +101,7 @@ def _node_range(text: str) -> tuple[int, int]:
     ((4, 4), (2, 4), (2, 0), (0, 0))
     """
     low, dash, high = text.partition("-")
+    # One number is both bounds; an open end is no bound.
     return _whole_number(low), _whole_number(high if dash else low)
 
 
@@ -141,11 +147,13 @@ def _totals(text: str, nodes: int | None, memory: str) -> _Totals:
     else:
         # Old versions give memory per node (n) or per core (c).
         per = several if memory.endswith("n") else cpu if memory.endswith("c") else 1
+        # A flag bit in the number says that it is of each core.
         amount = notation.gib(memory.rstrip("nc")) if memory else 0.0
         if amount >= notation.PER_CORE:
             per, amount = cpu, amount - notation.PER_CORE
         mem = per * amount
     typed = (name for name in tres if name.startswith("gres/gpu:"))
+    # The total where it is listed, for the types may be a part of it.
     kinds = {name[9:]: notation.read_count(tres[name]) for name in typed}
     gpu = notation.read_count(tres["gres/gpu"]) if "gres/gpu" in tres else sum(kinds.values())
     models = tuple(sorted(name for name, n in kinds.items() if n)) if gpu else ()
@@ -185,6 +193,7 @@ def request(
     >>> request("cpu=1,mem=1G,node=1", "cpu=8,mem=1G,node=1").cpu  # a whole node
     8.0
     """
+    # The submit line names sizes as text, so that many jobs share one parse.
     options = dict(part.split("=", 1) for part in sizes.split(";") if part)
     wanted = _totals(asked or given, nodes, memory)
     second = _totals(given or asked, nodes, memory)
@@ -204,11 +213,13 @@ def request(
     # So it was where it was given less than ReqTRES says: that is the memory of a larger node.
     sizes_of_both = (wanted.nodes, second.nodes), (wanted.cpu, second.cpu)
     shares = [second.mem * a - wanted.mem * b for a, b in sizes_of_both]
+    # Differences must exceed a thousandth, for Slurm rounds memory to MiB.
     slack = [0.001 * wanted.mem * b for _, b in sizes_of_both]
     memory_too = all(share > least for share, least in zip(shares, slack))
     memory_too |= second.mem > 0 and all(share < -least for share, least in zip(shares, slack))
     # How many tasks, and how they may stand on nodes.
     tasks, per_node, bounds = _tasks(wanted, second, bool(given), options)
+    # Nothing can be beside it, so it takes whole nodes.
     if memory_too and per_node != 1:
         tasks, per_node, bounds = second.nodes, 1, (0, 0)
     alone = options.get("exclusive") == ""
@@ -221,12 +232,14 @@ def request(
         terms.append("whole=user")
     elif memory_too:
         terms.append("whole=memory")
+    # Memory that it was given with the node is not what it needs.
     if terms:  # nobody is beside it, whatever else it is given
         holds = holds._replace(mem=min(wanted.mem, second.mem or wanted.mem))
     if bounds != (0, 0):
         terms.append(f"nodes={bounds[0]}-{bounds[1]}")
     elif given and per_node != 1 and second.nodes > 1:
         terms.append(f"given={second.nodes}")  # as many as it needed of those that were free
+    # Priority by size counts what was asked for, not what was given.
     if asked and (per_node != 1 or holds.cpu > wanted.cpu or tasks != wanted.nodes):
         terms.append(f"size={wanted.cpu:g}x{wanted.nodes}")  # what multifactor priority counts
     if not given and (cores := _whole_number(options.get("cpus-per-task", ""))) > 1:
@@ -248,6 +261,7 @@ def _tasks(
     cores = _whole_number(options.get("cpus-per-task", "")) or 1
     anywhere = (ntasks > 0 and not low) or (started and second.nodes > first.nodes)
     if a_node and ntasks and not low:  # as many on each node, however few were asked for
+        # Rounded up: the last node may have fewer.
         return (second.nodes if started else max(first.nodes, -(-ntasks // a_node))), 1, (0, 0)
     # GPUs of the job (--gpus) stand on nodes as they are free: a request of each node would have
     # grown with the nodes that were given. A job that was given one node had room on it.
@@ -267,6 +281,7 @@ def _tasks(
     cpu = max(first.cpu, second.cpu)
     # Cores that do not divide among tasks are taken one by one.
     tasks = int(first.gpu if of_job else cpu // (1 if cpu % cores else cores))
+    # Not more tasks than nodes: one on each.
     if tasks <= max(low, 1):
         return second.nodes, 1, (0, 0)
     if "mem" in options and low == high > 0:  # memory of a node: in equal parts
@@ -274,7 +289,9 @@ def _tasks(
     low = low or (first.nodes if first.nodes > 1 else 0)
     high = high or tasks * ("spread-job" in options) or ntasks * (of_job and ntasks < tasks)
     if low < 2 and not high:
+        # On any nodes, as many as fit.
         return tasks, 0, (0, 0)
+    # At least `low` nodes: none may take so many that fewer nodes would do.
     return tasks, tasks - low + 1 if low > 1 else 0, (low, high)
 
 
@@ -296,10 +313,12 @@ def awaited(asked: str, name: str, tasks: dict[str, list[str]]) -> list[str] | N
     for part in asked.split(","):
         kind, *jobs = part.split(":")
         for job in jobs:
+            # aftercorr: the task of the other array with the same number.
             at = f"{job}_{name.partition('_')[2]}" if kind == "aftercorr" else job
             if at not in tasks:  # the log does not say when it ended
                 return None
             earlier += tasks[at]
+        # `after` counts from a start, and `?` means any of them: neither is an end of all.
         if "?" in part or not re.fullmatch("after(ok|any|notok|corr)|singleton", kind):
             return None
     return earlier
@@ -317,13 +336,16 @@ def _nodes_named(text: str) -> str:
 def terms(asked: dict[str, str], name: str, features: str, request: str, nodes: int | None) -> str:
     """Terms of a job, as :class:`gangwise.jobs.model.Job` has them."""
     parts = dict(re.findall(r"(license/[^=,]+)=(\d+)", request))
+    # A licence may have a number behind a colon or an equals sign.
     for licence, number in re.findall(r"([^,;|:=]+)(?:[:=](\d+))?", asked.get("licenses", "")):
         parts.setdefault(f"license/{licence}", number or "1")
     if most := re.search(r"%(\d+)$", asked.get("array", "")):
         parts["array"] = f"{name.partition('_')[0]}%{most[1]}"
     if wanted := features or asked.get("constraint", ""):
+        # Slurm writes `a,b` for both features.
         parts["features"] = wanted.strip("()").replace(",", "&")
     if on := _nodes_named(asked.get("nodelist", "")):
+        # A list of fewer nodes than the job has is a wish for some of them only.
         parts |= {"on": on} if (nodes or 1) <= on.count("|") + 1 else {}
     if elsewhere := _nodes_named(asked.get("exclude", "")):
         parts["not"] = elsewhere
@@ -346,6 +368,7 @@ def _not_played(asked: dict[str, str], nodes: int | None) -> list[str]:
     """Options of a job that are not played, each with what is done instead."""
     not_played = OPTIONS["not_played"]
     options = [f"--{name} ({not_played[name]})" for name in asked if name in not_played]
+    # --hint alone, or nomultithread, is played.
     if asked.get("hint", "nomultithread") != "nomultithread":
         options.append("--hint (which cores of a node is not played)")
     if "," in asked.get("partition", ""):
@@ -374,6 +397,7 @@ def _array_tasks(name: str) -> list[str]:
     numbers: list[int] = []
     for part in inside.rstrip("]").partition("%")[0].split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        # The bound is of memory: a record may claim any range.
         if match is None or len(numbers) > MOST_TASKS:
             return []
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
@@ -388,6 +412,7 @@ def with_array_tasks(raw: pl.DataFrame) -> pl.DataFrame:
     rows = raw.filter(together)
     names = pl.Series([_array_tasks(name) or [name] for name in rows["name"]])
     most = pl.col("name").str.extract(r"(%\d+)\]$")
+    # Without its line the bound of the array stands in the record alone.
     unsaid = (pl.col("line").fill_null("") == "") & most.is_not_null()
     line = pl.when(unsaid).then(pl.format("sbatch --array=0{}", most)).otherwise("line")
     rows = rows.with_columns(line=line).with_columns(name=names).explode("name")
@@ -411,6 +436,7 @@ def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
     names, records_of = raw["name"].to_list(), defaultdict[str, list[int]](list)
     preceding: dict[str, str] = {}
     first_run = [""] * len(names)
+    # In the order of submission, as runs follow each other.
     for i in raw["submit"].arg_sort().to_list():
         name, user, submit, _ = columns[i]
         if earlier := records_of[name]:
@@ -421,6 +447,7 @@ def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
             _, user_before, _, ended = columns[latest]
             if user_before == user and ended is not None and -SEEN <= submit - ended <= AGAIN:
                 preceding[names[i]] = names[latest]
+                # All runs bear the name of the first.
                 first_run[i] = first_run[latest] = first_run[latest] or names[latest]
         records_of[name].append(i)
     named = raw.with_columns(name=pl.Series(names))
@@ -442,11 +469,13 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         number = name.partition("#")[0]
         for key in dict.fromkeys((number, number.partition("_")[0])):
             tasks[key].append(name)
+    # Needed only where numbers came round again.
     came_at = {row[0]: row[-1] for row in rows} if any("#" in row[0] for row in rows) else {}
     own, played, sizes = [""] * len(raw), [False] * len(raw), [""] * len(raw)
     nice, named = [0.0] * len(raw), Counter[str]()
     for i in raw["submit"].arg_sort().to_list():
         name, line, features, req, alloc, title, nodes, submit = rows[i]
+        # The component's number, behind `+`.
         offset = name.partition("#")[0].partition("+")[2]
         options = submitted(line, int(offset or 0)) if line else {}
         if not options:
@@ -458,6 +487,7 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
             if "nice" in options:  # 100 where no number is given
                 lower = options["nice"] or "100"
                 nice[i] = -float(lower) if re.fullmatch(r"-?\d+", lower) else 0.0
+        # Who waits for its array or for jobs is played as such, and not moved.
         on_hold[i], played[i] = "hold" in options, "array=" in own[i]
         # Dependencies are played where the log has the jobs that they name.
         if dependency := options.get("dependency", ""):
@@ -471,12 +501,15 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         if name in earlier:
             preceding[i] += "|" * bool(preceding[i]) + earlier[name]
         alike[title].append(name)
+    # Eligible later than it came, for a reason that is not played: it is submitted then.
     later = (pl.col("eligible") > pl.col("submit") + SEEN) & ~pl.Series(played, dtype=pl.Boolean)
+    # Without a start there is nothing to compare; beyond the start the record is wrong.
     later &= (pl.col("eligible") <= pl.col("start")) | pl.col("start").is_null()
     submitted_at, late = raw["submit"], raw.select(late=later.fill_null(False))["late"]
     came_in = pl.when(late).then("eligible").otherwise("submit")
     raw = raw.with_columns(submit=came_in, preceding=pl.Series(preceding), sizes=pl.Series(sizes))
     begin: float = raw["submit"].min()  # type: ignore[assignment]  # a number: rows have times
+    # The time of submission still counts for its place in line.
     for i in late.arg_true().to_list():
         if not on_hold[i]:  # one that was held goes to the end of the line
             own[i] += "," * bool(own[i]) + f"queued={submitted_at[i] - begin:g}"
@@ -485,6 +518,7 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     raw = raw.with_columns(late=late, terms=pl.Series(own), out_of_line=out)
     raw = raw.drop("eligible", "line", "features")
     raw = raw.with_columns(priority=pl.Series(nice)) if any(nice) else raw
+    # Columns without content are dropped, as the tables have them only where they say something.
     blank = [] if (raw["preceding"] != "").any() else ["preceding"]
     notes = [f"{n} jobs ask for {option}" for option, n in named.items() if n]
     return raw.drop(*blank, *["late"] * (not late.any())), notes

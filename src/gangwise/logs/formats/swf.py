@@ -23,6 +23,7 @@ NAME = "swf"
 NO_SUBMISSION = "submit is negative"  # as it is of parts after the first, which are no jobs
 FORMAT = declared(NAME)
 FIELDS, WHOLE = (tuple(FORMAT.mapping["fields"][which]) for which in ("all", "whole"))
+# -1 stands for what is not known; only job numbers cannot be so.
 COLUMNS = tuple(
     Column(name, whole=name in WHOLE, least=0 if name == "job" else -1) for name in FIELDS
 )
@@ -39,8 +40,10 @@ def is_swf(file: Path) -> bool:
 
 
 def _rows(file: Path) -> list[list[str]]:
+    # The last line may be cut off.
     lines = beginning(file).split("\n")
     rows = [line for line in lines[:-1] or lines if line.strip()[:1] not in ("", ";")]
+    # Some logs write comments behind numbers.
     return [line.replace(";", " ").split() for line in rows[:20]]
 
 
@@ -69,10 +72,12 @@ class StandardWorkload(Reader):
         extra = range(len(FIELDS) + 1, widths[0] + 1 if wider else 0)
         spare = tuple(Column(f"field {n}", number=False, empty=True) for n in extra)
         schema = replace(SWF, columns=(*SWF.columns, *spare))
+        # Columns behind the 18 of the format are read as text, and not used.
         reading = TableReader(file, schema, strict=self.source.strict, blocks=blocks)
         # Numbers take more room than jobs, which are made of each batch.
         jobs = pl.concat([section.select(frame) for frame in reading])
         stages = [reading.stage()]
+        # The first of equal numbers counts.
         repeated = ~pl.col("job").is_first_distinct()
         for name, reason, lost in (
             ("jobs", PART, pl.col("status") == "part"),
@@ -91,9 +96,11 @@ class StandardWorkload(Reader):
         if header.get("Acknowledge"):
             notes.append(f"acknowledge: {header['Acknowledge']}")
         sizes_told = [header.get(name, "") for name in ("MaxProcs", "MaxNodes")]
+        # Processors, or nodes where those are not told; 2^40 and more are no cluster.
         size = [float(text) for text in sizes_told if text.isdecimal() and 0 < int(text) < 2**40]
         pool = server_table((1, "pool", "", processors, 0.0, 0.0) for processors in size[:1])
         account = (tuple(stages), {file.name: reading.blocks.digest()}, tuple(notes))
+        # Columns that only the notes needed.
         jobs = jobs.drop("job", "allocated", "thinks")
         return Tables(NAME, pool, jobs, *account, clock=clock_of(header))
 
@@ -119,11 +126,13 @@ def clock_of(header: Mapping[str, str]) -> Clock | None:
     """
     if not header.get("UnixStartTime", "").isdecimal():
         return None
+    # The zone by name knows its changes of clocks; the number of seconds does not.
     epoch = float(header["UnixStartTime"])
     if "TimeZoneString" in header:
         clock = Clock(epoch, header["TimeZoneString"] or "UTC")
         with suppress(ScenarioError):
             if clock.tz:  # raises where the zone is not known
                 return clock
+    # A number of seconds east of Greenwich; other texts say nothing.
     ahead = header.get("TimeZone", "")
     return Clock(epoch, ahead if ahead.lstrip("-").isdecimal() else "UTC")

@@ -62,9 +62,12 @@ class Cdf(NamedTuple):
         [0.3, 0.5, 0.7, 0.8, 1.0]
         """
         u, values = rng.random(size), np.array(self.values, dtype=np.float64)
+        # Below the smallest value the logarithm needs some number; half of
+        # it, or the half to round up.
         least = 0.5 if whole else values[values > 0].min(initial=1.0) / 2
         drawn = np.exp(np.interp(u, self.shares, np.log(np.maximum(values, least))))
         if whole:
+            # Rounded up after drawing: the share at each point is kept exactly.
             drawn = np.ceil(drawn - 1e-9)
         return np.where(u <= self.shares[0], values[0], drawn)
 
@@ -100,20 +103,26 @@ class ArrivalProcess(NamedTuple):
         >>> steady / 3600
         array([ 6., 12., 18., 24., 30., 36., 42., 48.])
         """
+        # Hours are the finest grain of the rates.
         at = np.arange(int(np.ceil(days * 24)))
         rate = _relative(self.hours, at) * _relative(self.weekdays, at // 24)
         factor = np.exp(self.spread * rng.standard_normal(int(np.ceil(days))))
+        # A log-normal factor of mean 1: without the division spread would add jobs.
         rate *= (factor / np.exp(self.spread**2 / 2))[at // 24] * per_day / 24
         # A process of rate 1 is drawn, and its times are mapped to those at which so many jobs are
         # expected to have come.
         edges = np.append(at.astype(np.float64), days * 24) * HOUR
         passed = np.concatenate([[0.0], np.cumsum(rate * np.diff(edges) / HOUR)])
+        # The mean of gaps is drawn with a seed of its own, so that it does
+        # not depend on the user's.
         mean = self.gaps.draw(np.random.default_rng(0), 100_000).mean() if self.gaps else 1.0
         time = np.zeros(0)
+        # In chunks, since how many are needed is not known before.
         while not len(time) or time[-1] < passed[-1]:
             size = int(passed[-1] / 4) + 64
             gaps = self.gaps.draw(rng, size) / mean if self.gaps else rng.exponential(1.0, size)
             time = np.concatenate([time, np.cumsum(gaps) + (time[-1] if len(time) else 0.0)])
+        # Interpolated in each hour, where the rate is constant.
         arrived: Floats = np.interp(time[time < passed[-1]], passed, edges)
         return arrived
 
@@ -171,6 +180,7 @@ def servers_of(machines: Sequence[Kind], servers: int) -> pl.DataFrame:
     exact *= servers / exact.sum()
     counts = np.floor(exact + 1e-9).astype(np.int64)
     short = servers - int(counts.sum())
+    # Stable: ties go to the kind that is listed first.
     counts[np.argsort(-(exact - counts), kind="stable")[:short]] += 1
     row = np.arange(1, servers + 1)
     data: dict[str, Any] = {"row": row, "name": [f"server-{i:05d}" for i in row]}
@@ -217,6 +227,7 @@ def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -
     room = np.array([kind.gpu for kind in kinds])
     on = choose(rng, weight, n)
     large = [w * (kind.gpu >= 8) for w, kind in zip(weight, kinds)]
+    # A request that is larger than a machine of the model goes to one with 8 GPUs.
     on = np.where(gpu > room[on], choose(rng, large, n), on)  # to where it fits
     model = np.array([kind.model for kind in kinds])[on]
     strong = np.isin(model, t["strong"])
@@ -237,6 +248,7 @@ def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -
             "cpu": np.minimum(draw_rows(rng, t["cores"], n)[:, 0], cores),
             "mem": draw_rows(rng, t["gib"], n)[:, 0],
             "gpu": gpu,
+            # A gang has two tasks or more.
             "tasks": np.where(rng.random(n) < single, 1.0, np.maximum(gang, 2.0)),
             "models": model,
         }
@@ -325,7 +337,9 @@ def v2018(
     small = rows[at] <= t["small"]
     drawn = [_rows_of_v2018(rng, t["rows"][size], len(at)) for size in ("small", "large")]
     column = {name: np.where(small, drawn[0][name], drawn[1][name]) for name in drawn[0]}
+    # Not more parents than there are rows before.
     parents = np.minimum(column.pop("parents").astype(np.int64), number)
+    # The second row of a job with an order always waits for the first, else there would be none.
     parents = np.where(number == 1, 1, parents) * ordered[at]
     offset = np.where(number == 0, 0.0, column.pop("offset"))
     chained = (rng.random(len(at)) < t["chain"]) & (rows[at] <= t["most_chained"])
@@ -373,6 +387,7 @@ def _precedence(
     back = np.floor(rng.random(len(child)) * number[child]).astype(np.int64)
     leading = np.diff(child, prepend=-1) > 0
     parent = child - 1 - np.where(leading & chained[child], 0, back)
+    # A parent that was drawn twice is one.
     edges = pl.DataFrame({"child": child, "parent": parent}).unique().sort("child", "parent")
     own = pl.Series("number", number + 1).cast(pl.String)
     numbers = edges.with_columns(of=own.gather(edges["parent"]))
@@ -436,6 +451,7 @@ def twin(
     if jobs_per_day is None:
         jobs_per_day = drawn.jobs_per_day * servers / drawn.size
     _check(name, seed, servers, days, jobs_per_day)
+    # The stream of workloads: the same seed gives the same jobs whatever else is drawn.
     rng = Streams.of(seed).workload
     created = drawn.arrivals.draw(rng, jobs_per_day, days)
     if not len(created):
@@ -470,6 +486,7 @@ def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float)
     ):
         if not sense or value == math.inf:
             raise ScenarioError(f"the twin of {name}: {about} is {value!r}, which is out of range")
+    # Bounded before anything is drawn, since memory goes with the number of jobs.
     if days * jobs_per_day > MAX_JOBS:
         raise ScenarioError(
             f"the twin of {name} would have about {days * jobs_per_day:.0f} jobs, and at most "
@@ -479,6 +496,7 @@ def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float)
 
 def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
     """Rows as a reader gives them: jobs that have not ended end with the trace."""
+    # Published times are whole seconds.
     if whole:  # a row may start long after its job, yet before the end
         start = pl.min_horizontal(pl.col("created").floor(), pl.lit(end - 1.0))
         rows = rows.with_columns(created=start.clip(lower_bound=0.0))
@@ -487,6 +505,7 @@ def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
     ).sort("created", "at", maintain_order=True)
     if "wait" in rows.columns:
         start = pl.col("created") + pl.col("wait")
+        # A start behind the end of the trace is not in it.
         rows = rows.with_columns(started=pl.when(start <= end).then(start))
     rows = rows.with_columns(
         row=pl.int_range(1, pl.len() + 1),
@@ -501,9 +520,11 @@ def digest(tables: Tables) -> str:
     """SHA-256 of what is in the tables, so that results of different twins are told apart."""
     sha = hashlib.sha256()
     for frame in (tables.servers, tables.jobs):
+        # Column by column, with names: tables that differ in any are told apart.
         for column in frame.iter_columns():
             sha.update(column.name.encode())
             values = column.fill_null(np.nan) if column.dtype.is_float() else column
+            # NaN has one pattern of bits here, null has none.
             data = values.to_numpy()
             sha.update("\n".join(data).encode() if data.dtype == object else data.tobytes())
     return sha.hexdigest()
@@ -549,6 +570,7 @@ def completed(tables: Tables, what: str, knobs: dict[str, Any] | None = None) ->
         filled = replace(filled, servers=drawn.servers)
     if jobs:
         stages = (*tables.stages, Stage(label, len(drawn.jobs), len(drawn.jobs), {}))
+        # Units are the twin's, for its jobs are counted in them.
         filled = replace(filled, jobs=drawn.jobs, stages=stages, units=drawn.units, no_jobs="")
     return filled
 
@@ -560,6 +582,7 @@ def open_twin(path: str, knobs: dict[str, Any]) -> Tables:
 
 def arguments(path: str) -> list[str]:
     """Names of the arguments that ``twin:NAME`` takes, where it stands for a path."""
+    # The name and the seed come first; the options of each twin come last.
     own = list(inspect.signature(twin).parameters)[2:-1]
     return ["twin_seed", *own, *calibration(path.removeprefix("twin:")).options]
 
