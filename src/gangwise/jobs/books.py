@@ -357,7 +357,6 @@ class Books:
             on_node: list[Piece] = []
             # Best fit: small fractions fill broken devices and leave whole ones whole.
             for _ in range(c):
-                # The fullest device that still has room.
                 # 1001 is more than any free amount, so a full device loses to each that has room.
                 g = int(np.argmin(np.where(free >= amount, free, 1001)))
                 free[g] -= amount

@@ -394,7 +394,6 @@ class Gavel:
         rates, count, devices = np.zeros((C, G)), np.zeros(C, np.int64), np.zeros(C)
         weight, age, need, capacity = np.zeros(C), np.zeros(C), np.zeros(C), np.zeros(G)
         kind = books.dominant(jobs[0].shape)
-        # Nodes that are down give nothing.
         np.add.at(capacity, self._generation, books.capacity[:, kind] * books.up / 1000.0)
         # Where a class can run at all: on nodes that are up, all of them free.
         empty = Books.opened(books.nodes)

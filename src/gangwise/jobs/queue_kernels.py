@@ -423,7 +423,6 @@ def wake(inputs: Inputs, state: State, j: int) -> None:
 @inner_kernel
 def charge(users: Rows, half_life: float, now: float, u: int) -> None:
     """Bring the use of user u up to now: it halves every half-life."""
-    # Halved every half-life, with the rate of use in between.
     elapsed = now - users[u].at
     if elapsed > 0.0:
         users[u].use = decayed(users[u].use, users[u].rate, elapsed, math.log(2.0) / half_life)

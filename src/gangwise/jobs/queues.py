@@ -160,7 +160,6 @@ class FairShare(Order):
     def take_in(self, books: Books) -> None:
         """Stop charging for what has ended; a job that moved goes on being charged."""
         # A job that gives back and starts in the same round has moved.
-        # The last start of each job: a release before it in the list is a move.
         started = {e.job.id: i for i, e in enumerate(books.events) if e.job and e.kind == "started"}
         for i, event in enumerate(books.events):
             if event.released and event.job and started.get(event.job.id, -1) < i:
@@ -364,7 +363,6 @@ def kamelot_ends(books: Books, ends: Mapping[str, float], now: float) -> dict[st
         if end <= now:
             continue
         # The first one splits the time ahead into what is before its end and what is after.
-        # No slot is split yet.
         if soonest <= now:
             soonest = latest = end
         elif end >= latest:
@@ -400,7 +398,6 @@ class Forecast:
         """Expected start of a job, and the jobs that end then; inf and none if unknown."""
         while job not in self._starts and self._order:
             # Each job takes its place in the plan before the next one looks for one.
-            # Popped: each job is planned once, and the plan grows with what is asked for.
             next_job = self._order.pop(0)
             time, _, pieces = Reservations().earliest(
                 next_job, self._free, self._changes, BestFit(), self._now, math.inf
@@ -523,7 +520,6 @@ class Round:
         used = tally.used.get((i, name), 0) / 1000
         text, until = f"{cap.describe(name)}, {used:g} in use", math.inf
         # Those who count in the same cap end one after another, until there is room in it.
-        # Those in the same counter, by expected end, are taken off one by one.
         mine = [r.job for r in self.books.running.values() if cap.name(r.job) == name]
         for n, running in enumerate(sorted(mine, key=lambda running: self.ends[running.id]), 1):
             tally.take(running, -1)

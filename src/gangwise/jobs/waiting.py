@@ -295,7 +295,6 @@ def _kinds(
     # Kinds that use the same nodes and type stand together, those that ask for less before others.
     for column in (cluster.shapes["constraint"][shape], main[shape], *columns.values()):
         different, place = numbered(column)
-        # Numbered after each column, so codes stay small.
         if different.size > 1:
             kind = numbered(kind * different.size + place)[1]
     # Small numbers are sorted at a tenth of the time.

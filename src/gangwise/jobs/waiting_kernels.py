@@ -491,7 +491,6 @@ def _join(x: Sweep, w: int, now: float) -> bool:
             _enter(x.shapes_now, sizes.shapes, s)
             sizes.shapes += 1
             # Nodes may have changed since a job of the shape waited.
-            # A shape nobody waited for was not kept up to date.
             need.now = need.if_up = need.anywhere = need.by_type = need.reserved = need.free = 0
             for n in range(x.nodes.size):
                 fit = x.fits[s, n]

@@ -414,7 +414,6 @@ class StartCalibration:
         ahead, made_at, place, began = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
         even, unit = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
         # A forecast counts by its age, and by how alike the predicted waits are.
-        # Weight by age halves every HALF; likeness is normal in ln of the ratio of waits.
         recent = 0.5 ** (np.maximum(now - made_at, 0.0) / self.HALF)
         times = np.clip(ahead, 1.0, 1e9) / np.clip(np.median(starts) - now, 1.0, 1e9)
         alike = np.exp(-0.5 * (np.log(times) / np.log(self.ALIKE)) ** 2)

@@ -803,7 +803,6 @@ def _move(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, j: int, sign: int
         if places == 0:
             x.free[0, d] += k.demand[c, d] * h.tasks[j] * sign
         # A log says on which nodes a job ran, not how many tasks on each: there, the most.
-        # One task at least on each of its nodes: the others may all be on this one.
         most = max(h.tasks[j] - places + 1, 1)
         for p in range(h.host_from[j], h.host_from[j + 1]):
             x.free[h.host[p], d] += k.demand[c, d] * most * sign

@@ -580,7 +580,6 @@ class Site:
         asks = [tenancy.Bounds(p.name, p.most_time, p.most_nodes, p.fewest_nodes) for p in r.pool]
         asks += [tenancy.Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in r.qos]
         # Pools and QOS that ask for nothing bound nothing.
-        # Otherwise every pool would be a bound, and jobs be compared with it.
         bounds = tuple(b for b in asks if b != tenancy.Bounds(b.pool, qos=b.qos))
         caps, ageing = list[tenancy.Cap](), list[tenancy.Cap]()
         for cap in r.cap:

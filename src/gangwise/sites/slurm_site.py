@@ -223,7 +223,6 @@ def _reservations(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
         since = r.value(row, "StartTime", datetime.fromisoformat, datetime.max)
         to = r.value(row, "EndTime", datetime.fromisoformat, since)
         on = [*names] if listed.upper() == "ALL" else r.value(row, "Nodes", expand_nodes, [""])
-        # Nodes that no file describes are left out.
         on = [node for node in on if node in names]
         flags = {*row.values.get("Flags", "").upper().split(",")}
         if on and to > since:
