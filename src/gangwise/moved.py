@@ -25,7 +25,6 @@ for _old in ("baselines", "opm"):
     MOVED[f"papers.approximation_jobs.{_old}"] = "papers.approximation_jobs.policies"
 _MERGED = "sites.distances=sites.node_effects study.where_waited=study.answer "
 _MERGED += "report.usage=report.answers report.causes=report.jobs "
-_MERGED += "study.workers=study.sweep "
 _MERGED += "papers.scenarios.files=papers.scenarios.drawn core.wording=core.terminal "
 _MERGED += "sites.quantile_forest=sites.wait_history jobs.stacks=jobs.compiled "
 _MERGED += "report.drawing=report.plotting study.from_history=study.explain "

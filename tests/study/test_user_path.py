@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from gangwise.logs.io.blocks import squeezed
 from gangwise.study.runs import Rows
@@ -22,7 +21,6 @@ print(*sys.modules)
 """
 
 
-@pytest.mark.full
 def test_a_replay_that_prints_tables_loads_no_figures_and_no_solvers() -> None:
     told = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, check=True, text=True

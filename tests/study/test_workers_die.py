@@ -24,7 +24,8 @@ import polars as pl
 import pytest
 
 from gangwise.study.results import Results
-from gangwise.study.sweep import parallel, sweep
+from gangwise.study.sweep import sweep
+from gangwise.study.workers import parallel
 from tests.study.test_what_if import log_of
 
 RUNS = 24
@@ -317,7 +318,7 @@ def test_a_what_if_that_was_killed_does_only_the_rest_and_says_the_same(log, whe
 STOPPED_AT_THE_START = """
 import os, signal, time
 from pathlib import Path
-from gangwise.study.sweep import parallel
+from gangwise.study.workers import parallel
 
 def tasks():
     os.kill(os.getpid(), signal.SIGINT)  # waits until the workers have been started
