@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.cli import app
+from gangwise.core.files import write_whole
 from gangwise.logs.tables import SAVED as MANIFEST
 from gangwise.logs.tables import load_tables, save_tables
 from gangwise.papers.scenarios.drawn import read_scenario
@@ -195,3 +196,19 @@ def test_a_scenario_file_of_a_trace_is_checked(tmp_path):
         read_scenario(file)
     file.write_text('trace = "."\nformat = "alibaba-gpu-v2023"\n[settings]\nslot = "1m"\n')
     assert read_scenario(file, {"skip": 0}).slots == 6
+
+
+def test_tables_that_were_half_written_over_are_none(tmp_path, monkeypatch):
+    given = tables([("a", 1, 1, 0, 0, None)], [("m", "T4", 1, 1, 1)])
+    save_tables(given, tmp_path)
+
+    def dies(path, content):
+        if path.name == "jobs.parquet":
+            raise KeyboardInterrupt
+        write_whole(path, content)
+
+    monkeypatch.setattr("gangwise.logs.tables.write_whole", dies)
+    with pytest.raises(KeyboardInterrupt):
+        save_tables(given, tmp_path)
+    with pytest.raises(TraceError, match="write them again with gangwise trace convert"):
+        load_tables(tmp_path)

@@ -53,6 +53,7 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
     from rich.text import Text
 
     console = screen()
+    # All kinds have one width of names, so that summaries stand below each other over all groups.
     indent = 2 + max(len(row["name"]) for rows in groups.values() for row in rows)
 
     def rows_of(kind: str, rows: list[dict[str, str]]) -> None:
@@ -125,6 +126,7 @@ def new_command(
     starters = files("gangwise.cli") / "starters"
     marks = {"CLASS": title, "FILE": file.name, "MODULE": module}
     marks |= {"SCENARIO": scenario, "OTHER": rival}
+    # Both are written only after both were found to be free: nothing of a user's is overwritten.
     for path, starter in templates.items():
         text = (starters / f"{starter}.py.txt").read_text(encoding="utf-8")
         for mark, value in marks.items():
@@ -155,6 +157,7 @@ def check_command(
             check_policy(what, cases, seed=seed, family=family)
         else:
             check_scheduler(what, cases, seed)
+    # A fault of the part is the answer; other errors are faults of the command.
     except (PolicyCheckFailed, SchedulerCheckFailed) as error:
         fault = str(error)
     if as_json:
@@ -199,6 +202,7 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     from gangwise.core.files import find_folders
     from gangwise.service.sound import is_state
 
+    # A service's folder has journals, which digests of results know nothing of.
     if is_state(folder):
         _verify_state(folder, repair, as_json)
         return
@@ -250,7 +254,9 @@ def clean_command(folder: Path, everything: bool = False, as_json: bool = False)
     from gangwise.core.files import find_folders
 
     cleaned = {}
+    # Innermost first, so that a folder is empty when the one above it is cleaned.
     for f in reversed(find_folders(folder)):
+        # A run that still writes has the lock, and its files are no leftovers.
         with f.lock(command=command_line()):
             cleaned[f] = f.clean(everything)
     if as_json:
@@ -272,9 +278,11 @@ def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
         # No service may write while its files are replaced.
         lock = locked(folder / "lock")
     report = sound.examine(folder)
+    # Twice, since a file may have been read before a commit and its copy after it.
     if not (report.sound or repair):  # a service that works in it wrote meanwhile, perhaps
         report = sound.examine(folder)
     did = sound.repair(report) if repair else []
+    # The lock stays until all is restored.
     if repair:
         os.close(lock)
     if as_json:
@@ -289,6 +297,7 @@ def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
             echo("  when it starts, the service reads from the cluster who waits and who runs")
         if report.damaged and not repair:
             echo("  stop the service, and run the same with --repair")
+    # What is lost is told by the exit code even after a repair, for a script must notice.
     if report.lost or (report.damaged and not repair):
         raise typer.Exit(1)
 
@@ -331,6 +340,7 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
     from gangwise.service.state import explained
     from gangwise.service.store import ServiceStore
 
+    # Read only: to explain is nobody's reason to start a state.
     store = ServiceStore(state / "service.sqlite", read_only=True)
     # A view that was never written is empty.
     rows = [
@@ -340,6 +350,7 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
         if row["job"] == job
     ]
     if not rows:
+        # A job that is over is no longer in a view.
         rows = store.rows("SELECT * FROM history WHERE job = ?", job)
     if not rows:
         names = [r["job"] for r in (store.view("queue") or (0.0, []))[1]]
@@ -359,6 +370,7 @@ def _print_explanation(explained: Explained) -> None:
     line = "{scenario}, {scheduler}, seed {seed}, job {job}".format_map(explained.about)
     console.print(Text(line, style="bold"))
     if explained.rows:
+        # Rows may have different columns; the order is that of their first appearance.
         names = list(dict.fromkeys(name for row in explained.rows for name in row))
         rows = [[cell(row.get(name)) for name in names] for row in explained.rows]
         numbers = int | float | None

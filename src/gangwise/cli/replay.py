@@ -86,11 +86,13 @@ def replay_command(
     # None leaves it to the number of jobs.
     steps = STEPS if bound else None
     if not source and values:
+        # What the user sets wins over the twin's own settings.
         source, values = replay_scenario.TWIN, {**TWIN_SETTINGS, **values}
     elif not source:
         # A demonstration has its bound within seconds.
         source, steps = job_classes.DEMO, steps or DEMO_STEPS
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
+    # Before minutes of playing, not after: the folder may hold something else.
     options.require_folder(out, jobs=True)
     scenario = replay_source(source, values)
     with options.progress(options.after_stop(out)) as advance:
@@ -98,6 +100,7 @@ def replay_command(
         for text in getattr(scenario.scenario(), "units", ()):
             options.say(f"check the units of the log: {text}")
         played = replay(scenario, names, chosen, out, jobs, advance, rules)
+        # None is for the number of jobs to decide; only an explicit no saves the bound.
         bounds = [] if bound is False else played.bounds(steps, advance)
     certified = Certified.of(bounds)
     if as_json:
@@ -131,6 +134,7 @@ def _replay_routes(
     if len(schedulers) > 1:
         raise ScenarioError("--route takes one scheduler, which all clusters have")
     with options.progress("nothing is kept") as advance:
+        # Only a scheduler that was named replaces that of the scenario.
         values |= dict(zip(("scheduler",), schedulers))
         routed = play_routes(sources, names_of(route), progress=advance, **values)
     logs = [Path(path).name for path in sources]
@@ -166,6 +170,7 @@ def calibrate_command(
     from gangwise.study.findings import FILE, calibrate_log
 
     options.require_folder(out)
+    # The file that was corrected by hand is worth more than what would be written.
     file = (out or Path()) / FILE
     if out is not None and os.path.lexists(file):
         raise StoreError(f"{file} is there already, perhaps corrected by hand; give another --out")
@@ -207,8 +212,10 @@ def forecast_command(
     from gangwise.study.explain import forecast_from_history, forecast_log
 
     options.require_folder(out)
+    # Judging compares with what came after, which only a history has.
     if judge and not from_history:
         raise ScenarioError("--judge goes with --from-history")
+    # Fewer draws tell no p90; more take minutes and change nothing.
     if not 10 <= draws <= 10_000:
         raise ScenarioError(f"--draws {draws}: give 10 to 10000")
     judged, values = "", options.settings_of(settings)
@@ -219,6 +226,7 @@ def forecast_command(
     elif is_recording(source):
         from gangwise.service.account import forecast_live
 
+        # A live service knows only now.
         if at:
             raise ScenarioError(f"{source} is of a live service: leave out --at")
         forecast = forecast_live(source)
@@ -267,9 +275,11 @@ def what_if_command(
     from gangwise.study.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
 
     named = {"site": site, "load": load, "world": world}
+    # A named option counts more than the same key in --set.
     values = options.settings_of(settings) | {
         k: value for k, value in named.items() if value is not None
     }
+    # Wrong gates are refused before anything is played.
     gates = [Gate.of(text) for text in fail_if or ()]
     options.require_folder(out, jobs=True)
     if bool(target) != bool(kinds) or (target and change):
@@ -288,6 +298,7 @@ def what_if_command(
             played, needed = capacity(current, Gate.of(target), names, advance)
         else:
             played = what_if(current, change or [], advance, gates)
+    # As JSON and as a page alike, so that both have the same numbers.
     about = [need.as_dict(Gate.of(target)) for need in needed]
     results = replace(results_of(played, command=options.command_line()), capacity=about)
     reasons = broken(played.compared(), gates)
@@ -333,6 +344,7 @@ def audit_command(
     from gangwise.study.replay import BASE
     from gangwise.study.usage import audit_log
 
+    # An empty site is that of the log itself.
     values = options.settings_of(settings) | ({"site": site} if site else {})
     with options.progress("nothing is kept") as advance:
         audit = audit_log(source, rules or BASE, values, _prices(price), advance, queues)

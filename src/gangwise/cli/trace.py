@@ -27,6 +27,7 @@ def inspect_command(
     """Recognise a trace: its tables, rows and load, what is missing and what was left out."""
     from gangwise.logs.inspect import inspect
 
+    # Reading compiles no kernels, so the bar is not kept for that.
     with options.progress(NOTHING_KEPT, compiles=False):
         report = inspect(
             path, strict=strict, everything=everything, **options.settings_of(settings)
@@ -47,11 +48,13 @@ def convert_command(
 ) -> None:
     """Write servers and jobs of a trace as Parquet, which every command reads; or jobs as SWF."""
     values = options.settings_of(settings)
+    # The ending tells what is written: one file of jobs, or a folder of tables.
     if out.name.endswith((".swf", ".swf.gz")):
         from gangwise.logs import jobs
 
         with options.progress(NOTHING_KEPT, compiles=False):
             log = jobs.open_jobs(path, trace=trace, strict=strict, **values)
+        # All jobs are in memory before the file is touched: it may be the log itself.
         jobs.save_swf(log, out)
         options.echo(options.json_text(log.played.to_dict()) if as_json else log.played.line)
         options.say(f"wrote {len(log.jobs):,} jobs to {out}")
@@ -62,6 +65,7 @@ def convert_command(
 
     with options.progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **values)
+    # Everything is read before anything is written, as the folder may hold the source.
     with options.writing(out):
         names = sorted(item.name for item in out.iterdir()) if out.exists() else []
         # What an earlier conversion has written is written over.
@@ -239,6 +243,7 @@ def nodes_command(
     from gangwise.report.nodes import node_page, node_text
     from gangwise.study.findings import find_slow_nodes
 
+    # A share of 10 and more would find nothing, and most likely meant per cent.
     if not 0 <= by < 10:
         raise ScenarioError(f"--by {by:g}: give a share, such as 0.05")
     options.require_folder(out)

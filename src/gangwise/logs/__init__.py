@@ -40,10 +40,12 @@ def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
     kind = without_reader(path)
     if not kind:
         tables = open_reader(path, trace=trace, **knobs).scan()
+        # Servers alone are tables, but nothing can be played of them.
         if tables.no_jobs:
             raise TraceError(tables.no_jobs, path)
         return tables
     ready = ready_tables(path, knobs)
+    # Taken out as they were used; one that is left over was misspelled.
     for knob in knobs:
         accepted = [] if path.exists() else arguments(path.name)
         raise UnknownName(f"argument of {kind}", knob, accepted)
@@ -74,6 +76,7 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Reader:
     reader = reader_of(Path(path), trace)
     accepted = reader_arguments(reader)
     for knob in knobs:
+        # The signature tells which arguments there are, for readers made of TOML files as well.
         if knob not in accepted:
             raise UnknownName("argument of the reader of this trace", knob, accepted)
     opened: Reader = reader(path, **knobs)
@@ -91,27 +94,33 @@ def reader_of(path: Path, trace: str = "") -> Any:
     if trace and trace not in formats:
         raise UnknownName("trace", trace, list(formats))
     require_there(path)
+    # A pipe would block for ever, and a device never end.
     regular(path)
     if path.is_file() and not path.stat().st_size:
         raise TraceError("the file is empty", path)
     if path.is_dir() and not any(path.iterdir()):
         raise TraceError("the folder is empty", path)
+    # All formats are loaded to be asked; none opens the file twice, as its start is kept.
     readers: dict[str, Any] = {name: entry.load() for name, entry in formats.items()}
     fit = [trace] if trace else [name for name in readers if readers[name].recognise(path)]
+    # Several formats may read rows without a header: usual names and headers decide.
     if len(fit) > 1:
         forms = [form for name in fit if (form := getattr(readers[name], "FORMAT", None))]
         likely = {form.name for file in files_of(path) for form, _ in recognise(file, forms)}
         fit = [name for name in fit if name in likely] or fit
+    # A CSV file needs its mapping, which is TOML.
     if len(fit) == 1 and (trace != "csv" or path.suffix == ".toml"):
         return readers[fit[0]]
     if len(fit) > 1:
         raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
     doubt = ""
+    # Binary data is not drafted: its first line is no heading.
     if path.is_file() and not looks_like(first_lines(path)):
         from gangwise.logs.guess import HeadedTable, obvious
 
         try:
             obvious(path)
+            # Headings that say everything need no mapping.
             return HeadedTable
         except TraceError as error:
             doubt = f"{str(error).removeprefix(f'{path}: ')}; "
@@ -130,6 +139,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
         )
     elif texts:
         hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
+    # What the headings lack says more than a list of formats.
     if doubt:
         raise TraceError(f"{doubt}no known trace format{hint}", path)
     looked = f"looked for {', '.join(formats) or 'none (none is formats)'}"

@@ -114,7 +114,6 @@ def declared(name: str) -> Format:
         types[kind] = _of_column(entry, types)
     tables = [_table(key, entry, types) for key, entry in content.pop("tables", {}).items()]
     own = {key: content.pop(key) for key in _OF_FORMAT if key in content}
-    # What is left is how rows become jobs, which each reader knows.
     return Format(file.stem, tables=tuple(tables), mapping=content, **own)
 
 
@@ -353,7 +352,6 @@ def _compare_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
     reasons = []
     if width != len(columns):
         reasons.append(f"its rows have {len(columns)} fields, these have {width}")
-    # One field is enough to show a person what is wrong.
     for place, column in [(place, column) for place, column in wrong if place < width][:1]:
         kind = "a whole number" if column.whole else "a number"
         wanted = f"{kind} from {column.least:g} to {column.most:g}"
@@ -363,7 +361,6 @@ def _compare_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
             f"field {place + 1}, {column.name}, is {rows[0][place]!r:.40} here and should be "
             f"{wanted}"
         )
-    # Fields too many count against it as those too few do.
     return Likeness((len(columns) - len(wrong)) / max(len(columns), width), "; ".join(reasons))
 
 
@@ -403,7 +400,6 @@ def looks_like(lines: Sequence[str]) -> str:
     # A few control characters are in some job names; one in twenty is no text.
     if "\0" in start or len(re.findall("[\x01-\x08\x0e-\x1f\ufffd]", start)) > len(start) / 20:
         return "binary data"
-    # A document of JSON is named apart, since a mapping can tell how to read it.
     return "JSON" if start.lstrip()[:1] in ("{", "[") else ""
 
 

@@ -132,7 +132,6 @@ class Guess:
         drafted = self.readings[0] if self.readings else None
         lines += [f"# - {r.line(None if r is drafted else drafted)}" for r in self.readings]
         lines.append("")
-        # The path of the file, or the name that it has beside the mapping.
         mapping = {**self.mapping, "jobs": {**self.mapping["jobs"], "file": file or str(self.path)}}
         return "\n".join([*lines, *_toml(mapping)]) + "\n"
 
@@ -273,7 +272,6 @@ def _sample(path: Path) -> _Sample:
     # pandas writes its index as a first column without a name.
     named = len(set(header)) == width and not any(map(_is_number, header)) and all(header[1:])
     words = _split(rows[0], separator)
-    # A header with blanks in its names splits into more words than columns.
     if len(words) not in (1, width) and not any(map(_is_number, words)):
         notes.append(f"line 1 has {len(words)} fields, most have {width}: do fields have blanks?")
     # A header of numbers is no header; without any number in the file it cannot be told.
@@ -369,7 +367,6 @@ def _name_without(name: str, words: frozenset[str]) -> str:
 
 
 def _parts(name: str) -> list[str]:
-    # Capitals, underscores and digits end a word, as in `jobStart_ts`.
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.rpartition(".")[2])
     return [part.lower() for part in parts]
 
@@ -478,7 +475,6 @@ class _Draft:
     def guess(self, doubts_of: Callable[[Tables], Sequence[str]] | None) -> Guess:
         mapping, missing = self.mapping()
         if missing:
-            # Without a mapping that can be read there is nothing to compare.
             self.notes += missing
             return Guess(self.path, mapping, (), tuple(self.notes))
         self.notes.append(
@@ -497,7 +493,6 @@ class _Draft:
         """Columns that the words of a role name and that hold anything, the likeliest first."""
         filled = [name for name, cells in self.sample.columns.items() if any(map(_holds, cells))]
         ignored = IGNORED_WORDS.get(role, frozenset())
-        # Names as they are first, then without the words beside them.
         keys: list[Callable[[str], str]] = [_bare_name]
         if ignored:
             # Without the words beside it; where nothing is left, a word that names the role.
@@ -524,7 +519,7 @@ class _Draft:
     def _roles(self) -> None:
         """The roles that no values decide, by name alone; a column has one role."""
         for role in ROLES:
-            # A column has one role; the roles that are first in the vocabulary choose first.
+            # The roles that are first in the vocabulary choose first.
             free = [c for c in self.candidates[role] if c not in self.role.values()]
             if role == "name":  # names tell jobs apart
                 others = {c for text in TEXTS[1:] for c in self.candidates[text]}
@@ -670,7 +665,6 @@ class _Draft:
         between = []
         for column in self.sample.columns:
             reading = None if column in used else self._read_times(column)
-            # Few times in order are no evidence.
             if reading is None or np.isfinite(reading.seconds).sum() < ENOUGH:
                 continue
             written = "time" in reading.entry
@@ -740,7 +734,6 @@ class _Draft:
         if _mostly(texts, _is_number):
             unit, note = self._unit_of_time(column, texts)
             seconds = _numbers(cells) * units.UNITS[unit or "s"]
-            # An empty cell is no time, and neither is a word such as `None`.
             seconds[[not _holds(cell) for cell in cells]] = np.nan
             # Times since 1970 are never 0; relative ones may be.
             if np.nanmedian(seconds) > YEAR:
@@ -815,7 +808,6 @@ class _Draft:
         # Any column whose values never fall below the run time may be a
         # limit, if its words allow it.
         limits += [c for c in self.sample.columns if c not in columns and self._never_less(c, run)]
-        # Columns that are named like a limit come first.
         for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
             of_one_meaning = _name_without(column, IGNORED_WORDS["limit"]) not in AMBIGUOUS
             by_name = of_one_meaning and column in self.candidates["limit"]
@@ -840,7 +832,6 @@ class _Draft:
             self.entry["limit"] = {"column": column}
             if unit_of_limit:
                 self.entry["limit"]["unit"] = unit_of_limit
-            # The first that passes all tests is the limit.
             break
         if doubt and "limit" not in self.role and choice is not None:
             self.notes.append(
@@ -934,7 +925,6 @@ class _Draft:
         # Limits are seldom exceeded: the smallest unit in which they hold.
         for unit in [u for u in units if u != "ms"] or units:
             lengths = self._lengths(column, unit)
-            # A limit of 0 means none.
             sure = np.isfinite(lengths) & np.isfinite(run) & (lengths > 0)
             # A twentieth and a minute of tolerance: sites let jobs run a little
             # over before they end them.
@@ -1026,7 +1016,6 @@ class _Draft:
             self.entry["name"] = {"value": "job"}
             self.notes.append("no column of names is known: jobs are told apart by their row")
         used = {entry.get("column") for entry in self.entry.values()}
-        # Twenty names: some logs have a hundred columns.
         if unused := [name for name in self.sample.columns if name not in used]:
             self.notes.append(f"not used: {', '.join(unused[:20])}" + " …" * (len(unused) > 20))
 
@@ -1209,7 +1198,6 @@ def _toml(mapping: dict[str, Any]) -> list[str]:
     lines = [f"trace = {toml_value(mapping['trace'])}", "", "[jobs]"]
     lines += [f"{key} = {toml_value(value)}" for key, value in jobs.items() if key != "columns"]
     lines += ["", "[jobs.columns]"]
-    # In the order of roles, as a person would look for them.
     order = [*ROLES, *(k for k in jobs["columns"] if k not in ROLES)]
     columns = jobs["columns"]
     return lines + [f"{k} = {toml_value(columns[k])}" for k in order if k in columns]

@@ -322,7 +322,6 @@ class _Report:
                 raise
             problem = str(error).removeprefix(f"{item.file}: ")
         self.done += stored
-        # Of a part of a file there is no digest.
         digest, published = (
             blocks.digest() if ended else "",
             trace.form.sha256.get(item.file.name),
@@ -438,7 +437,6 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
         return implied_load(tables, start, end, {device: capacity})[device] if capacity else None
 
     size = rows["tasks"].to_numpy() * rows[device].to_numpy()
-    # A job that ran for no time has no ratio.
     limit_over_run = rows["limit"] / rows["run"].replace(0.0, None)
     total = float(rows["hours"].sum())
     by_user = (

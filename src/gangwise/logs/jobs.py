@@ -700,7 +700,6 @@ class _LogBuilder:
         ids, names = self.ids.to_list(), self.rows[of].to_list()
         for _, of_job in several.rows():
             head, at = of_job[0], np.array(of_job)
-            # A number, or one for each row: as long as the group either way.
             one_each = np.broadcast_to(self._per_node(at), at.shape)
             apart = self._asked_apart(at, terms)
             # The name is of the first run, as others know the job by.
@@ -737,13 +736,11 @@ class _LogBuilder:
             open_ends[head], joined[at[1:]] = open_ends[at].any(), True
             if hosts:
                 named = (host for row in of_job for host in (hosts[row] or "").split("|") if host)
-                # Each node once, in the order of the groups.
                 hosts[head] = "|".join(dict.fromkeys(named))
         self.ids, changed = pl.Series(self.ids.name, ids), [pl.Series("unfinished", open_ends)]
         changed += [pl.Series("hosts", hosts, pl.String)] * bool(hosts)
         changed += [pl.Series("terms", terms, pl.String)] * bool(terms)
         self.rows = self.rows.with_columns(changed)
-        # The head stays, with the place of its first row; the others are gone.
         return every[~joined[every]]
 
     def _asked_apart(self, at: Ints, terms: list[str]) -> list[str]:
@@ -1081,7 +1078,6 @@ def _unique_ids(rows: pl.DataFrame) -> pl.Series:
         alone = (job == name) | job.str.starts_with(pl.concat_str(name, pl.lit("#")))
         name = pl.when(alone).then(job).otherwise(pl.concat_str(job, pl.lit("/"), name))
     ids = rows.select(id=name.fill_null(""))
-    # As a rule names differ, and no numbers are needed.
     if ids["id"].n_unique() == len(ids):
         return ids["id"]
     repeat = pl.int_range(pl.len()).over("id")
@@ -1139,7 +1135,6 @@ def save_swf(log: JobLog, path: Path) -> None:
     preceding = [place[str(jobs.id[jobs.after[i]])] if end > i else -1 for i, end in spans]
     number = {"completed": 1, "failed": 0, "cancelled": 5, "COMPLETED": 1, "FAILED": 0}
     number |= {"CANCELLED": 5, "TIMEOUT": 0, "Pass": 1, "Failed": 0, "Killed": 5, "Succeeded": 1}
-    # A status that the format does not know is -1, as it says of what is not known.
     status = rows["status"].replace_strict(number, default=-1, return_dtype=pl.Int64)
     # Cancelled after no time means cancelled before the start: who started is not written so.
     withdrawn = pl.Series(np.isfinite(jobs.withdrawn))
@@ -1183,7 +1178,6 @@ def save_swf(log: JobLog, path: Path) -> None:
         f"user and application (job type, by {log.job_type}) are numbered by name",
         "times are rounded to whole seconds",
     ]
-    # Nulls are -1 in the format: not known.
     numbers = pl.col(table.columns).round(0).cast(pl.Int64).fill_null(-1)
     spare = (pl.lit(-1).alias(name) for name in FIELDS if name not in table.columns)
     text = table.select(numbers, *spare).select(pl.concat_str(FIELDS, separator=" ")).to_series()

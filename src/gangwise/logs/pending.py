@@ -33,7 +33,6 @@ def pending_files(path: Path | str) -> list[Path]:
     """Files of tables of pending jobs at a path; none if there are none."""
     path = Path(path)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    # By the ending first, so that other files are not opened.
     return [f for f in files if f.suffix in (".parquet", ".csv") and f.is_file() and _is_one(f)]
 
 
@@ -88,12 +87,10 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
             continue
         name = name.removesuffix("_x")
         if name in GROUPS:
-            # Ranks are the codes of names; equal names have equal codes.
             groups[name] = table[column].cast(pl.String).rank("dense").to_numpy().astype(np.int64)
         elif name.startswith((*KNOWN,)) or name.endswith("_poll"):
             if table[column].dtype.is_numeric():
                 features[name] = table[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
-            # Lists of resources become a column for each.
             elif "tres" in name:
                 features |= _tres(table[column])
     for code in groups:
@@ -101,7 +98,6 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
         together = table.select(pl.len().over(_first(columns, NOW), pl.Series(code, groups[code])))
         features[f"waiting by {code}"] = together.to_series().cast(pl.Float64).to_numpy()
     ids = table[_first(columns, ID)] if _first(columns, ID) else pl.Series(np.arange(len(table)))
-    # Nobody is known to have been withdrawn.
     never = np.full(len(table), np.inf)
     pending = PendingJobs(
         ids.cast(pl.String).to_numpy(),

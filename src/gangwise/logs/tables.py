@@ -368,7 +368,6 @@ def implied_load(
     share = share / (last - first if last > first else 1.0)
     if "tasks" in jobs.columns:
         share *= jobs["tasks"].fill_null(1).to_numpy()
-    # Devices with a slash are counted where both the servers and the jobs have them.
     counted = [*UNITS, *(name for name in totals if "/" in name and name in jobs.columns)]
     requested = {name: jobs[name].fill_null(0).to_numpy() for name in counted}
     in_use = {name: float(share @ requested[name]) for name in counted}
@@ -449,7 +448,6 @@ def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tupl
         for reason, (count, row) in stage.dropped.items():
             # Rows that are no jobs are left out of the account of jobs.
             if reason not in NO_JOBS:
-                # Rows of machines are no jobs either.
                 account = of_others if events or stage.name == "machines" else of_jobs
                 earlier = account.get(reason, (0, row))
                 account[reason] = (earlier[0] + count, min(earlier[1], row))
@@ -621,8 +619,9 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
     """Write tables to a folder, so that :func:`load_tables` gives the same ones; which files."""
     frames = {"servers": tables.servers, "jobs": tables.jobs, "events": tables.events}
     paths = []
-    # Each file is written whole, then renamed; the manifest comes last, and
-    # without it the folder is none.
+    # Until all tables are there the manifest says nothing: after a death in between, a folder that
+    # was written over would else be read as tables of two traces.
+    write_whole(folder / SAVED, "{}\n")
     for name, frame in frames.items():
         if frame is not None:
             paths.append(folder / f"{name}.parquet")
@@ -654,7 +653,6 @@ def load_tables(folder: Path) -> Tables:
             raise ValueError(f"version {manifest['version']}, and {VERSION} is read")
         stages = tuple(
             Stage(name, rows, used, {text: (lost[0], lost[1]) for text, lost in dropped.items()})
-            # JSON has lists where the stages have tuples.
             for name, rows, used, dropped in manifest["stages"]
         )
         files, notes, units = manifest["files"], tuple(manifest["notes"]), manifest["units"]

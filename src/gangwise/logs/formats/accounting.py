@@ -223,7 +223,6 @@ def _pbs_job(
     # The most of the three, for each of them may leave cores out.
     cores = max(number(resources.get("ncpus")) or 0.0, sum(hosts.values()), of_chunks)
     unlike = Counter[tuple[float, ...]]()
-    # Chunks that are unlike are groups of a gang; how many there are of each shape counts.
     for count, chunk in chunks:
         unlike[tuple(chunk.values())] += count
     gpus = number(resources.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
@@ -263,7 +262,6 @@ def _pbs_hosts(text: str) -> dict[str, float]:
             cores_of[host] += int(cores[1])
         elif "*" in places:
             cores_of[host] += int(places.rpartition("*")[2])
-        # `gpus=2` alone names no cores.
         elif "=" not in places:
             for span in filter(None, places.split(",")):
                 low, _, high = span.partition("-")
@@ -301,7 +299,6 @@ def parse_lsf(text: str, jobs: Jobs) -> None:
         parse_bacct(text, jobs)
         return
     for row, line in _lines(text, jobs):
-        # Quotes inside quotes are doubled; blanks separate fields.
         try:
             fields = next(csv.reader([line], delimiter=" ", doublequote=True), [])
         except csv.Error as error:
@@ -322,7 +319,6 @@ def _lsf_job(fields: list[str]) -> dict[str, Any]:
     hosts = fields[at + 1 : at + 1 + int(fields[at])]
     status, behind = fields[at + 1 + len(hosts)], fields[at + 2 + len(hosts) :]
     cores = number(slots) or len(hosts)
-    # `8*n1` are eight slots on n1.
     distinct = list(dict.fromkeys(host.rpartition("*")[2] for host in hosts))
     # Behind the status come some 60 fields, and strings before them may look like a requirement.
     effective = next((i for i, text in enumerate(behind) if i > 60 and "select[" in text), 0)
@@ -353,7 +349,6 @@ def parse_bacct(text: str, jobs: Jobs) -> None:
     Where dates have no year, it is one in which they fall on these days of the week.
     """
     row, near = 0, datetime(2024, 1, 1)
-    # A line of dashes stands between jobs.
     for paragraph in re.split(r"^-{20,}$", text, flags=re.M):
         first_row, row = row + 1, row + paragraph.count("\n")
         # Broken lines go on behind 21 blanks.
@@ -592,7 +587,6 @@ def _condor_job(ad: Record, jobs: Jobs) -> dict[str, Any]:
         "cpu": job["cpu"] or 1.0,
         "hosts": str(ad.get("LastRemoteHost") or "").rpartition("@")[2],
         "mem": (job["mem"] or 0.0) / 1024,
-        # Less than the span: the job was suspended meanwhile.
         "elapsed": ran if in_last and ran and ran < in_last else None,
         "lost": lost,
     }
@@ -756,7 +750,6 @@ def _try(jobs: Jobs, row: int, read: Callable[..., dict[str, Any]], *given: Any)
     """Add a job; one that cannot be read is left out, with its reason."""
     try:
         jobs.add(row, read(*given))
-    # What one record lacks must not lose the others.
     except RecordError as bad:
         jobs.account.refuse(row, str(bad), bad.held)
     except MALFORMED:

@@ -205,7 +205,6 @@ def _summarise(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int
         started=pl.when((event == codes.schedule) & inside).then(time),
         seen=pl.when(inside & ~submit & ~stop).then(time),
         ended=pl.when(stop & inside).then(stamp),
-        # The request of the earliest event counts.
         asked=pl.when(requested).then(stamp),
         cpu=pl.when(requested).then("cpu") if requests else none,
         mem=pl.when(requested).then("mem") if requests else none,
@@ -682,7 +681,6 @@ class Google2019(GoogleReader):
         return frame.filter(~broken)
 
     def _parse_lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
-        # Texts repeat: each is parsed once.
         items_of = {text: _list_items(text, column) for text in frame[column].unique()}
         bad = pl.col(column).is_in([text for text, items in items_of.items() if items is None])
         reason = f"{column} is not a list of the right kind"
@@ -694,7 +692,6 @@ class Google2019(GoogleReader):
         matching = frame.filter(
             pl.col(column).is_in([text for text, items in items_of.items() if items])
         )
-        # Only texts with items matter; most lists are empty.
         for number, text in matching.select("collection_id", column).unique().rows():
             if column == FIRST:
                 self._after.setdefault(int(number), set()).update(items_of[text] or ())
@@ -730,7 +727,6 @@ class Google2019(GoogleReader):
         # Jobs of the window; others are not there to wait for.
         wanted = {job: prior for job, prior in names.items() if job in present}
         absent = sum(any(name not in present for name in prior) for prior in wanted.values())
-        # A parent that is not in the window cannot be waited for.
         parents = {job: [n for n in prior if n in present] for job, prior in wanted.items()}
         # Collections that wait for each other are one job of several rows.
         group_of = _connected(sorted(present, key=int), parents)
@@ -765,7 +761,6 @@ def _connected(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
 def _list_items(text: str, column: str) -> list[Any] | None:
     """Items of a JSON list; None when it is not a list of what the column asks for."""
     try:
-        # An empty field is an empty list.
         items = json.loads(text or "[]")
         if not isinstance(items, list):
             return None

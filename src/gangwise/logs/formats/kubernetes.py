@@ -441,7 +441,6 @@ class KubernetesDump(Reader):
                 f"pods.json{'; left out: ' * bool(reason)}{reason}",
                 path,
             )
-        # A pod that failed and its replacement are runs of one job.
         rows, stage = _jobs(_replaced(pods), latest)
         nodes = {node[1]: node for dump in dumps for node in dump.nodes}  # the latest of a name
         facts = {
@@ -560,7 +559,6 @@ class _Dump:
                     counts = Counter[str]()
                     for result in allocation["devices"]["results"] if allocation else ():
                         counts[f"claim/{result['driver']}"] += 1
-                    # Before it is allocated a claim only asks.
                     for request in () if allocation else record["spec"]["devices"]["requests"]:
                         wanted = request.get("exactly") or request
                         counts[f"claim/{wanted['deviceClassName']}"] += int(
@@ -661,7 +659,6 @@ def _replaced(pods: list[PodRecord]) -> list[PodRecord]:
         if pod.gang or not pod.owner:
             continue
         waiting = failed.setdefault(pod.owner, [])
-        # Each failed pod is replaced once.
         lost_pod = next((p for p in waiting if (p.ended or inf) <= pod.created), None)
         if lost_pod is not None:
             waiting.remove(lost_pod)

@@ -305,7 +305,6 @@ class OwnCsv(Reader):
         servers = server_table()
         if mapping.servers is not None:
             servers, server_stages, digest = self._table("servers", mapping.servers)
-            # Servers come first in the account, as in those of other formats.
             stages, digests = (*server_stages, *stages), {**digest, **digests}
         for section, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
             absent = [d for d in DEVICES if table and d not in table.columns.given()]
@@ -334,7 +333,6 @@ class OwnCsv(Reader):
         for key, mapped in roles.items():
             if mapped.column and header and mapped.column not in header:
                 close = get_close_matches(mapped.column, header, n=1, cutoff=0.5)
-                # A hint only for names that are at least half alike.
                 hint = f"; did you mean {close[0]!r}?" if close else "."
                 if len(header) == 1 and mapped.column in header[0]:
                     hint = (
@@ -359,7 +357,6 @@ class OwnCsv(Reader):
         with_unit = [key for key, mapped in roles.items() if mapped.unit in WRITTEN]
         bad += [(f"{key} is negative", pl.col(key) < 0) for key in with_unit]
         if self.strict:
-            # With strict the first such row is an error, before any is left out.
             refuse(file, frame, bad)
         sound, checked = leave_out(what, frame, bad)
         if sound.is_empty():
@@ -466,7 +463,6 @@ def json_paths(line: str) -> list[str]:
 def _leaves(held: dict[str, Any], before: str) -> Iterator[str]:
     for name, value in held.items():
         if isinstance(value, dict) and value:
-            # An empty object is a value.
             yield from _leaves(value, f"{before}{name}.")
         else:
             yield f"{before}{name}"

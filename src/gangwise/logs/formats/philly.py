@@ -68,7 +68,6 @@ class PhillyJobs:
             self.uneven += len(parts) > 1
             self.running += job["deleted"] is None
             for n, k in parts:
-                # Of each group its own servers.
                 hosts = "|".join(host for host, gpus in begun.items() if gpus == n)
                 self.rows.append({"row": row, **job, "gpu": float(n), "tasks": k, "hosts": hosts})
 

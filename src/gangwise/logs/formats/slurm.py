@@ -69,7 +69,6 @@ def looks_like_one(lines: Sequence[str]) -> bool:
     kinds.append("(?:billing|cpu|mem|node|gres/[^=]+)=[^,]+(?:,.*)?")
     row = next((line for line in lines if line), "")
     fields = row.split(separator_of(row))
-    # In any order: each kind must fit some field.
     return all(any(re.fullmatch(kind, field) for field in fields) for kind in kinds)
 
 
@@ -156,7 +155,6 @@ def read_listing(
     table = reading.read_table(file, schema, strict=strict, blocks=blocks)
     frame = table.frame
     if blocks.repaired:
-        # The user is told, for a row was changed.
         text = f"{blocks.repaired} rows have {schema.separator} inside a field"
         notes.append(f"{text}: the only one in which all others are as their columns ask")
     columns_here = {*frame.columns}
@@ -194,7 +192,6 @@ def read_listing(
         req="ReqTRES",
         alloc="AllocTRES",
         memory="ReqMem",
-        # 0 nodes are none that were given yet.
         nodes=pl.when(nodes > 0).then(nodes),
         hosts="NodeList",
         elapsed=ran,
@@ -202,7 +199,6 @@ def read_listing(
             # A year stands for no limit: longer than any job.
             pl.when(pl.col("Timelimit") == "UNLIMITED").then(units.YEAR),
             units.clock(pl.col("Timelimit")),
-            # TimelimitRaw is in minutes.
             60.0 * pl.col("TimelimitRaw").cast(pl.Float64, strict=False),
         ),
         eligible="Eligible",
@@ -223,7 +219,6 @@ def _used() -> dict[str, pl.Expr]:
     # sacct writes K for KiB, without the i that the parser of quantities needs.
     sizes = [units.quantity(text.str.replace(r"([KMGTP])$", "${1}i")) / 2**30 for text in texts]
     percent = in_all.str.extract(r"\bgres/gpuutil=(\d+(?:\.\d+)?)").cast(pl.Float64)
-    # TotalCPU is in seconds of cores.
     cores = units.clock(pl.col("TotalCPU")) / pl.when(ran > 0).then(ran)
     used = {"used_cpu": cores, "used_mem": pl.coalesce(sizes), "used_gpu": percent / 100}
     # Steps use; the job's own row often says nothing.
@@ -377,7 +372,6 @@ class SlurmSacct(Reader):
         )
         raw, named = with_terms(raw)
         if raw["name"].str.contains("+", literal=True).any():  # components start together
-            # `7+0` and `7+1` are components of job 7.
             raw = raw.with_columns(job=pl.col("name").str.replace(r"\+\d+", ""))
         start = float(raw["submit"].min())  # type: ignore[arg-type]  # a number: rows have times
         jobs, requests, request_notes = self._requests(raw, file)
@@ -496,7 +490,6 @@ class SlurmSacct(Reader):
     ) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
         file = self.nodes
         if file is None:
-            # The node list lies beside the jobs, as a rule.
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
             lists = [f for f in _files(folder) if FORMAT.table("nodes").fits(f)]
             choose = "choose one with nodes="

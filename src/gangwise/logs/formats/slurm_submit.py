@@ -50,7 +50,6 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
     {'ntasks': '4'}
     """
     options: dict[str, str] = {}
-    # The first word is the command.
     words = iter(line.split()[1:])
     for word in words:
         # A colon parts the components of a heterogeneous job.
@@ -58,7 +57,6 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
             component -= 1
             if component < 0:
                 break
-            # The options of each component are its own.
             options = {}
             continue
         # What follows the script's name are its own arguments.
@@ -281,7 +279,6 @@ def _tasks(
     cpu = max(first.cpu, second.cpu)
     # Cores that do not divide among tasks are taken one by one.
     tasks = int(first.gpu if of_job else cpu // (1 if cpu % cores else cores))
-    # Not more tasks than nodes: one on each.
     if tasks <= max(low, 1):
         return second.nodes, 1, (0, 0)
     if "mem" in options and low == high > 0:  # memory of a node: in equal parts
@@ -289,7 +286,6 @@ def _tasks(
     low = low or (first.nodes if first.nodes > 1 else 0)
     high = high or tasks * ("spread-job" in options) or ntasks * (of_job and ntasks < tasks)
     if low < 2 and not high:
-        # On any nodes, as many as fit.
         return tasks, 0, (0, 0)
     # At least `low` nodes: none may take so many that fewer nodes would do.
     return tasks, tasks - low + 1 if low > 1 else 0, (low, high)
@@ -447,7 +443,6 @@ def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
             _, user_before, _, ended = columns[latest]
             if user_before == user and ended is not None and -SEEN <= submit - ended <= AGAIN:
                 preceding[names[i]] = names[latest]
-                # All runs bear the name of the first.
                 first_run[i] = first_run[latest] = first_run[latest] or names[latest]
         records_of[name].append(i)
     named = raw.with_columns(name=pl.Series(names))
@@ -475,7 +470,6 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     nice, named = [0.0] * len(raw), Counter[str]()
     for i in raw["submit"].arg_sort().to_list():
         name, line, features, req, alloc, title, nodes, submit = rows[i]
-        # The component's number, behind `+`.
         offset = name.partition("#")[0].partition("+")[2]
         options = submitted(line, int(offset or 0)) if line else {}
         if not options:

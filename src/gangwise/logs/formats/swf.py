@@ -77,7 +77,6 @@ class StandardWorkload(Reader):
         # Numbers take more room than jobs, which are made of each batch.
         jobs = pl.concat([section.select(frame) for frame in reading])
         stages = [reading.stage()]
-        # The first of equal numbers counts.
         repeated = ~pl.col("job").is_first_distinct()
         for name, reason, lost in (
             ("jobs", PART, pl.col("status") == "part"),
@@ -100,7 +99,6 @@ class StandardWorkload(Reader):
         size = [float(text) for text in sizes_told if text.isdecimal() and 0 < int(text) < 2**40]
         pool = server_table((1, "pool", "", processors, 0.0, 0.0) for processors in size[:1])
         account = (tuple(stages), {file.name: reading.blocks.digest()}, tuple(notes))
-        # Columns that only the notes needed.
         jobs = jobs.drop("job", "allocated", "thinks")
         return Tables(NAME, pool, jobs, *account, clock=clock_of(header))
 

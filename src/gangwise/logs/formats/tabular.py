@@ -65,7 +65,6 @@ class TableMapping:
 
     def sql(self, text: str, frame: pl.DataFrame) -> pl.Expr | None:
         """The expression; None where the frame lacks a column of it."""
-        # A name is the usual case, and needs no parser.
         if text.isidentifier():
             return pl.col(text) if text in frame.columns else None
         expression = _with_options(text, self.options)
@@ -169,7 +168,6 @@ def _literal(value: Any) -> str:
     if isinstance(value, str):
         # Quotes are doubled, as in SQL; options come from users.
         return "'" + value.replace("'", "''") + "'"
-    # Seventeen digits keep a float as it is.
     return ", ".join(map(_literal, value)) if isinstance(value, tuple) else f"{value:.17g}"
 
 
@@ -224,7 +222,6 @@ class TabularReader(Reader):
     def __init__(self, path: Path | str | None = None, *, strict: bool = False, **options: Any):
         files, has_path = self.FORMAT.mapping.get("files", {}), path is not None
         named_files = {name: Path(options[name]) for name in files if options.get(name) is not None}
-        # Without a folder all files must be named.
         if not has_path and not (files and len(named_files) == len(files)):
             arguments = " and ".join(f"{name}=" for name in files)
             raise TraceError("give a directory" + f", or both {arguments}" * bool(files))
@@ -291,7 +288,6 @@ class TabularReader(Reader):
         joined = self._joined(jobs)
         frame = joined.frame
         for entry in jobs.spec.get("fill", ()):
-            # A column that the file lacks is not filled.
             condition = jobs.sql(entry["where"], frame)
             if condition is None:
                 continue
@@ -343,7 +339,6 @@ class TabularReader(Reader):
     ]:
         section = self.section("servers")
         spec = section.spec
-        # Servers may be missing: many logs have none, and a note says so.
         if "table" not in spec or not (spec.get("needed") or self.source.has(spec["table"])):
             return server_table(), None, (), {}, [spec["missing"]] if "missing" in spec else []
         table = self.source.read(spec["table"])
@@ -370,7 +365,6 @@ def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
         value = options.get(name, entry["default"])
         # An option of several values is a tuple whatever the user wrote.
         if isinstance(entry["default"], list):
-            # No value at all still makes valid SQL.
             value = split_names(value) or ("",)
         for choice in value if isinstance(value, tuple) else (value,):
             if "choices" in entry and choice not in entry["choices"]:

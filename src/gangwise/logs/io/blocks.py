@@ -592,7 +592,6 @@ class Commented(Blocks):
                     yield Block(data, block.rows, line, opens)
                     opens = False
                     continue
-            # The last line end would make an empty line of its own.
             lines = block.data[:-1].split(b"\n")
             for whole_rows, run in groupby(lines, self._is_row):
                 texts = list(run)
@@ -634,7 +633,6 @@ def squeezed(data: bytes) -> bytes:
     >>> squeezed(b"  1\t  2 \n3 4\n \n")
     b'1 2\n3 4\n\n'
     """
-    # Line feeds are kept, for they end the rows.
     single = re.sub(rb"[ \t\v\f]+", b" ", data)
     return single.replace(b"\n ", b"\n").replace(b" \n", b"\n").removeprefix(b" ")
 

@@ -470,7 +470,6 @@ class RowParser:
         frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
         frame = frame.with_columns(self._emptied(pl.col([c.name for c in self.columns])))
         numbers = [c for c in self.columns if c.number]
-        # Not strict: what is no number becomes null, and is told from an empty cell below.
         parsed = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
         # A number that cannot be read is a fault only where something stands in the cell.
         fault = first_reason(

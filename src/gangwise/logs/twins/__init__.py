@@ -248,7 +248,6 @@ def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -
             "cpu": np.minimum(draw_rows(rng, t["cores"], n)[:, 0], cores),
             "mem": draw_rows(rng, t["gib"], n)[:, 0],
             "gpu": gpu,
-            # A gang has two tasks or more.
             "tasks": np.where(rng.random(n) < single, 1.0, np.maximum(gang, 2.0)),
             "models": model,
         }
@@ -337,7 +336,6 @@ def v2018(
     small = rows[at] <= t["small"]
     drawn = [_rows_of_v2018(rng, t["rows"][size], len(at)) for size in ("small", "large")]
     column = {name: np.where(small, drawn[0][name], drawn[1][name]) for name in drawn[0]}
-    # Not more parents than there are rows before.
     parents = np.minimum(column.pop("parents").astype(np.int64), number)
     # The second row of a job with an order always waits for the first, else there would be none.
     parents = np.where(number == 1, 1, parents) * ordered[at]
@@ -387,7 +385,6 @@ def _precedence(
     back = np.floor(rng.random(len(child)) * number[child]).astype(np.int64)
     leading = np.diff(child, prepend=-1) > 0
     parent = child - 1 - np.where(leading & chained[child], 0, back)
-    # A parent that was drawn twice is one.
     edges = pl.DataFrame({"child": child, "parent": parent}).unique().sort("child", "parent")
     own = pl.Series("number", number + 1).cast(pl.String)
     numbers = edges.with_columns(of=own.gather(edges["parent"]))
@@ -496,7 +493,6 @@ def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float)
 
 def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
     """Rows as a reader gives them: jobs that have not ended end with the trace."""
-    # Published times are whole seconds.
     if whole:  # a row may start long after its job, yet before the end
         start = pl.min_horizontal(pl.col("created").floor(), pl.lit(end - 1.0))
         rows = rows.with_columns(created=start.clip(lower_bound=0.0))
