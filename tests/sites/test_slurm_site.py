@@ -254,6 +254,22 @@ def test_nodes_are_those_that_slurm_would_have(tmp_path):
     assert Site.read(f"slurm:{tmp_path}/other").nodes.capacity[0, 0] == 6000
 
 
+def test_cores_kept_for_the_system_are_as_many_as_slurm_keeps(tmp_path):
+    """CPUEfctv as slurmctld 22.05 prints it for these lines."""
+    whole = "Sockets=2 CoresPerSocket=8 ThreadsPerCore=2"
+    nodes = {
+        f"CPUs=16 {whole} CoreSpecCount=1": 15,  # CPUs= counts cores
+        f"CPUs=32 {whole} CoreSpecCount=1": 30,
+        f"{whole} CoreSpecCount=1": 30,
+        "CPUs=16 ThreadsPerCore=2 CoreSpecCount=1": 14,
+        f"CPUs=16 {whole} CpuSpecList=0-1": 14,
+        f"CPUs=32 {whole} CpuSpecList=0-2": 28,  # two cores, one of them named by half
+    }
+    lines = [f"NodeName=a{i} {text}\n" for i, text in enumerate(nodes)]
+    site = site_of(tmp_path, "".join(lines) + "PartitionName=p Nodes=ALL\n")
+    assert (site.nodes.capacity[:, 0] / 1000).tolist() == [*nodes.values()]
+
+
 def test_a_list_goes_on_and_only_slips_are_guessed(tmp_path):
     site = site_of(
         tmp_path,

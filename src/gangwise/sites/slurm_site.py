@@ -254,9 +254,11 @@ def _cores(r: SlurmReading, row: SettingRow) -> tuple[float, int]:
     # CPUEfctv is printed without what the system keeps.
     if (free := r.value(row, "CPUEfctv", float, 0.0)) > 0:
         return free, of_core
-    reserved = r.value(row, "CoreSpecCount", float, 0.0) * threads
-    if (named := row.values.get("CPUSpecList", "")) and not reserved:
-        reserved = len(r.value(row, "CPUSpecList", _numbers, [named]))
+    # Whole cores are kept, also those of which a list names single threads.
+    reserved = r.value(row, "CoreSpecCount", float, 0.0) * of_core
+    if not reserved:
+        listed = r.value(row, "CPUSpecList", _numbers, list[int]())
+        reserved = float(len({cpu // of_core for cpu in listed}) * of_core)
     return max(processors - reserved, 0.0), of_core
 
 
@@ -465,6 +467,6 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
     return "slurm" + ":" * bool(changes) + ",".join(changes)
 
 
-def _numbers(text: str) -> list[str]:
+def _numbers(text: str) -> list[int]:
     """Of a list of numbers and ranges: ``0-3,8``."""
-    return expand_nodes(f"[{text}]")
+    return [int(number) for number in expand_nodes(f"[{text}]")]
