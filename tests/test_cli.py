@@ -228,7 +228,7 @@ def log(tmp_path):
         ("replay log.swf --policies ,", ["','", "fcfs+easy"]),
         ("replay log.swf --as slurm:nodir", ["nodir is not a folder"]),
         ("jobs nothing", ["nothing: the folder is empty"]),
-        ("jobs stub.swf.gz", ["compressed", "cut short"]),
+        ("jobs stub.swf.gz", ["gzip", "cut short"]),
         ("replay log.swf --set nodes=0", ["nodes=0"]),
         ("replay log.swf --as sjf+", ["sjf+", "missing"]),
         ("replay log.swf --policies EASY", ["EASY", "easy"]),

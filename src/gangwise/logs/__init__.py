@@ -19,7 +19,7 @@ from gangwise.logs.format import (
     looks_like,
     recognise,
 )
-from gangwise.logs.io.blocks import regular
+from gangwise.logs.io.blocks import Blocks, regular
 from gangwise.logs.io.text import first_lines, header_of, listed
 from gangwise.logs.tables import Reader, Tables, load_tables
 from gangwise.logs.twins import arguments, open_twin
@@ -124,8 +124,9 @@ def reader_of(path: Path, trace: str = "") -> Any:
             return HeadedTable
         except TraceError as error:
             doubt = f"{str(error).removeprefix(f'{path}: ')}; "
-    nothing = "nothing readable" + ": the compressed file is cut short" * (path.suffix == ".gz")
-    kind, contents = "first line", listed(header_of(path), 12) or nothing
+    kind, contents = "first line", listed(header_of(path), 12)
+    if path.is_file() and not contents:
+        contents = "nothing readable" + _damage(path)
     if path.is_dir():
         kind, contents = "files", ", ".join(sorted(item.name for item in path.iterdir())[:12])
     texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
@@ -144,6 +145,16 @@ def reader_of(path: Path, trace: str = "") -> Any:
         raise TraceError(f"{doubt}no known trace format{hint}", path)
     looked = f"looked for {', '.join(formats) or 'none (none is formats)'}"
     raise TraceError(f"no known trace format{hint}; {kind} found: {contents}; {looked}", path)
+
+
+def _damage(path: Path) -> str:
+    """What is wrong with the packing of a file of which nothing can be read; empty for nothing."""
+    blocks = Blocks(path)
+    try:
+        blocks.start(1)
+    except TraceError as error:
+        return f": {str(error).removeprefix(f'{path}: ')}"
+    return f": {blocks.damage}" * bool(blocks.damage)
 
 
 def require_there(path: Path) -> None:
