@@ -175,7 +175,7 @@ def check_command(
 def _kind_of(what: str) -> Literal["policy", "scheduler"]:
     """Kind of a registered name, or of a class by its methods."""
     from gangwise.core.registry import ANY, entries, from_outside, parse
-    from gangwise.jobs.parts import parts
+    from gangwise.jobs.part_names import parts
 
     if (outside := from_outside("policy", what)) is not None:
         return "scheduler" if hasattr(outside.load(), "place") else "policy"

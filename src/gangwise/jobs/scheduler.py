@@ -22,7 +22,7 @@ from gangwise.jobs import choice as choices
 from gangwise.jobs import queues, rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.model import Job, Nodes
-from gangwise.jobs.parts import PARTS, parts_named
+from gangwise.jobs.part_names import PARTS, parts_named
 from gangwise.jobs.run_times import Expectations, RunTimes, expect, nothing, state_of
 from gangwise.jobs.tenancy import Tally
 

@@ -28,7 +28,7 @@ from markupsafe import Markup, escape
 import gangwise
 from gangwise.core import files, terminal
 from gangwise.core.registry import Kind, entries
-from gangwise.jobs.parts import parts
+from gangwise.jobs.part_names import parts
 from gangwise.report import plotting, tables
 from gangwise.report.plotting import COLOURS, INK, MUTED, Looks, Panel, Style, image, points
 from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text, number
