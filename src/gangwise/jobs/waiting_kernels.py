@@ -49,6 +49,7 @@ KIND = record(  # of waiting jobs: alike in what they ask for and whose use they
     cause=np.int64,
     older=np.int64,  # of those that wait so many would have enough without jobs submitted later
     full=np.int64,  # the counter of a cap that it waits for, −1 for none
+    marginal=np.int64,  # `older` stays while no attempt from this one on begins or ends
 )
 WAIT = record(  # of one job, in the order of (kind, row)
     start=np.float64,
@@ -89,6 +90,7 @@ SIZES = record(
     next=np.int64,  # of `by_start`: before it no job waits that does not fit
     free=np.int64,  # kinds that fit
     away=np.int64,  # nodes
+    moved=np.int64,  # the last attempt, by row the oldest, that began or ended in this instant
 )
 
 
@@ -265,6 +267,7 @@ def _run(x: Sweep, a: int, sign: int) -> None:
                     company.total += amount
     for c in range(x.caps.starts[claim], x.caps.starts[claim + 1]):
         x.used[x.caps.counter[c]] += sign * x.caps.amount[c]
+    sizes.moved = max(sizes.moved, a)
     if sign > 0:
         kernels.insert(x.words, x.summary, sizes, a)
     else:
@@ -405,6 +408,7 @@ def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
     # Exact: removing later jobs one by one, newest first, until enough would be free.
     while more < lacks:
         a = kernels.following(x.words, x.summary, x.sizes[0], i + 1)
+        kind.marginal = a if a >= 0 else x.row.size
         if a < 0 or x.row[a] <= oldest:
             return 0, i, more
         i = a
@@ -414,6 +418,7 @@ def _part(x: Sweep, q: int, i: int, more: float) -> tuple[int, int, float]:
         for p in range(x.first[a], x.past[a]):
             if x.cluster.allowed[c, x.node[p]] and x.nodes[x.node[p]].up > 0:
                 more += x.amount[p, k]
+    kind.marginal = i
     last = kind.first + kind.waiting
     # Jobs submitted before that row would have enough without it and all later ones.
     return _up_to(x.by_row, kind.first, last, x.row[i] - 1), i, more
@@ -448,6 +453,9 @@ def _judge(x: Sweep, q: int, now: float, i: int, more: float) -> tuple[int, floa
     x.sizes[0].free += cause == FREE
     if cause == BUSY:
         x.company[_company(x, kind.shape)].busy += kind.waiting
+        # What a later attempt takes from what is free is what there would be more without it.
+        if kind.cause == BUSY and x.sizes[0].moved < kind.marginal:
+            return i, more
         older, i, more = _part(x, q, i, more)
     elif cause == CAP:
         full = _full_cap(x, kind.claim)
@@ -500,6 +508,9 @@ def _join(x: Sweep, w: int, now: float) -> bool:
         _flush(x, q, now)
     _settle(x, w, -1)
     x.waits[w].state = 1
+    newest = x.by_row[kind.first + kind.waiting - 1] == x.rows[w]
+    if not newest:
+        kind.marginal = -1
     if first:
         _judge(x, q, now, int64(-1), 0.0)
     elif kind.cause == BUSY:
@@ -507,7 +518,7 @@ def _join(x: Sweep, w: int, now: float) -> bool:
     if _is_stuck(kind.cause):
         sizes.next = min(sizes.next, x.waits[w].turn)
     # A later job behind all of its kind changes no cause of those before it.
-    return bool(x.by_row[kind.first + kind.waiting - 1] != x.rows[w])
+    return not newest
 
 
 @inner_kernel
@@ -515,7 +526,7 @@ def _leave(x: Sweep, w: int, now: float) -> None:
     q, sizes = x.waits[w].kind, x.sizes[0]
     _flush(x, q, now)
     _settle(x, w, 1)
-    x.waits[w].state = 2
+    x.waits[w].state, x.kinds[q].marginal = 2, -1
     sizes.started += 1
     kind, need = x.kinds[q], x.needs[x.kinds[q].shape]
     if kind.waiting > 0:
@@ -607,6 +618,7 @@ def sweep_waits(x: Sweep) -> None:
         # Of an instant, what ends comes before what begins.
         moved = x.changes[v].at == now or x.begins[i] == now
         while x.changes[v].at == now:
+            sizes.moved = x.row.size
             if x.changes[v].what != HOURS_CHANGE:
                 _node_changes(x, x.changes[v].node, x.changes[v].what)
             v += 1
@@ -633,6 +645,7 @@ def sweep_waits(x: Sweep) -> None:
             w += 1
         if moved:
             _judge_all(x, now)
+        sizes.moved = -1
         after = min(min(x.begins[i], x.ends[e]), min(x.sinces[w], x.changes[v].at))
         if sizes.kinds > 0:
             _charge(x, now, after - now, x.changes[v].reserves)
