@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from gangwise.logs.io.reading import MALFORMED, RowAccount, Stage
-from gangwise.logs.io.text import beginning, read_records
+from gangwise.logs.io.text import beginning, read_records, without_collecting
 from gangwise.notation import slurm as notation
 from gangwise.notation import units
 
@@ -39,6 +39,7 @@ COLUMNS = {
 }
 
 
+@without_collecting()
 def read_sacct_json(
     file: Path, strict: bool
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
