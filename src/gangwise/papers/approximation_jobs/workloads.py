@@ -530,6 +530,8 @@ class SyntheticJobs:
     def _on_periods(self, rng: np.random.Generator) -> Floats:
         """Beginnings and ends of the on-periods within the time of arrivals, shape [n, 2]."""
         end, at, periods = self.last * self.slots, 0.0, []
+        # A mean of on-periods and one of off-periods: exponential
+        # lengths, so that bursts have no memory.
         off = self.burst * (1.0 - self.duty) / self.duty  # then on / (on + off) is the duty
         on = rng.random() < self.duty
         while at < end:

@@ -86,6 +86,8 @@ class GangOGASched(PolicyBase):
         plan, x = self._planner.decide(observation), observation.arrived
         servers = self._servers
         servers.reset()
+        # The plan holds fractions of a job type, and gangs are
+        # whole: rounding keeps what it pays for.
         servers.round_plan(x, plan, self.least)
         played, rewards = self._finish(x)
         if self.remember:  # a second start for the local search: what worked last time

@@ -240,6 +240,8 @@ class Paper:
         figures = (source for figure in self.tables["figures"] for source in self._sources(figure))
         artefacts = {figure["name"]: self._artefact(figure) for figure in figures}
         rows = self.tables.get("rows", {"slots": {}})
+        # Readings of which rows the authors took are the same for
+        # both papers, but for some of one alone.
         every = _read("traces")["readings"]
         readings = [source for source in every if source.get("only", self.name) == self.name]
         instead = self.tables["defaults"].get("scenario", "")

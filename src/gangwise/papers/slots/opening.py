@@ -69,6 +69,7 @@ class TraceScenario(demands.TraceScenarioBase):
             demand.servers, demand.grouping, s.scale if s.units == "share" else None
         )
         self._requests *= s.contention
+        # Jobs of a type in a mean slot, after thinning.
         rate = s.keep * self.counts.mean(axis=0)
         share = demands.mean_contention(self._cluster, self._requests, self.mask, rate)
         # Where no server is ever contested all policies earn the same: a warning then.
