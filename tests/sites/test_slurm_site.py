@@ -254,6 +254,20 @@ def test_nodes_are_those_that_slurm_would_have(tmp_path):
     assert Site.read(f"slurm:{tmp_path}/other").nodes.capacity[0, 0] == 6000
 
 
+def test_files_mean_what_slurm_prints_of_them(tmp_path):
+    """Lines that scontrol 22.05 printed for these settings."""
+    nodes = "NodeName=n[1-2] CPUs=4 Feature=x\nNodeSet=s Feature=x\n"
+    flags = "PriorityType=priority/multifactor\nPriorityFlags=NO_NORMAL_PART\n"
+    written = "PartitionName=p Nodes=s MaxTime=2-03:04:05\nPartitionName=q Nodes=n1 MaxTime=17:30\n"
+    site = site_of(tmp_path, nodes + flags + written)
+    printed = "PartitionName=p MaxTime=2-03:05:00 Nodes=n1,n2 NodeSets=s\n"
+    printed += "PartitionName=q MaxTime=00:18:00 Nodes=n1 NodeSets=(null)\n"
+    config = "Configuration data as of 2026\nPriorityFlags           = NO_NORMAL_ALL\n"
+    both = site_of(tmp_path, nodes + flags, config_txt=config, partitions_txt=printed)
+    assert both.document() == site.document()
+    assert both.notes == site.notes == ()
+
+
 def test_cores_kept_for_the_system_are_as_many_as_slurm_keeps(tmp_path):
     """CPUEfctv as slurmctld 22.05 prints it for these lines."""
     whole = "Sockets=2 CoresPerSocket=8 ThreadsPerCore=2"
@@ -457,10 +471,11 @@ def test_reservations_and_what_backfilling_looks_at_are_read(tmp_path):
         ("week", "n3", 10, 11),
     ]
     assert site.scheduler == (
-        "slurm:per_user=4,per_pool=5,per_user_pool=7,per_account=6,starts=8,main_starts=9,"
+        "slurm:per_pool=5,per_user_pool=7,per_account=6,starts=8,main_starts=9,"
         "part_depth=10,least_wait=60"
     )
     assert "not modelled: Flags=WEEKLY of reservation week" in str(site.notes)
+    assert "bf_max_job_user does not count beside bf_max_job_assoc" in str(site.notes)  # as it logs
     jobs = Jobs.of([0, 9 * 3600], 1)
     at = Clock(datetime(2026, 1, 2, 8, tzinfo=UTC).timestamp())
     placed = site.with_hosts(jobs, site.nodes, np.zeros(3, int), np.zeros(0, int), at)

@@ -355,6 +355,10 @@ class SlurmReading:
         for row in self.rows:
             for name, value in row.values.items() if row.kind == "config" else ():
                 before = merged.values.get(name, "")
+                printed = not row.where.startswith("slurm.conf")
+                # Slurm prints NO_NORMAL_ALL for any flag NO_NORMAL_…: the file says which.
+                if before and printed and "NO_NORMAL_ALL" in value.upper():
+                    continue
                 # `+=` goes on with the list; otherwise the later value counts.
                 value = f"{before},{value}" if before and name in row.more else value
                 unchanged = before.lower().replace(" ", "") == value.lower().replace(" ", "")
@@ -363,7 +367,7 @@ class SlurmReading:
                         value
                     )
                 modelled = name in settings()["config"]["modelled"]
-                if before and modelled and not unchanged and not row.where.startswith("slurm.conf"):
+                if before and modelled and not unchanged and printed:
                     self.notes.append(f"{row.where}: {name}={value} is taken, not {before}")
                 merged.values[name], merged.places[name] = value, row.where
         return merged

@@ -302,7 +302,7 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
     pool: dict[str, Any] = {
         "name": name,
         "nodes": nodes,
-        "most_time": r.value(row, "MaxTime", time_limit, np.inf),
+        "most_time": r.value(row, "MaxTime", whole_minutes, np.inf),
         "most_nodes": r.value(row, "MaxNodes", notation.node_count, 0),
         "fewest_nodes": r.value(row, "MinNodes", notation.node_count, 0),
         "tier": r.value(row, "PriorityTier", int, 1),
@@ -347,6 +347,15 @@ def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
         "damping": r.value(row, "FairShareDampeningFactor", float, 1.0) or 1.0,
         "flags": tuple(sorted(flags & {*get_args(PriorityFlag)})),
     }
+
+
+def whole_minutes(text: str) -> float:
+    """Seconds of a limit, which Slurm keeps in minutes, rounded up.
+
+    >>> whole_minutes("17:30"), whole_minutes("UNLIMITED")
+    (1080.0, inf)
+    """
+    return float(np.ceil(time_limit(text) / 60.0) * 60.0)
 
 
 def way(text: str) -> str:
@@ -455,6 +464,10 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
         arguments[name] = unit * r.value(
             parameters, setting, int, int(getattr(usual, name)) // unit
         )
+    if arguments["per_account"] and arguments["per_user"]:
+        place = row.places.get("SchedulerParameters", row.where)
+        r.notes.append(f"{place}: bf_max_job_user does not count beside bf_max_job_assoc")
+        arguments["per_user"] = 0
     # sched/builtin has the main loop and no backfilling.
     arguments["tested"] *= kind != "sched/builtin"
     # A version that is not known is taken for a new one.
