@@ -234,6 +234,7 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
             publication.write("fidelity.txt", f"{report}\n")
     files = pages.write_comparison(comparison, out, options.command_line())
     options.say(f"wrote {', '.join(path.name for path in files)} to {out}")
+    # A page has its figures inside; files of them are made with matplotlib, which may be absent.
     if not any(path.suffix == ".svg" for path in files):
         options.say(f"no figures as files: they need matplotlib; {to_install('full')}")
 
@@ -270,6 +271,7 @@ def sweep_command(
         changes["settings"] = options.settings_of(settings)
     experiment = Experiment.read(file, **changes)
     labels = list(experiment.labelled())
+    # The first policy is the one that others are measured by.
     over = labels[0] if over is None else over
     if over not in labels:
         raise ScenarioError(f"--over {over}: the policies are {', '.join(labels)}")
@@ -278,6 +280,7 @@ def sweep_command(
     command = options.command_line()
     with options.progress(options.after_stop(folder)) as advance:
         results = sweep(experiment, folder, jobs, backend, address, advance)
+    # After all runs: what they say of how they were made is then true of each.
     write_provenance(folder, experiment.name, command)
     if as_json:
         options.echo(options.json_text(_summary(results, over)))

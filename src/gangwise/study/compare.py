@@ -152,6 +152,7 @@ class Comparison(PrintedTable):
         store, runs = self.results.store, {}
         for run in (run for run in self.results.runs if not run["comparator"]):
             rows, (label, seed) = store.rows(run["key"]), (run["label"], run["seed"])
+            # Columns by slot alone; means and other numbers of a run have no place there.
             slots = {
                 n.removesuffix(".slot"): v for n, (_, v) in rows.items() if n.endswith(".slot")
             }
@@ -183,6 +184,7 @@ class Comparison(PrintedTable):
         results, rows = self.results, []
         versus = {name: results.versus(name) for name in results.comparators}
         for at in results.ranked:
+            # Differences are paired by seed, since all policies played the same instances.
             over = {p: results.over(p)[at] for p in self.policies if p != at[1]}
             rows.append(
                 Row(
@@ -215,6 +217,7 @@ class Comparison(PrintedTable):
         """
         if len(self.policies) < 2:
             return False
+        # In the order of policies, each with its seeds in the same order.
         earned = self.results.per_seed("reward.mean").group_by("policy", maintain_order=True)
         reference, *rewards = [group["value"].to_numpy() for _, group in earned]
         return all(np.allclose(values, reference, rtol=1e-9, atol=1e-12) for values in rewards)
@@ -262,6 +265,7 @@ class Comparison(PrintedTable):
 
     def gap(self, name: str) -> float:
         """The largest proven gap of a comparator over the seeds, relative to its total reward."""
+        # The worst seed counts: the gap is a promise for all.
         by_seed = [self.comparators[name, s] for s in self.seeds]
         # Not 0, where a comparator earned nothing.
         return max(c.gap / max(abs(float(c.rewards.sum())), 1e-300) for c in by_seed)

@@ -304,6 +304,7 @@ _BRANCHES = ("str", "PolicyTable", "list[constrained-int]", "constrained-int")
 
 
 def schema() -> dict[str, Any]:
+    # pydantic gives the types; what fields mean stands in the source below each.
     about = Experiment.model_json_schema()
     for model, fields in ((Experiment, about), (PolicyTable, about["$defs"]["PolicyTable"])):
         for name, text in _described(model).items():
@@ -331,6 +332,7 @@ def _combinations(grid: Mapping[str, list[Any]]) -> list[Settings]:
 
 
 def _make_relative(content: dict[str, Any], key: str, folder: Path) -> None:
+    # A path counts from its file where that leads to something; other texts are names.
     if isinstance(content.get(key), str) and (folder / content[key]).exists():
         content[key] = str(folder / content[key])
 
@@ -405,6 +407,7 @@ class Workers:
 
     def alone(self, runs: int) -> bool:
         """Whether this process plays so many runs itself, without workers."""
+        # A cluster is asked for even for one run, since its machines may be other than this one.
         if self.backend != "loky" or self.jobs == 1 or runs < 2:
             return self.backend == "loky"
         from joblib import effective_n_jobs  # a fifth of a second
@@ -464,6 +467,7 @@ def sweep(
     content = experiment.model_dump(mode="json")
     specs, store = experiment.runs(), Store(out)
     scenario = specs[0].source.scenario()
+    # A replay says itself what is to be improved, unless the experiment does.
     if isinstance(scenario, Replay) and not experiment.objective:
         content |= {"objective": scenario.objective, "minimise": scenario.minimise}
     # Names are checked on an instance, which has to be drawn.

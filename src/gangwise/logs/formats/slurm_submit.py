@@ -186,8 +186,8 @@ def request(
     TaskRequest(cpu=4.0, mem=32.0, gpu=2.0, models='a100', tasks=2, per_node=1, terms='')
     >>> request("cpu=8,node=2", memory="4000Mc").mem
     15.625
-    >>> request("cpu=12,node=1", "cpu=12,node=2")  # sbatch -n 12, on two nodes of 8 cores
-    TaskRequest(cpu=1.0, mem=0.0, gpu=0.0, models='', tasks=12, per_node=0, terms='size=12x1')
+    >>> request("cpu=12,node=1", "cpu=12,node=2")[4:]  # sbatch -n 12, on two nodes of 8 cores
+    (12, 0, 'given=2,size=12x1')
     >>> request("cpu=1,mem=1G,node=1", "cpu=8,mem=1G,node=1").cpu  # a whole node
     8.0
     """
