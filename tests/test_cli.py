@@ -210,6 +210,7 @@ def log(tmp_path):
     )
     (tmp_path / "empty.swf").touch()
     (tmp_path / "nothing").mkdir()
+    (tmp_path / "data.csv").write_text("id,submit\n1,0\n")
     (tmp_path / "stub.swf.gz").write_bytes(b"\x1f\x8b\x08\x08\xc6")
     for folder, name in (("replayed", "replay"), ("compared", "comparison")):
         (tmp_path / folder).mkdir()
@@ -227,6 +228,21 @@ def log(tmp_path):
         ("replay log.swf --set nodes=-4", ["nodes: must be", "not -4"]),
         ("replay log.swf --policies ,", ["','", "fcfs+easy"]),
         ("replay log.swf --as slurm:nodir", ["nodir is not a folder"]),
+        ("replay log.swf --set nodes=4 --set nodes=5", ["--set nodes", "twice"]),
+        ("replay log.swf --site data.csv", ["data.csv", "no TOML file"]),
+        ("replay log.swf --policies rule.py", ["rule.py:MyRule"]),
+        ("check rule.py", ["rule.py:MyRule"]),
+        ("what-if log.swf --change load*=0", ["load*=0", "no job would come"]),
+        ("what-if log.swf --target waiting.mean<1h --kinds h100", ["h100", "all"]),
+        ("audit log.swf --queues data.csv", ["data.csv", "kubectl get queues"]),
+        ("trace convert log.swf log.swf", ["log.swf is the trace itself"]),
+        ("trace convert log.swf log.xls", ["log.xls", "folder"]),
+        ("new scheduler class", ["'class'", "LongestWait"]),
+        ("explain nothing --job 7", ["nothing", "--out"]),
+        ("serve --state empty.swf", ["empty.swf is no folder"]),
+        ("serve --state new --act --shadow", ["--act", "--shadow"]),
+        ("serve --state new --scheduler fcsf", ["fcsf", "fcfs"]),
+        ("serve --state new --http 99999", ["99999", "65535"]),
         ("jobs nothing", ["nothing: the folder is empty"]),
         ("jobs stub.swf.gz", ["gzip", "cut short"]),
         ("replay log.swf --set nodes=0", ["nodes=0"]),

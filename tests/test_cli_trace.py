@@ -125,7 +125,7 @@ def test_wrong_paths(command, tmp_path):
     with pytest.raises(GangwiseError, match="directory"):
         gangwise(command, tmp_path / "none", *out)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(GangwiseError, match=r"format|files"):
+    with pytest.raises(GangwiseError, match=r"format|files|the folder is empty"):
         gangwise(command, tmp_path / "empty", *out)
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9)
     if command == "inspect":
@@ -133,7 +133,7 @@ def test_wrong_paths(command, tmp_path):
         assert done.exit_code == 1
         assert "picture.png: binary data" in done.output
     else:
-        with pytest.raises(GangwiseError, match=r"format|files"):
+        with pytest.raises(GangwiseError, match=r"format|files|the folder is empty"):
             gangwise(command, tmp_path / "picture.png", *out)
 
 

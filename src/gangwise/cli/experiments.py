@@ -67,7 +67,8 @@ def compare_command(
         from gangwise.report.tables import rich_tables
 
         console = options.screen(wide=False)
-        console.print(verdict(comparison.results), style="bold", markup=False)
+        if heading := verdict(comparison.results):
+            console.print(heading, style="bold", markup=False)
         for line in comparison.notes:
             console.print(line, highlight=False, markup=False)
         console.print(rich_tables(terminal_sheets(comparison.results)))

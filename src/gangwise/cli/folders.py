@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import asdict
 from importlib.resources import files
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -114,7 +115,7 @@ def new_command(
     words = [word for word in re.split(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", name) if word]
     title = "".join(word[0].upper() + word[1:] for word in words)
     module = "_".join(word.lower() for word in words)
-    if not title.isidentifier():
+    if not title.isidentifier() or iskeyword(module):
         raise ScenarioError(f"{name!r} is no name for a class; try LongestWait")
     scenario, rival = FAMILIES[family]
     file, test = folder / f"{module}.py", folder / f"test_{module}.py"
@@ -174,7 +175,7 @@ def check_command(
 
 def _kind_of(what: str) -> Literal["policy", "scheduler"]:
     """Kind of a registered name, or of a class by its methods."""
-    from gangwise.core.registry import ANY, entries, from_outside, parse
+    from gangwise.core.registry import ANY, belongs_elsewhere, entries, from_outside, parse
     from gangwise.jobs.part_names import parts
 
     if (outside := from_outside("policy", what)) is not None:
@@ -184,7 +185,8 @@ def _kind_of(what: str) -> Literal["policy", "scheduler"]:
     schedulers += [*parts("queue"), *parts("backfilling"), *parts("choice")]
     # A scheduler is named by its parts, the first of which tells.
     if name not in policies and name.split("+")[0] not in schedulers:
-        raise UnknownName("policy or scheduler", name, [*policies, *schedulers])
+        instead = belongs_elsewhere("policy", name)
+        raise UnknownName("policy or scheduler", name, [*policies, *schedulers], instead)
     return "policy" if name in policies else "scheduler"
 
 

@@ -166,11 +166,12 @@ def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str,
     for pair in pairs or ():
         if "=" not in pair:
             raise ScenarioError(f"--set {pair}: write KEY=VALUE")
+        if (key := pair.partition("=")[0].strip()) in values:
+            raise ScenarioError(f"--set {key} is given twice: give one of the two")
         try:
             values |= parse(f"x:{pair}")[1]
         except ScenarioError:  # one value with commas, as columns=JobID,User
-            key, _, text = pair.partition("=")
-            values[key.strip()] = text
+            values[key] = pair.partition("=")[2]
     if family is None:
         return values
     # Twice the same is no contradiction.

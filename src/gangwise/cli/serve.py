@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gangwise.cli.options import echo, json_text, say, screen, settings_of
+from gangwise.cli.options import echo, json_text, require_folder, say, screen, settings_of
 from gangwise.core.errors import EngineError, ScenarioError
 from gangwise.core.terminal import one_line
 
@@ -89,7 +89,7 @@ def serve_command(
     Without settings, the local engine simulates a small cluster with users.
     """
     from gangwise.core.registry import create
-    from gangwise.service.listening import require_packages
+    from gangwise.service.listening import listening_socket, require_packages
     from gangwise.service.loop import Service
     from gangwise.service.store import FILE
 
@@ -97,12 +97,16 @@ def serve_command(
         raise ScenarioError(f"--baseline-every {baseline_every}: give 0 or more")
     if not keep_days >= 1:
         raise ScenarioError(f"--keep-days {keep_days:g}: give 1 or more")
+    if {"--act", "--shadow"} <= {*sys.argv}:
+        raise ScenarioError("--act places jobs and --shadow only watches: give one of them")
+    require_folder(state)
     if any(state.glob("*.plan.json")):
         raise ScenarioError(f"{state} holds results; give --state a folder of its own")
     values: dict[str, Any] = settings_of(settings)
     rates = rates_of(rate)
     if http:
         require_packages()
+        listening_socket(*_address(http)).close()
     # Whatever was begun ends in the opposite order, also where the next thing is refused.
     with ExitStack() as begun:
         if engine == "local" and "folder" not in values:
@@ -222,16 +226,20 @@ def doctor_command(
         echo(f"  {reason}: {', '.join(names[:5])}{rest_text}")
 
 
+def _address(http: str) -> tuple[str, int]:
+    host, _, port = http.rpartition(":")
+    if not port.isdigit() or int(port) > 65_535:
+        raise ScenarioError(f"--http {http}: give a port up to 65535, or HOST:PORT")
+    # An address of IPv6 stands in brackets, which a socket does not take.
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
 def listen(http: str, tokens: Path | None, state: Path) -> Listening:
     """Serve the page and the API of the service of this folder, from a process of their own."""
     from gangwise.service.listening import Listening
 
-    host, _, port = http.rpartition(":")
-    # An address of IPv6 stands in brackets, which a socket does not take.
-    host = host.strip("[]") or "127.0.0.1"
-    if not port.isdigit() or int(port) > 65_535:
-        raise ScenarioError(f"--http {http}: give a port, or HOST:PORT")
-    listening = Listening(state, host, int(port), tokens)
+    host, port = _address(http)
+    listening = Listening(state, host, port, tokens)
     say(f"http://{f'[{host}]' if ':' in host else host}:{listening.port}")
     return listening
 

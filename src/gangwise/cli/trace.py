@@ -48,6 +48,10 @@ def convert_command(
 ) -> None:
     """Write servers and jobs of a trace as Parquet, which every command reads; or jobs as SWF."""
     values = options.settings_of(settings)
+    if out.exists() and path.exists() and out.samefile(path):
+        raise StoreError(f"{out} is the trace itself; give another name")
+    if out.suffix in (".csv", ".json", ".parquet", ".txt", ".xls", ".xlsx"):
+        raise StoreError(f"{out}: give a folder, or a name that ends in .swf or .swf.gz")
     # The ending tells what is written: one file of jobs, or a folder of tables.
     if out.name.endswith((".swf", ".swf.gz")):
         from gangwise.logs import jobs

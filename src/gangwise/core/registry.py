@@ -320,6 +320,8 @@ ANY = "*"  # the entry whose class builds, by named, every name that no other en
 
 def belongs_elsewhere(kind: Kind, name: str) -> str:
     """Hint for a name of another kind, such as a policy's among schedulers; empty if none."""
+    if kind in ("policy", "scheduler") and name.endswith(".py"):
+        return f"name its class too, as in {name}:MyRule"
     if kind == "scheduler" and any(
         policy.split("-")[0] == name or policy == name for policy in entries("policy")
     ):

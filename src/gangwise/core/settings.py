@@ -176,6 +176,7 @@ def fault_text(fault: Mapping[str, Any]) -> str:
     'must be greater than 0, not -1'
     """
     message = str(fault["msg"]).removeprefix("Value error, ")
+    message = message.replace("Field required", "is missing")
     if not message.startswith("Input should be "):
         return message
     return f"must be {message.removeprefix('Input should be ')}, not {str(fault['input'])[:80]}"
@@ -213,7 +214,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise ScenarioError(f"{path}: {error}") from error
+        raise ScenarioError(f"{path}: this is no TOML file: {error}") from error
 
 
 def toml_text(document: Mapping[str, Any]) -> str:

@@ -40,6 +40,20 @@ def require_packages() -> None:
             raise ScenarioError(f"--http needs {needed}; {to_install('live')}")
 
 
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens there; raises ScenarioError where another does."""
+    opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind((host, port))
+        opened.listen(128)  # connections that come at once wait
+    except OSError as error:
+        opened.close()
+        text = f"cannot listen on {host}:{port}: {error.strerror}; give another port"
+        raise ScenarioError(text) from error
+    return opened
+
+
 class Listening:
     """The process of the API of a service in this process, until it is closed.
 
@@ -54,14 +68,7 @@ class Listening:
             raise ScenarioError(f"--http {host}:{port}: beyond this host, give --tokens as well")
         # Opened here: a port that is taken is an error of the start, and while the process of the
         # API is started again connections wait in the socket.
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((host, port))
-            self._socket.listen(128)  # connections that come at once wait
-        except OSError as error:
-            self._socket.close()
-            raise ScenarioError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        self._socket = listening_socket(host, port)
         self.port = int(self._socket.getsockname()[1])
         number = str(self._socket.fileno())
         self._command = [sys.executable, "-m", __name__, str(folder), host, number]

@@ -173,7 +173,7 @@ class Store:
         if not name and len(known) == 1:
             name = known[0]
         if name not in known:
-            which = f"choose one of {', '.join(known)}" if known else "run gangwise sweep first"
+            which = f"choose one of {', '.join(known)}" if known else "name the folder of its --out"
             raise StoreError(f"{self.folder} has no results of {name or 'one experiment'}; {which}")
         try:
             plan = json.loads(self.files.read(name + PLAN))

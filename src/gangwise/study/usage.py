@@ -409,7 +409,11 @@ def queue_shares(file: Path, device: str, capacity: float) -> dict[str, float]:
     kind, unit = {"mem": ("memory", 1e6 / 2**30), "cpu": ("cpu", 1e-3)}.get(device, (device, 1.0))
     below: dict[str, list[tuple[str, float, float, float]]] = {}
     # A listing has items; an object by itself is one.
-    for item in (item for text in documents(file) for item in (text or {}).get("items", [text])):
+    printed = [text if isinstance(text, dict) else {} for text in documents(file)]
+    for item in (item for text in printed for item in text.get("items", [text])):
+        if "name" not in item.get("metadata", {}):
+            text = "there are no queues of KAI; give what kubectl get queues -o yaml prints"
+            raise errors.ScenarioError(f"{file}: {text}")
         spec = item.get("spec", {})
         about = spec.get("resources", {}).get(kind, {})
         quota, limit = (float(about.get(name, -1)) * unit for name in ("quota", "limit"))

@@ -101,6 +101,8 @@ def _changed_rules(
         drawn = played.draw(0)
         current["load"] = replay_scenario.load_of(drawn.jobs, drawn.nodes)
     wanted = changed(current, own)
+    if not wanted["load"] and any(change.path == "load" for change in own):
+        raise ScenarioError(f"{','.join(map(str, own))}: the load is 0, so that no job would come")
     settings: dict[str, Any] = {"load": wanted["load"]} if wanted["load"] != current["load"] else {}
     if of_site := [str(change) for change in changes if change not in own]:
         settings["change"] = ",".join(filter(None, [played.settings.change, *of_site]))
@@ -348,7 +350,7 @@ def capacity(
     needs = []
     for kind in kinds:
         if kind not in size:
-            raise ScenarioError(f"--kinds {kind}: there are nodes of {', '.join(size)}")
+            raise ScenarioError(f"--kinds {kind}: there is no such kind; known: {', '.join(size)}")
         most = MOST_TIMES * (size[kind] + 1)
         low, high, step = 0, size[kind], 1
         # Doubling steps upward until the target is reached,
