@@ -367,7 +367,7 @@ def command_line() -> str:
 
 
 def after_stop(out: Path | None) -> str:
-    """What to say after Ctrl-C: what is stored, and how to continue."""
+    """Text for after Ctrl-C: what is stored, and how to continue."""
     if out is None:
         return "nothing was saved; with --out a run can be continued"
     return f"finished runs are stored\nto go on: {command_line()}"

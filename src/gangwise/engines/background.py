@@ -138,7 +138,7 @@ class BackgroundLoop:
         return wait
 
     def came_round(self) -> None:
-        """What the loop is for is done for now; a step that goes on for long says so itself."""
+        """Mark that the loop has come round; a step that goes on for long says so itself."""
         failed, self.trouble = bool(self.trouble), ""
         self._failing_since, self._beat = float("inf"), clock()
         self.recoveries += failed
@@ -152,7 +152,7 @@ class BackgroundLoop:
         return max(clock() - self._failing_since, 0.0)
 
     def trouble_now(self) -> str:
-        """What is wrong with the loop; empty where it comes round. A dead thread is replaced."""
+        """Trouble of the loop; empty where it comes round. A dead thread is replaced."""
         if self._over.is_set() or self._thread is None:
             return ""
         # A thread can end without a word, as where memory was short when it began.

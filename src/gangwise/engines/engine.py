@@ -59,7 +59,7 @@ NOT_KNOWN = (math.nan,)
 
 
 class Capabilities(NamedTuple):
-    """What the service has to know of a kind of cluster."""
+    """Capabilities of a kind of cluster."""
 
     start_latency: float  # seconds from ``place`` to the first rank, usually
     exact_split: bool = True
@@ -98,7 +98,7 @@ class TaskGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class EngineJob:
-    """What a user submitted; times in seconds since 1970."""
+    """Job as a user submitted it; times in seconds since 1970."""
 
     id: str  # the cluster's own, unique for ever
     job_type: str
@@ -175,7 +175,7 @@ class Placed(NamedTuple):
 
 
 class RankReport(NamedTuple):
-    """What one rank measured of itself."""
+    """Measurements of one rank of itself."""
 
     node: str
     rank: int
@@ -275,7 +275,7 @@ class Engine(Protocol):
         """End a job for good. One that has ended is left as it is."""
 
     def events(self, timeout: float) -> list[EngineEvent]:
-        """What happened since the last call; waits at most ``timeout`` seconds for something."""
+        """Events since the last call; waits at most ``timeout`` seconds for something."""
 
     def close(self) -> None:
         """Disconnect from the cluster. Jobs run on."""
@@ -373,7 +373,7 @@ def check_placement(
 def events_between(
     old: Status | None, row: Status, ranks: Callable[[Status], tuple[RankReport, ...]]
 ) -> list[EngineEvent]:
-    """What happened to a job between two looks at its row; ``old`` is None for a new one.
+    """Events of a job between two looks at its row; ``old`` is None for a new one.
 
     ``ranks`` gives the reports of the ranks of its latest attempt, for an event that ends it.
     """

@@ -108,7 +108,7 @@ def quoted(value: Any) -> str:
 
 
 def clean_text(value: Any) -> str:
-    """What a cluster says to people, cut to size; bytes that are no text become question marks."""
+    """Text of a cluster for people, cut to size; bytes that are no text become question marks."""
     text = value if isinstance(value, str) else quoted(value)
     return text[:LONGEST_TEXT].encode(errors="replace").decode()
 
@@ -171,7 +171,7 @@ _STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
 
 
 class Quarantine:
-    """What cannot be read, by kind (``job``, ``node``, …) and name, and why."""
+    """Records that cannot be read, by kind (``job``, ``node``, …) and name, and why."""
 
     def __init__(self) -> None:
         self.total: Counter[str] = Counter()  # how many of each kind ever came in

@@ -118,7 +118,7 @@ class KubernetesEngine:
 
     @property
     def answered(self) -> float:
-        """When the API server last answered a call, in seconds of :func:`.clock`."""
+        """Time at which the API server last answered a call, in seconds of :func:`.clock`."""
         return self._api.answered
 
     # The boundary

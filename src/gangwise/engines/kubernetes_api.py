@@ -179,7 +179,7 @@ class Connection:
 
     @property
     def asker(self) -> BackgroundLoop:
-        """What asks it for a sign of life: the loop that renews the lease, where there is one."""
+        """Loop that asks for a sign of life: the one that renews the lease, where there is one."""
         return self._asker if self.lease is None else self.lease.loop
 
     def _ask_if_quiet(self) -> float:
@@ -193,7 +193,7 @@ class Connection:
         return ASK
 
     def trouble(self) -> str:
-        """What is wrong with a watch; empty where nothing is."""
+        """Trouble of a watch; empty for none."""
         return next((f.loop.trouble for f in self.followers if f.loop.trouble), "")
 
     @contextmanager
@@ -308,7 +308,7 @@ class Connection:
         list(self.pool.map(one, pods))
 
     def read_size(self, of: Membership) -> int | None:
-        """How many pods a gang has by the object that says so; None where that is not there."""
+        """Number of a gang's pods by the object that says so; None where that is not there."""
         key = of.name, of.namespace
         if of.kind == "job":
             owner = self.call(self.batch.read_namespaced_job, *key, missing_is_fine=True)

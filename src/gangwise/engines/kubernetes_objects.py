@@ -201,7 +201,7 @@ def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = ""
 
 
 def not_modelled(pod: Mapping[str, Any]) -> str:
-    """What of a pod's request is not modelled; empty where all of it is."""
+    """Parts of a pod's request that are not modelled; empty where all are."""
     spec = pod["spec"]
     reasons = [text for key, text in WORDS["not_modelled"].items() if spec.get(key)]
     for volume in spec.get("volumes") or ():
@@ -235,7 +235,7 @@ def ports(pod: Mapping[str, Any]) -> dict[str, int]:
 
 
 class Membership(NamedTuple):
-    """Which gang a pod belongs to."""
+    """Membership of a pod in a gang."""
 
     namespace: str
     kind: str
@@ -275,7 +275,7 @@ def declared_size(pod: Mapping[str, Any]) -> int | None:
 
 
 def gang_size(item: Mapping[str, Any]) -> int:
-    """How many pods start together, as the object says that makes them or speaks for them.
+    """Number of pods that start together, by the object that makes them or speaks for them.
 
     >>> workers = [{"replicas": 4}, {"replicas": 2, "numOfHosts": 2}]
     >>> gang_size({"spec": {"headGroupSpec": {}, "workerGroupSpecs": workers}})
@@ -315,7 +315,7 @@ def gang_size(item: Mapping[str, Any]) -> int:
 
 
 def asked(pod: Mapping[str, Any]) -> str:
-    """What a pod asks for, as text: pods of one text are alike."""
+    """Request of a pod, as text: pods of one text are alike."""
     spec = pod["spec"]
     about = demand(pod), spec.get("nodeSelector"), affinity(pod), spec.get("tolerations")
     rules = [kubernetes.required(pod, "podAntiAffinity"), note(pod, "per-node", 0.0)]

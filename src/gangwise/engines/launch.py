@@ -40,7 +40,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def open_output(folder: Path) -> BinaryIO:
-    """What the ranks of an attempt print; OSError where it is no file of this folder alone."""
+    """Open the output of an attempt's ranks; OSError where it is no file of this folder alone."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     handle = os.open(folder / "output.txt", flags, 0o666)
     about = os.fstat(handle)
@@ -55,7 +55,7 @@ class TimeLimitReached(Exception):  # noqa: N818 - no error: the job's time is o
 
 
 def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, list[Any]]:
-    """How a gang ended: when all its ranks did, or one failed, or at its limit (0: none)."""
+    """Wait for a gang's end: when all its ranks ended, or one failed, or at its limit (0: none)."""
 
     def over(*_: Any) -> None:
         raise TimeLimitReached

@@ -147,7 +147,7 @@ class Led:
             self._leader.check()
 
     def _wait_for_lead(self, seconds: float) -> None:
-        """Where another service leads, wait, and raise if it still does."""
+        """Wait where another service leads, and raise if it still does."""
         if self._leader is not None and not self._leader.held:
             time.sleep(seconds)
             self._leader.check()

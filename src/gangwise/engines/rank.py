@@ -27,7 +27,7 @@ from typing import IO, Any, NamedTuple
 
 
 class Identity(NamedTuple):
-    """Which rank of which job this is."""
+    """Identity of a rank: its number, and its job."""
 
     job: str
     run: int  # the cluster's own number of this start of the job

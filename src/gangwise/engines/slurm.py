@@ -419,7 +419,7 @@ class SlurmEngine(leader.Led):
         return remarks, alone
 
     def _would_leave(self, row: Mapping[str, Any]) -> str:
-        """Why a pending job would be left alone; empty where it would be placed."""
+        """Reason to leave a pending job alone; empty where it would be placed."""
         mark = Mark.of(row)
         if len(json_words(row.get("partition"))) > 1:
             return "it names several partitions"
@@ -657,7 +657,7 @@ class SlurmEngine(leader.Led):
     def _why_alone(
         self, row: Mapping[str, Any], job: engine.EngineJob, mark: Mark, held: bool
     ) -> str:
-        """Why a pending job is left alone; empty where it is placed here, or is to be.
+        """Reason why a pending job is left alone; empty where it is placed here, or is to be.
 
         One that only this engine or ``job_submit.lua`` holds is then released, untouched.
         """
@@ -828,7 +828,7 @@ class SlurmEngine(leader.Led):
 
 
 class JobDetails(NamedTuple):
-    """What was last read of a job, beside its row of the table."""
+    """Details last read of a job, beside its row of the table."""
 
     restarts: int  # how often it was restarted
     ranks: int
@@ -910,7 +910,7 @@ def _where(mark: Mark) -> tuple[engine.Placed, ...]:
 
 
 def allocation(row: Mapping[str, Any], job: engine.EngineJob) -> tuple[engine.Placed, ...]:
-    """Where a job runs, tasks and GPUs on each node, from ``job_resources``."""
+    """Allocation of a job: tasks and GPUs on each node, from ``job_resources``."""
     resources = row.get("job_resources") or {}
     listed = resources.get("allocated_nodes")
     if listed is None and isinstance(resources.get("nodes"), Mapping):

@@ -48,7 +48,7 @@ MARK = re.compile(
 
 @dataclass(frozen=True)
 class Mark:
-    """What stands in a job's AdminComment, so that anybody finds it and can undo it."""
+    """Mark in a job's AdminComment, so that anybody finds it and can undo it."""
 
     attempt: int = 0  # the latest placement
     restarts: int = 0  # how often the job had been restarted by then
@@ -85,7 +85,7 @@ class Mark:
 
     @property
     def undone(self) -> list[str]:
-        """What ``scontrol update`` needs to give a job the node list that its user wrote."""
+        """Arguments of ``scontrol update`` that give a job the node list that its user wrote."""
         if not self.attempt:
             return []
         leader = self.excluded is not None
@@ -196,7 +196,7 @@ class SlurmRequest:
 
 
 def waits_for(row: Mapping[str, Any], now: float) -> str:
-    """What a job waits for that no scheduler can give it: another job, or its time; else empty.
+    """Event that a job waits for and no scheduler can give: another job, or its time; else empty.
 
     The start of a held job is what ``--begin`` said; of another it is Slurm's forecast. Slurm gives
     a requeued job a time of its own, for which no user has asked.
@@ -385,7 +385,7 @@ class Refused(EngineError):  # noqa: N818 - what Slurm did
 def run(
     command: Sequence[str], environment: Mapping[str, str] | None, seconds: float = COMMAND
 ) -> str:
-    """What a program of Slurm's prints.
+    """Run a program of Slurm's, and return what it prints.
 
     Raises Refused for a refusal that is known, and EngineError for all else that fails.
     """
@@ -440,14 +440,14 @@ def refusal(said: str) -> int | None:
 
 
 class End(NamedTuple):
-    """How a job ended, as far as Slurm remembers; ``time`` is NaN where it does not."""
+    """End of a job, as far as Slurm remembers; ``time`` is NaN where it does not."""
 
     phase: engine.Phase
     time: float
 
 
 def ends_of(lost: Iterable[str], listed: int, ask: Callable[..., str]) -> dict[str, End]:
-    """How jobs ended that the queue no longer lists, by their numbers.
+    """Ends of jobs that the queue no longer lists, by their numbers.
 
     ``ask`` runs a program of Slurm's. Raises EngineError where slurmctld still shows one of them as
     waiting or running: then the list was wrong, and none has ended.

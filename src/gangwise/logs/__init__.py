@@ -148,7 +148,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
 
 
 def _damage(path: Path) -> str:
-    """What is wrong with the packing of a file of which nothing can be read; empty for nothing."""
+    """Damage of the packing of a file of which nothing can be read; empty for none."""
     blocks = Blocks(path)
     try:
         blocks.start(1)

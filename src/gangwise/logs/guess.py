@@ -217,7 +217,7 @@ CALLED |= {"duration": "run time", "cpu": "cores", "gpu": "GPUs", "mem": "memory
 
 
 def _as_read(path: Path, reader: Any) -> str:
-    """What the reader of a format makes of a file, to hold a draft against."""
+    """Reading of a file by the reader of a format, to hold a draft against."""
     try:
         tables = reader(path).scan()
         if tables.no_jobs:
@@ -867,7 +867,7 @@ class _Draft:
         return False
 
     def _waits(self) -> None:
-        """How long jobs waited, where no column says when they started."""
+        """Choose the column of waits, where no column says when jobs started."""
         for column in self.candidates["wait"]:
             if "started" in self.entry or column in self.role.values():
                 return

@@ -140,7 +140,7 @@ class UnknownFile:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is at a path: traces with their files and tables, and files that are none."""
+    """Content of a path: traces with their files and tables, and files that are none."""
 
     path: Path
     kind: str  # such as ``a synthetic twin``; empty for files as published
@@ -551,5 +551,5 @@ def report(log: JobLog, facts: Mapping[str, Any]) -> str:
 
 
 def _counted(n: int, noun: str = "job", width: int = 0) -> str:
-    """How many of something, as wide in a column where it is one."""
+    """Number and noun, as wide in a column where it is one."""
     return f"{n:>{width},} {noun}{'s' if n != 1 else ' ' * bool(width)}"

@@ -187,7 +187,7 @@ class Played:
 
     @property
     def doubts(self) -> list[str]:
-        """What the nodes of the log cannot have held: a column is misread, or nodes are missing."""
+        """Loads that the nodes cannot have held: a column is misread, or nodes are missing."""
         unfit = f"{100 * self.unfit:.3g} % of {self.unit}-hours ask for more than the nodes have"
         doubts = [unfit] * (self.unfit > DOUBT[1])
         return doubts + [excess.text for excess in self.overused if excess.most > DOUBT[0]]
@@ -320,7 +320,7 @@ def open_jobs(
 
 
 def doubts_of(tables: Tables) -> tuple[str, ...]:
-    """What no cluster has: numbers out of this world, and more work than the nodes can hold."""
+    """Doubts about a log: numbers out of this world, and more work than the nodes can hold."""
     try:
         played = jobs_of(tables, rows=False).played
     except TraceError:
@@ -1011,7 +1011,7 @@ class _LogBuilder:
 
 
 def _misread(jobs: Jobs, held: float, capacity: float) -> Iterator[str]:
-    """What is out of this world by the limits of ``jobs.toml``, each as a question about units.
+    """Numbers out of this world by the limits of ``jobs.toml``, each as a question about units.
 
     ``held`` are device-seconds of all jobs, ``capacity`` the devices there are, 0 for none known.
     """

@@ -33,7 +33,7 @@ OF_EVENTS = ("google-2011", "google-2019")  # formats whose files have events, a
 
 
 def work(jobs: pl.DataFrame) -> pl.DataFrame:
-    """When each row of :attr:`Tables.jobs` held its devices: ``begin`` and ``run``, in seconds.
+    """Times for which rows of :attr:`Tables.jobs` held devices: ``begin`` and ``run``, in seconds.
 
     Both are null of a job that never ran, or of which it is not known.
 
@@ -436,7 +436,7 @@ def of_tables(tables: Tables) -> Fidelity:
 
 
 def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
-    """Why the reader left rows out: rows that are jobs, and others (events, nodes).
+    """Reasons for which rows were left out: rows that are jobs, and others (events, nodes).
 
     Both are, by reason, how many rows, and the first of them.
     """

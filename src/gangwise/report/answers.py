@@ -59,7 +59,7 @@ def _time_cell(seconds: float | None) -> Cell:
 
 
 def jobs_page(source: str, facts: Mapping[str, Any], played: Played, command: str) -> web.Page:
-    """What is in a log, of :func:`~gangwise.logs.inspect.summary`."""
+    """Page of a log, of :func:`~gangwise.logs.inspect.summary`."""
     device, wait, run = web.in_words(facts["device"]), facts["wait"], facts["run"]
     load, days = facts["implied_load"], (facts["to_s"] - facts["from_s"]) / 86400
     jobs = count(facts["jobs"], "job")
@@ -163,7 +163,7 @@ def starts_sheet(forecast: ForecastOfLog) -> Sheet:
 
 
 def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: str) -> web.Page:
-    """When each waiting job will start, the soonest first."""
+    """Page of a forecast: starts of waiting jobs, the soonest first."""
     rows = sorted(forecast.rows, key=lambda row: row["p50"])
     p50, p90 = (np.array([row[name] for row in rows], dtype=float) for name in ("p50", "p90"))
     jobs = count(len(rows), "job waits", "jobs wait")

@@ -176,7 +176,7 @@ def drawn_policies(results: Results) -> list[str]:
 
 
 def styles(results: Results) -> dict[str, plotting.Style]:
-    """How each policy and comparator is drawn; of a single cell, the best policy first."""
+    """Styles of policies and comparators; of a single cell, the best policy first."""
     if len(results.places) == 1:
         looks = plotting.ranked_styles(results.ranking(results.places[0]))
     else:
@@ -202,7 +202,7 @@ def _lines(
 
 
 def figures(results: Results) -> list[Plot]:
-    """What a page shows: of one cell its curves, of many the objective by setting and panels."""
+    """Figures of a page: of one cell its curves, of many the objective by setting and panels."""
     plots = [_by_setting(results)] if len(results.places) > 1 else []
     return [*plots, *curves(results).values(), *bounded(results)]
 

@@ -69,7 +69,7 @@ Columns = list[tuple[str, list[Cell]]]
 
 
 def terminal_sheets(results: Results) -> list[Sheet]:
-    """What every policy earned, and what the comparators are; of one cell also improvements."""
+    """Sheets of rewards of policies, and of comparators; of one cell also improvements."""
     captions = [about_comparator(results, name) for name in results.comparators]
     result = result_sheet(results)
     sheets = [replace(result, captions=(*result.captions, *captions))]
@@ -79,7 +79,7 @@ def terminal_sheets(results: Results) -> list[Sheet]:
 
 
 def metrics_sheet(results: Results) -> Sheet | None:
-    """What else was measured of every policy in every cell; None where nothing was."""
+    """Sheet of other metrics of every policy in every cell; None where there are none."""
     at, columns = results.ranked, []
     every = results.metrics if results.rewarded else []
     # A metric that some policies do not measure has no column.
@@ -164,7 +164,7 @@ def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
 
 
 def improvement_sheet(results: Results) -> Sheet:
-    """How much more each row has than each column in one cell; of the best only, when many."""
+    """Sheet of improvements of rows over columns in one cell; of the best only, when many."""
     (cell,) = results.places
     best, *rivals = ranking = results.ranking(cell)
     noun, change = results.deciders[0], "Change" if results.minimise else "Improvement"
@@ -261,7 +261,7 @@ def proved_text(results: Results) -> str:
 
 
 def lead(results: Results) -> str:
-    """Who is first where, by how much, and whether that can be told from chance."""
+    """Sentences on who leads where, by how much, and whether that can be told from chance."""
     cells = results.places
     if len(cells) == 1:
         return _lead_of_cell(results, cells[0])
@@ -323,7 +323,7 @@ def verdict(results: Results) -> str:
 
 
 def tiles(results: Results) -> list[Tile]:
-    """What the best policy of one cell earned, its share of the optimum, and its leads."""
+    """Tiles of the best policy of one cell: reward, share of the optimum, and leads."""
     (cell,) = results.places
     best, *rivals = results.ranking(cell)
     earned = estimate_text(results.of(results.objective)[cell, best])
@@ -360,7 +360,7 @@ def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> st
 
 
 def about_comparator(results: Results, comparator: str) -> str:
-    """What a comparator is, how well its reward is proved; in one cell what it earns as well."""
+    """Text on a comparator: how well its reward is proved; in one cell what it earns as well."""
     name, cells = comparator, results.places
     entry = page.words("comparators").get(name)
     text = f"{name}: {entry['meaning']}; " if entry else f"{name}: "
@@ -417,7 +417,7 @@ class ShownExperiment:
 def chapter(
     shown: ShownExperiment, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
 ) -> Chapter:
-    """What a page tells of an experiment; if policies are ``tied``, it does not say who leads."""
+    """Chapter of an experiment on a page; if policies are ``tied``, it does not say who leads."""
     results = shown.results
     scenario, settings = results.scenario()
     parts: list[Part] = [Text(line, "note") for line in fidelity]
@@ -608,7 +608,7 @@ def tuning_figure(tuning: Tuning) -> Plot:
 
 
 def _position(arg: ParameterRange, value: Any) -> float | None:
-    """Where a value is on the axis; a default outside the range would leave no room for trials."""
+    """Position of a value on the axis; a default outside the range would leave trials no room."""
     if arg.ends is None:
         # By how they are written, since 1 and True are equal.
         return {repr(choice): float(i) for i, choice in enumerate(arg.choices)}.get(repr(value))

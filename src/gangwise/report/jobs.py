@@ -833,7 +833,7 @@ def _percent(change: Estimate) -> str:
 
 
 def retelling_section(n: JobResults) -> web.Section | None:
-    """What was recorded beside the base: over time, by partition, size, user class and period."""
+    """Section on the record beside the base: over time, by partition, size, user and period."""
     if (retold := n.retold) is None or n.happened is None:
         return None
     size, unit = time_unit([retold.recorded, retold.simulated])

@@ -274,7 +274,7 @@ def answer(
 
 
 def notes(lines: Iterable[str]) -> list[Part]:
-    """What was left out, assumed or drawn; a line that begins with "warning:" stands out."""
+    """Notes on what was left out, assumed or drawn; a line that begins "warning:" stands out."""
     parts: list[Part] = []
     plain: list[str] = []
     for line in lines:
@@ -407,7 +407,7 @@ def setting(value: Any) -> str:
 
 
 def meaning(heading: str) -> str:
-    r"""What a heading, or the label of a tile, speaks of: the glossary's entry of a term in it.
+    r"""Meaning of a heading, or the label of a tile: the glossary's entry of a term in it.
 
     >>> meaning("completion\nmean, h")[:29], meaning("user")
     ('From submission to the end: w', '')
@@ -576,7 +576,7 @@ def short_name(name: str) -> str:
 
 
 def human(name: str) -> str:
-    """What stands below a code name of a scheduler or comparator; empty where that would repeat it.
+    """Plain name below the code name of a scheduler or comparator; empty where it is the same.
 
     >>> human("fcfs+easy"), human("best_fixed"), human("seed")
     ('EASY', 'best fixed decision', '')
@@ -640,7 +640,7 @@ def how_made(
     more: Mapping[str, str] | None = None,
     runs: Sequence[str] = (),
 ) -> Section:
-    """How an experiment of a folder was made, whose numbers are in some of its files.
+    """Text on how an experiment of a folder was made, whose numbers are in some of its files.
 
     Their digest is the SHA-256 of lines "name, a blank, SHA-256 of the file", sorted, so that
     ``sha256sum`` finds it as well. A file that is not there has no line.

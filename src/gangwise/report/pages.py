@@ -93,7 +93,7 @@ def write_files(
 
 
 def _opened(folder: Path) -> Comparison | replay.Replayed | list[str]:
-    """What a folder holds: a comparison, a replay, or experiments of these names."""
+    """Content of a folder: a comparison, a replay, or experiments of these names."""
     if not folder.is_dir():
         raise StoreError(f"there is no folder {folder}")
     # First, as a reproduction has plans of its experiments as well.
@@ -174,7 +174,7 @@ def _verdict_of(tuned: tune.Tuning) -> str:
 
 
 def _tuning_tiles(tuned: tune.Tuning) -> list[page.Tile]:
-    """What tuning is worth on seeds that did not choose, on those that did, and of how many."""
+    """Tiles of tuning: its worth on seeds that did not choose, on those that did, and how many."""
     row = []
     worth = (
         ("On other seeds", tuned.row),
@@ -489,7 +489,7 @@ def by_claim(rows: Iterable[ClaimResult]) -> list[tuple[Verdict, list[ClaimResul
 
 
 def claims_by_word(rows: Iterable[ClaimResult]) -> Counter[str]:
-    """How many claims have which word."""
+    """Numbers of claims by word."""
     counts = Counter(verdict for verdict, _ in by_claim(rows))
     # With 0 for words that no claim has.
     return Counter({verdict: counts[verdict] for verdict in VERDICTS})
@@ -504,7 +504,7 @@ def verdict_text(verdict: Verdict, quick: bool) -> str:
 
 
 def counts(rows: Iterable[ClaimResult], quick: bool = False) -> str:
-    """How many claims came out how.
+    """Numbers of claims by outcome.
 
     Examples
     --------

@@ -65,7 +65,7 @@ RANKED: tuple[tuple[float, tuple[float, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Style:
-    """How a line is drawn; later, and so on top, with a higher ``order``."""
+    """Style of a line, drawn later, and so on top, with a higher ``order``."""
 
     index: int  # of COLOURS; −1 for grey
     width: float = 1.7  # in points; of a panel of dots, their diameter
@@ -178,7 +178,7 @@ def draw(
 
 
 def looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
-    """How each line of a table looks: as asked for, or coloured in its order."""
+    """Looks of the lines of a table: as asked for, or coloured in their order."""
     names = numbers["line"].unique(maintain_order=True).to_list()
     if looks is None:
         return plain_styles(names)
@@ -547,7 +547,7 @@ def _rows(text: str, wide: int) -> list[str]:
 
 
 def _values(lines: Lines, panel: Panel) -> list[float]:
-    """What the vertical axis must show: means, and ends of intervals where they are finite."""
+    """Values that the vertical axis must show: means, and finite ends of intervals."""
     settled = -math.inf if panel.settled is None else panel.settled
     points = [p for of_line in lines.values() for p in of_line]
     # Where nothing lies beyond it, all points count.

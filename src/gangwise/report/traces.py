@@ -42,7 +42,7 @@ class ArrivalCounts(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """How often values up to a value occur: the share of the requests whose value is at most it."""
+    """Distribution of a value: the share of the requests whose value is at most it."""
 
     values: Floats  # [n] distinct, ascending
     share: Floats  # [n]
@@ -55,7 +55,7 @@ class Distribution(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What is requested over time, while jobs run, in the units of the trace."""
+    """Load over time: what is requested while jobs run, in the units of the trace."""
 
     edges: Floats  # [n + 1] of the bins, in seconds since the start of the trace
     requested: dict[str, Floats]  # [n] mean of each quantity of which anything is requested
@@ -86,7 +86,7 @@ def arrivals(tables: Tables) -> ArrivalCounts | None:
 
 
 def sizes(tables: Tables) -> dict[str, Distribution]:
-    """What a task requests of each quantity; those of which no task requests any are absent."""
+    """Requests of a task by quantity; those of which no task requests any are absent."""
     spreads = {name: _distribution(tables.jobs[name]) for name in QUANTITIES}
     return {name: d for name, d in spreads.items() if d.known and d.values[-1] > 0}
 

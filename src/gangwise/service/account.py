@@ -60,7 +60,7 @@ def monday(now: float) -> float:
 
 
 def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS) -> dict[str, Any]:
-    """What a service's scheduler saves, from the service's folder.
+    """Account of what a service's scheduler saves, from the service's folder.
 
     Jobs submitted ``since`` then count (seconds since 1970): since the last Monday by default, and
     never before the service began. Earlier ones that ended later are played, for they were in the
@@ -557,7 +557,7 @@ SHOWN = 200  # of so many waiting jobs the start is forecast
 
 
 def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
-    """When waiting jobs will start; raises ScenarioError when none waits that could be placed."""
+    """Forecast starts of waiting jobs; ScenarioError when none waits that could be placed."""
     folder = Path(folder)
     # The checkpoint before the history: a job that ends in between is in both, and counts as ended.
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)

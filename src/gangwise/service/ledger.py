@@ -449,7 +449,7 @@ class Ledger:
     # What is shown
 
     def explain(self, name: str) -> job_books.Explanation:
-        """Why a job waits; raises UnknownName for a job that does not."""
+        """Reasons for which a job waits; raises UnknownName for a job that does not."""
         active = self.jobs.get(name)
         if active is not None and active.phase == "waiting":
             text, since, until = "", active.asked.submitted, math.inf
@@ -478,7 +478,7 @@ class Ledger:
         return found
 
     def would(self) -> dict[str, tuple[Placed, ...]]:
-        """What the scheduler would start now, were it to decide; it is not asked itself."""
+        """Starts that the scheduler would make now, were it to decide; it is not asked itself."""
         if self.books is None or not (waiting := self._waiting()):
             return {}
         self._bind()
@@ -499,7 +499,7 @@ class Ledger:
 
     @property
     def learned(self) -> Any:
-        """What the scheduler believes of rates, where it chooses nodes by them; else None."""
+        """Beliefs of the scheduler about rates, where it chooses nodes by them; else None."""
         return _rates_of(self.scheduler)
 
     def taken(self) -> tuple[list[Intent], list[Ended]]:

@@ -85,7 +85,7 @@ class MonotonicClock:
             self.believe()
 
     def doubt(self) -> str:
-        """Why the machine's clock is not believed; empty where it is."""
+        """Reason for which the machine's clock is not believed; empty where it is."""
         if not self._in_doubt:
             return ""
         # A clock that was corrected meanwhile is believed without a word.
@@ -997,7 +997,7 @@ class Service:
         return shown
 
     def explanation(self, job: str, reasons: bool = True) -> dict[str, Any]:
-        """Why a job waits, or where it runs; without ``reasons``, those found last time.
+        """Sentence on why a job waits, or where it runs; without ``reasons``, by those found last.
 
         Raises UnknownName for a job that is not there.
         """

@@ -28,7 +28,7 @@ HEAD = b"SQLite format 3\0" + bytes([16, 0, 2, 2, 0, 64, 32, 32])
 
 @dataclass
 class Report:
-    """What is whole, damaged or lost in a service's folder."""
+    """Report on what is whole, damaged or lost in a service's folder."""
 
     folder: Path
     commits: int = 0  # that are whole

@@ -32,7 +32,7 @@ from gangwise.service.store import FAULTS, FILE, Database, ServiceStore, as_stor
 
 
 class ServiceState:
-    """What a service shows, by its files, whichever process it runs in; plain values.
+    """State of a service, by its files, whichever process it runs in; plain values.
 
     Raises StoreError when no service has run in this folder.
     """
@@ -128,7 +128,7 @@ What = Literal["cancel", "pause", "every"]
 
 
 class OperatorRequest(NamedTuple):
-    """What an operator asked for; times are in seconds since 1970."""
+    """Request of an operator; times are in seconds since 1970."""
 
     id: int
     what: str
@@ -196,7 +196,7 @@ class OperatorRequests:
                     self._put(request._replace(state=state, told=time.time(), detail=detail))
 
     def damaged(self) -> list[str]:
-        """What is not as it was written: requests by number, or the count of them."""
+        """Damaged requests: their numbers, or the count of them."""
         rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
         top = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         ids = {row[0] for row in rows}
@@ -344,7 +344,7 @@ def devices(amounts: Mapping[str, float]) -> str:
 
 
 def asks(row: Mapping[str, Any], times: str) -> str:
-    """What a job asks for, group by group.
+    """Request of a job, group by group.
 
     >>> asks(
     ...     {"groups": [{"tasks": 1, "demand": {"cpu": 4}}, {"tasks": 8, "demand": {"gpu": 1}}]},
@@ -422,7 +422,7 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def explained(row: Mapping[str, Any]) -> str:
-    """Why a job waits, or where it runs or ran."""
+    """Sentence on why a job waits, or where it runs or ran."""
     instant = time.time()
     if "phase" not in row and "outcome" not in row:
         of_cause = f"; {terminal.cause_words(c, 'meaning')}" if (c := row.get("cause")) else ""

@@ -69,7 +69,7 @@ class ChainLine:
 
     @cached_property
     def link(self) -> str:
-        """What the next line comes after: an anchor stands for the last line that was dropped."""
+        """Link of the next line: an anchor stands for the last line that was dropped."""
         anchor = self.anchor
         return str(anchor["after"]) if anchor else self.digest
 

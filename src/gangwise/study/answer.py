@@ -311,7 +311,7 @@ class Compared:
 
     @cached_property
     def stretches(self) -> Stretches:
-        """What the log of the jobs' submissions and their waiting under the base allow."""
+        """Stretches that the jobs' submissions and their waiting under the base allow."""
         day = ((self.first.jobs.submit - self.first.jobs.submit.min()) // DAY).astype(np.int64)
         waits = np.where(self.first.started, self.first.waiting, 0.0)
         return Stretches.of(np.bincount(day), np.bincount(day, waits))
@@ -627,7 +627,7 @@ def idle_beside_waiting(n: Compared) -> str:
 
 
 def against_the_base(n: Compared) -> str:
-    """Who is better than the base, who is worse, and who cannot be told apart from it."""
+    """Sentence on who is better than the base, who is worse, and who cannot be told apart."""
     if not n.others:
         return ""
     by: dict[Verdict, list[str]] = {}
@@ -723,7 +723,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def killed_jobs(n: Compared) -> str:
-    """How many jobs are killed at their limits, where schedulers differ in it.
+    """Sentence on jobs that are killed at their limits, where schedulers differ in it.
 
     With the device-hours thrown away, of the device type of which they are the largest share.
     """

@@ -201,7 +201,7 @@ class Comparison(PrintedTable):
 
     @property
     def fidelity(self) -> Mapping[str, Any] | None:
-        """How much of a trace was played; None for a scenario of no trace.
+        """Coverage of the trace that was played; None for a scenario of no trace.
 
         Every result is shown below ``line`` and ``warnings``.
         """
@@ -271,7 +271,7 @@ class Comparison(PrintedTable):
         return max(c.gap / max(abs(float(c.rewards.sum())), 1e-300) for c in by_seed)
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints: see docs/results.schema.json.
+        """Content of ``--json``: see docs/results.schema.json.
 
         ``share_of_optimum`` is the share of the last comparator, the strongest one of the family.
         An interval needs two seeds and is null otherwise. ``fidelity`` is null without a trace;

@@ -72,7 +72,7 @@ class Explained:
 def explain_job(
     folder: Path | str, job: str, scheduler: str = "", seed: int | None = None
 ) -> Explained:
-    """Why a job, by its id in the log, of a finished replay waited, and where it was placed.
+    """Explain why a job, by its id in the log, of a finished replay waited, and where it ran.
 
     By default it is the first scheduler and the first seed.
 
@@ -302,7 +302,7 @@ class Past:
 
 @dataclass(frozen=True)
 class ForecastOfLog:
-    """When waiting jobs start.
+    """Forecast of the starts of waiting jobs.
 
     A row of each waiting job has ``job``, ``user``, ``tasks``, ``limit``, ``waited``; seconds from
     then on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and none comes; None
@@ -326,7 +326,7 @@ def forecast_log(
     settings: Mapping[str, Any] | None = None,
     advance: sweep.Progress = sweep.silent,
 ) -> ForecastOfLog:
-    """When the jobs that wait ``at`` a time of a log, seconds on its clock or a date, will start.
+    """Forecast starts of the jobs that wait ``at`` a time of a log, seconds on its clock or a date.
 
     The log is played under the ``scheduler`` up to then, or taken as ``recorded``, and under it
     from then on. Without a time it is the end of the log, as recorded. ScenarioError for a time
@@ -408,7 +408,7 @@ APART = 3600.0  # seconds between two of them, at least
 
 
 class Judged(NamedTuple):
-    """How good forecasts were: shares of jobs, and quantiles of p50 as a share of what came."""
+    """Quality of forecasts: shares of jobs, and quantiles of p50 as a share of what came."""
 
     jobs: int
     instants: int
@@ -447,7 +447,7 @@ def forecast_from_history(
     settings: Mapping[str, Any] | None = None,
     advance: sweep.Progress = sweep.silent,
 ) -> HistoryForecast:
-    """When jobs that wait at an instant will start, learned from the starts known by then.
+    """Forecast starts of jobs that wait at an instant, learned from the starts known by then.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ class NodeFindings:
 
 @dataclass(frozen=True, eq=False)
 class DistanceFindings:
-    """What being apart costs the programs of each job type: the levels, and the effects."""
+    """Cost of being apart for the programs of each job type: the levels, and the effects."""
 
     labels: tuple[str, ...]  # of nodes, which are levels: rack, …
     kinds: tuple[str, ...]  # [C]
@@ -136,7 +136,7 @@ class DistanceFindings:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """What is crossed: a node, a rack, … [H]."""
+        """Names of the levels that are crossed: a node, a rack, … [H]."""
         return ("node", *(label.replace(".", " ") for label in self.labels))
 
     @property
@@ -238,7 +238,7 @@ def _distance_of(
     effects: Effects,
     topology: Path | Places,
 ) -> DistanceFindings:
-    """What distance costs, with the effects of slow nodes taken off."""
+    """Cost of distance, with the effects of slow nodes taken off."""
     from gangwise.jobs.distance import domains, levels_of, levels_on
     from gangwise.sites.node_effects import distance_effects, read_topology
 
@@ -336,7 +336,7 @@ class EstimatedWorld:
 
     @classmethod
     def of_log(cls, log: JobLog, topology: str, path: str, **knobs: Any) -> EstimatedWorld:
-        """What run times of a log say, with the labels of a topology or of the log's nodes."""
+        """Learn from run times of a log, with the labels of a topology or of the log's nodes."""
         from gangwise.jobs.distance import levels_of
         from gangwise.sites.node_effects import read_topology
 
@@ -387,7 +387,7 @@ class EstimatedWorld:
         return replace(jobs, run=run), nodes, Conditions(rates=rates, distance=distance)
 
     def _distance(self, types: Sequence[str], rng: np.random.Generator) -> Distance:
-        """What distance costs job types, drawn from estimates shrunk to that of all."""
+        """Cost of distance for job types, drawn from estimates shrunk to that of all."""
         from gangwise.jobs.distance import Distance
         from gangwise.sites.node_effects import spread_of
 

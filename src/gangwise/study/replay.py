@@ -116,7 +116,7 @@ class Replayed(PrintedTable):
         return pl.DataFrame(rows).sort(pl.Series(behind), "completion")
 
     def jobs(self) -> pl.DataFrame:
-        """What became of each job, under each scheduler, with each seed.
+        """Fate of each job, under each scheduler, with each seed.
 
         Columns: ``scheduler``, ``seed``, those of the jobs, ``start``, ``last_start``, ``end``,
         ``waiting``, ``completion`` (seconds), ``lost`` (device-seconds), ``ended``: finished,
@@ -259,7 +259,7 @@ class Replayed(PrintedTable):
         return self._compared(tuple(values), tuple(preemptive), priced)
 
     def as_dict(self, bounds: Certified = NO_BOUNDS) -> dict[str, Any]:
-        """What ``--json`` prints: see docs/results.schema.json.
+        """Content of ``--json``: see docs/results.schema.json.
 
         Means and intervals over seeds, and paired differences from the base; those of
         completion and slowdown on the jobs that did their work under both.
@@ -543,7 +543,7 @@ class Leaderboard:
         )
 
     def log_lines(self) -> Iterator[tuple[str, str]]:
-        """What each log is, how much of it is played, and the entry tuned on the others."""
+        """Lines of each log: how much of it is played, and the entry tuned on the others."""
         for log in self.numbers:
             [about] = [rule["about"] for rule in self.rules["logs"] if rule["name"] == log]
             text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."

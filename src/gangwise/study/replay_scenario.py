@@ -202,7 +202,7 @@ class ReplayScenario:
 
     @cached_property
     def _given_site(self) -> tuple[Site, list[SettingChange]]:
-        """What the site's files say, and changes that are not in the site's own words."""
+        """Content of the site's files, and changes that are not in the site's own words."""
         s = self.settings
         changes = changes_of(s.change) if s.change else []
         theirs = [c for c in changes if s.site.startswith(SLURM) and in_own_words(c.parts)]
@@ -440,7 +440,7 @@ class ReplayScenario:
         }
 
     def fidelity(self) -> list[str]:
-        """How much of the log is played; the first line comes before every result."""
+        """Coverage of the log; the first line comes before every result."""
         if self.cluster is not None:
             return self.cluster.lines()[:1]
         jobs, log, played = self.jobs, self.log, self.log.played

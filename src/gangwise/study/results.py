@@ -306,7 +306,7 @@ class Results(PrintedTable):
         return pl.DataFrame([groups[group] for group in order], infer_schema_length=None)
 
     def improvements(self, over: str, metric: str = "") -> pl.DataFrame:
-        """How much more each policy has than ``over``, paired by seed.
+        """Improvements of each policy over ``over``, paired by seed.
 
         Columns: cells, ``policy``, ``over``, ``seeds`` (common ones), ``percent``, ``mean``,
         ``low``, ``high``. Where ``over`` is not positive in every seed a percentage means nothing:
@@ -437,7 +437,7 @@ class Results(PrintedTable):
         return self._by_place(self.improvements(base))
 
     def lead(self, base: str, at: At) -> Estimate:
-        """How many per cent more than another a policy earned; unknown where that says nothing."""
+        """Lead of a policy over another, in per cent; unknown where that says nothing."""
         row = self.over(base).get(at)
         return Estimate.of(row) if row and row["percent"] else statistics.UNKNOWN
 
@@ -566,7 +566,7 @@ class Results(PrintedTable):
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def jobs(self) -> pl.DataFrame:
-        """What became of each job, in families whose environments keep it.
+        """Fate of each job, in families whose environments keep it.
 
         Columns: cells, ``policy``, ``seed``, ``at`` (its place in the order in which jobs left),
         and ``arrival``, ``deadline``, ``budget``, ``cost``, ``work``, ``utility`` for approximation

@@ -37,7 +37,7 @@ from gangwise.study.statistics import Estimate, count, mean_and_interval
 
 @dataclass(frozen=True)
 class View:
-    """What a route sees of the clusters when a job is submitted.
+    """View that a route has of the clusters when a job is submitted.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ HINDSIGHT = "hindsight"
 
 @dataclass(frozen=True)
 class Routed:
-    """What routes were worth on the parts of logs.
+    """Results of routes on the parts of logs.
 
     Attributes
     ----------

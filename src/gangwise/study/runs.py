@@ -106,7 +106,7 @@ class Searching(Protocol):
 
 
 class ScenarioSource(ABC):
-    """Where instances come from: a scenario, and which code draws its instances."""
+    """Source of instances: a scenario, and which code draws its instances."""
 
     name: str
 
@@ -119,7 +119,7 @@ class ScenarioSource(ABC):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """How a plan names it; a scenario that was made in Python has no name."""
+        """Name in a plan; a scenario that was made in Python has none."""
         return {"scenario": "", "settings": {}}
 
     def made_by(self) -> list[str]:
@@ -216,7 +216,7 @@ def _is_file(target: str) -> bool:
 
 
 def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
-    """What the experiments in a folder of results play; given settings replace theirs.
+    """Source that the experiments in a folder of results play; given settings replace theirs.
 
     Raises ScenarioError when they play several scenarios, or one that was made in Python;
     StoreError when a plan cannot be read.
@@ -253,7 +253,7 @@ def deciders(scenario: object) -> Any:
 
 
 def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
-    """How much of a log a scenario plays in so many slots; None where it plays no log.
+    """Coverage of a log by a scenario in so many slots; None where it plays no log.
 
     Every result is shown below ``line`` and ``warnings``.
     """

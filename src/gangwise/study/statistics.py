@@ -348,7 +348,7 @@ def change_by_blocks(
 
 
 def paired(values: npt.ArrayLike, others: npt.ArrayLike) -> tuple[Estimate, bool]:
-    """How much more values are than others, seed by seed; and whether that is in per cent.
+    """Difference of values and others, seed by seed; and whether that is in per cent.
 
     It is a plain difference where another value is not positive or not finite.
 
@@ -374,7 +374,7 @@ def numbers(estimate: Estimate) -> dict[str, float | None]:
 
 
 def difference(values: npt.ArrayLike, others: npt.ArrayLike) -> dict[str, Any]:
-    """How much more values are than others, seed by seed, as JSON has it.
+    """Difference of values and others, seed by seed, as JSON has it.
 
     >>> difference([3.0, 6.0], [2.0, 4.0])
     {'mean': 50.0, 'low': 50.0, 'high': 50.0, 'percent': True, 'seeds': 2}
@@ -399,7 +399,7 @@ def number(value: float, decimals: int = 0, sign: bool = False) -> str:
 
 
 def count(n: int, one: str, many: str = "") -> str:
-    """How many of something.
+    """Number and noun, in the singular or the plural.
 
     >>> count(1, "seed"), count(3000, "policy", "policies")
     ('1 seed', '3,000 policies')

@@ -45,7 +45,7 @@ class Store:
         return self.files.place(f"runs/{key}.parquet")
 
     def checkpoint(self, key: str) -> Path | None:
-        """Where an unfinished run is saved; None where nothing can be kept."""
+        """Place of the checkpoint of an unfinished run; None where nothing can be kept."""
         return self.files.checkpoint(key)
 
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
@@ -296,7 +296,7 @@ def _seal_of(key: str, identity: Mapping[str, Any], rows: Rows) -> dict[str, str
 
 
 class Provenance(NamedTuple):
-    """How results were made: a command as it was typed, and the versions that it ran with."""
+    """Provenance of results: a command as it was typed, and the versions that it ran with."""
 
     command: str
     versions: dict[str, str]

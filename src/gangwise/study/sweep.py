@@ -633,7 +633,7 @@ def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str
 
 
 class Failure(NamedTuple):
-    """Why a run failed, as text: not every exception can be sent back from a worker.
+    """Failure of a run, as text: not every exception can be sent back from a worker.
 
     ``cause`` is the exception itself, where the run was played in this process.
     """

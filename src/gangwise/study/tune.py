@@ -180,7 +180,7 @@ class Tuning:
     fidelity: tuple[Mapping[str, Any], ...] = ()
 
     def over_default(self, trial: Trial) -> dict[str, Any] | None:
-        """How much better (positive) a trial is than the default on the seeds of the tuning.
+        """Advantage (positive) of a trial over the default on the seeds of the tuning.
 
         None for the default itself, and for a trial with its arguments.
         """
@@ -202,7 +202,7 @@ class Tuning:
         return f"{on}: {best}: {statistics.verdict(self.row)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints, and ``tuning.json``: see docs/results.schema.json."""
+        """Content of ``--json`` and ``tuning.json``: see docs/results.schema.json."""
 
         def row(trial: Trial) -> dict[str, Any]:
             about = {"number": trial.number, "arguments": dict(trial.arguments)}

@@ -54,7 +54,7 @@ class Use(NamedTuple):
 
     @property
     def times(self) -> float:
-        """How many times what is used was asked for."""
+        """Ratio of what was asked for to what is used."""
         return self.asked / self.used if self.used > 0 else float("nan")
 
 
@@ -63,7 +63,7 @@ Groups = tuple[Use, Sequence[Use], Sequence[Use]]
 
 
 class ShareUse(NamedTuple):
-    """What an account has of its share, over the hours of the log."""
+    """Use that an account makes of its share, over the hours of the log."""
 
     account: str
     share: float  # of all devices, by the shares of the site
@@ -74,7 +74,7 @@ class ShareUse(NamedTuple):
 
 
 class Shorter(NamedTuple):
-    """What shorter limits save: each a quantile of earlier jobs of its user."""
+    """Savings of shorter limits: each a quantile of earlier jobs of its user."""
 
     jobs: int  # whose limit would be shorter
     longer: int  # of these, how many run longer than that
@@ -95,7 +95,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class UsageAudit:
-    """What an audit of a log found.
+    """Findings of an audit of a log.
 
     ``total``, ``users`` and ``accounts`` are of the jobs that hold the ``device``, the type of
     which most is in use; ``others`` are the same of jobs that hold none of it, by their type.
@@ -297,7 +297,7 @@ def _told_once(
 
 
 def _used(log: JobLog, jobs: model.Jobs) -> dict[str, tuple[Floats, Floats]]:
-    """What the log says that each job used and asked for of a device type [J]."""
+    """Amounts of a device type that each job used and asked for, as the log says [J]."""
     place = {name: i for i, name in enumerate(log.jobs.id)}
     rows = np.array([place.get(name, -1) for name in jobs.id])
     # Jobs that the log does not have get the NaN that is appended.
@@ -492,7 +492,7 @@ def _of_use(uses: Sequence[Use], kind: str, total: Use) -> list[Finding]:
 
 
 def _idle(uses: Sequence[Use], kind: str, total: Use, device: str) -> list[Finding]:
-    """Who holds much more of a device type than it uses."""
+    """Findings of those who hold much more of a device type than they use."""
     findings = []
     for use in uses:
         idle = use.asked - use.used
@@ -553,7 +553,7 @@ def shorter_limits(jobs: model.Jobs) -> Floats:
 def _shorter(
     played: replay_scenario.ReplayInstance, scheduler: str, options: Options, base: Outcome
 ) -> Shorter | None:
-    """What shorter limits would save under the scheduler; nobody is killed at one."""
+    """Savings of shorter limits under the scheduler; nobody is killed at one."""
     jobs = played.jobs
     limit = shorter_limits(jobs)
     changed = limit < jobs.limit

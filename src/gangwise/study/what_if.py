@@ -184,7 +184,7 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]
 
 
 def as_dict(played: Replayed) -> dict[str, Any]:
-    """What ``--json`` adds to a replay for a what-if; empty for a plain replay."""
+    """Additions of ``--json`` to a replay for a what-if; empty for a plain replay."""
     if CONFIGURED not in played.schedulers:
         return {}
     plan = played.results.experiment
@@ -270,7 +270,7 @@ def broken(compared: Compared, gates: Sequence[Gate]) -> list[str]:
 
 
 class Needed(NamedTuple):
-    """How many nodes of a kind reach a target; None where none of those tried does.
+    """Number of nodes of a kind that reach a target; None where none of those tried does.
 
     ``value`` is of the metric then, ``one_less`` with a node less. A node more than now shortens
     the mean completion by ``played`` seconds; it lowers what no schedule can beat by ``bound``, at

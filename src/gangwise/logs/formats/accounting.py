@@ -132,7 +132,7 @@ def number(value: Any) -> float | None:
 
 
 def roles_of(system: str, record: Mapping[Any, Any]) -> dict[str, Any]:
-    """What the fields of a record say, as ``[roles]`` of the system's TOML file names them."""
+    """Values of a record by role, as ``[roles]`` of the system's TOML file names the fields."""
     roles: dict[str, Any] = {}
     for role, fields in declared(system).mapping["roles"].items():
         convert = _text if role in TEXTS else number

@@ -116,7 +116,7 @@ class Dag:
         return on
 
     def finish(self, duration: Floats) -> Floats:
-        """When each task ends at the earliest, every one starting as soon as its parents end.
+        """Earliest end of each task, where every one starts as soon as its parents end.
 
         The largest over the tasks of a job is the length of its critical path. ``duration`` is of
         shape [tasks]. Raises TraceError when tasks wait for each other in a circle.

@@ -545,7 +545,7 @@ class _Dump:
             self.account.leave_out(row, OTHER_KIND)
 
     def _read_claims(self) -> None:
-        """What claims were given, or ask for, and what drivers offer on each node, by driver."""
+        """Count devices that claims have, or ask for, and that nodes offer, by driver."""
         for record in self.records:
             # A record that is no claim as Kubernetes writes them counts as not there.
             with suppress(*MALFORMED):
@@ -828,7 +828,7 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
 
 
 def _objects(pods: Sequence[PodRecord], latest: float) -> dict[tuple[str, str], int]:
-    """Which run of its gang the pods of each owner are, counted by gang.
+    """Number of the run of its gang that the pods of each owner are, counted by gang.
 
     A launcher and its workers have different owners; they are there at the same time.
     """

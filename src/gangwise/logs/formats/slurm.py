@@ -537,7 +537,7 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
 def _request(
     tres: str, req: str, alloc: str, nodes: int | None, memory: str, sizes: str
 ) -> tuple[object, ...]:
-    """What a job asks for, whether it holds more cores than that, and why that is not known."""
+    """Request of a job, whether it holds more cores than that, and why that is not known."""
     if not (req or alloc):
         problem: str | None = "neither ReqTRES nor AllocTRES says what it asks for"
     else:

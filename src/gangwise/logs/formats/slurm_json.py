@@ -151,7 +151,7 @@ def _queued(record: dict[str, Any], now: float | None) -> dict[str, Any]:
 
 
 def _options(record: Mapping[str, Any]) -> list[str]:
-    """What a job of squeue asked for, as options of sbatch."""
+    """Options of sbatch for what a job of squeue asked for."""
     options = []
     for name, option in notation.WORDS["options"]["of_squeue"].items():
         value = notation.json_value(record.get(name))

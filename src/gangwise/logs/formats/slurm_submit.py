@@ -107,7 +107,7 @@ def _node_range(text: str) -> tuple[int, int]:
 
 
 class TaskRequest(NamedTuple):
-    """What a job asks for: tasks alike, each with so many cores, GiB and GPUs of these models.
+    """Request of a job: tasks alike, each with so many cores, GiB and GPUs of these models.
 
     ``per_node`` tasks are at most on one node, 0 for as many as fit; ``terms`` as
     :class:`gangwise.jobs.model.Job` has them.

@@ -240,7 +240,7 @@ class TabularReader(Reader):
         self.options = checked(self.FORMAT, options)
 
     def _table_of(self, file: Path, tables: Sequence[str]) -> str:
-        """Which of some tables a file is; the first where it cannot be told."""
+        """Name, of some tables, of the one that a file is; the first where it cannot be told."""
         names_of = [table.name for _, table in recognise(file, [self.FORMAT])]
         return next((name for name in tables if name in names_of), tables[0])
 

@@ -54,7 +54,7 @@ class Stage(NamedTuple):
 
 
 def reasons(*dropped: Mapping[str, tuple[int, int]]) -> str:
-    """Why rows were left out, in a message.
+    """Reasons for which rows were left out, in a message.
 
     >>> reasons({"cpu is negative": (3, 4)}, {"it requests nothing": (1, 9)})
     'cpu is negative (3, first in row 4); it requests nothing (1, first in row 9)'
@@ -213,7 +213,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """What a file must hold: its columns, and rules over its rows."""
+    """Schema of a file: its columns, and rules over its rows."""
 
     name: str  # what the file is, for messages
     columns: tuple[Column, ...]
@@ -229,7 +229,7 @@ class Schema:
     missing: tuple[str, ...] = ()  # texts that say that a field is empty, such as ``NA``
 
     def place(self, header: Sequence[str]) -> dict[str, int]:
-        """Where each column of the schema stands in a header; absent ones are left out."""
+        """Places of the schema's columns in a header; absent ones are left out."""
         # Reversed, so that of columns named twice the first one counts.
         position = {name: i for i, name in reversed([*enumerate(header)])}
         places: dict[str, int] = {}
@@ -641,7 +641,7 @@ class TableReader:
         return good
 
     def _new(self, values: pl.Series) -> pl.Series | None:
-        """Which values were not there before; None for all of them, as a rule."""
+        """Mask of values that were not there before; None for all of them, as a rule."""
         # A set operation in C for the usual case; values are looked up one
         # by one only if some repeat.
         listed = values.to_list()

@@ -83,7 +83,7 @@ class Kind(NamedTuple):
 
 
 class ArrivalProcess(NamedTuple):
-    """When jobs arrive: gaps drawn one by one, stretched by the hour, the weekday and the day.
+    """Arrivals of jobs: gaps drawn one by one, stretched by the hour, the weekday and the day.
 
     ``gaps`` are in any unit, since only their ratios count; None for exponential ones, a Poisson
     process. ``hours`` are the relative rates of the 24 hours of a day,
