@@ -310,13 +310,15 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
 
 
 def verdict(results: Results) -> str:
-    """The first of one cell and its lead over the next; empty where there is no other."""
+    """The first of one cell and its lead over the next; empty where there is none, or no lead."""
     (cell,) = results.places
     best, *rivals = results.ranking(cell)
     row = results.better(cell, best, rivals[0]) if rivals else None
     if row is None or not row["percent"]:
         return ""
     lead, way = Estimate.of(row), "less" if results.minimise else "more"
+    if abs(lead.mean) < 1e-7:  # they earned the same, up to rounding
+        return ""
     size = f"{number(lead.mean, max(1, decimals_for([lead])))} % {way} than {rivals[0]}"
     clear = lead.low is not None and lead.low > 0
     return f"{best} {_verb(results)}, {size}{'' if clear else ', which may be chance'}."
