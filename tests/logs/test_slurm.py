@@ -116,7 +116,7 @@ def test_tables_by_hand(tmp_path):
     tables = SlurmSacct(write(tmp_path, nodes=NODES)).scan()
     assert tables.jobs.select(COLUMNS).rows() == TABLE
     assert tables.jobs["user"].to_list() == ["ann"] * 13
-    assert set(tables.jobs["terms"][-8:]) == {"array=105%4"}
+    assert set(tables.jobs["terms"][-8:]) == {"array=105%4,mem=1"}
     assert tables.servers.rows() == [(1, "n1", "a100", 64, 256, 4), (2, "n2", "", 32, 128, 0)]
     stages = {stage.name: stage for stage in tables.stages}
     assert dict(stages["nodes.txt"].dropped) == {"the node has GPUs of several models": (1, 3)}
@@ -525,7 +525,7 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ),
         ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1")),
         # CR_ONE_TASK_PER_CORE: seven nodes of 8 threads, and 8 threads of two larger ones
-        ("cpu=32,mem=8G,node=1", "cpu=64,node=9", "-n 32", (64, 0, 1, "given=9,size=32x1")),
+        ("cpu=32,mem=8G,node=1", "cpu=64,node=9", "-n 32", (64, 0, 1, "given=9,size=32x1,mem=8")),
     ],
 )
 def test_tasks_of_what_was_asked_for_and_given(asked, given, line, expected):
@@ -753,8 +753,8 @@ def test_what_waits_and_runs_by_squeue(tmp_path, new):
     columns = ["name", "tasks", "per_node", "cpu", "started", "elapsed", "limit", "terms"]
     assert tables.jobs.select(columns).rows() == [
         ("1", 12, 0, 1, 100, 300, 600, "given=2,size=12x1"),
-        ("2", 12, 0, 1, None, None, 600, "size=12x1"),
-        ("3", 12, 0, 1, None, None, 600, "on=n1,whole=1,size=12x1"),
+        ("2", 12, 0, 1, None, None, 600, "size=12x1,mem=1.17188"),
+        ("3", 12, 0, 1, None, None, 600, "on=n1,whole=1,size=12x1,mem=1.17188"),
     ]
     assert tables.jobs["priority"].to_list() == [0, 0, -40]
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks.slurm_sites import Drawing, compared, drawn_as, share, within
+
+from gangwise.jobs.schedule import Tables
+from gangwise.jobs.tenancy import standing_of
+from gangwise.study.replay_scenario import ReplayScenario
 
 KEPT = Path(__file__).with_name("slurm_sites")
 NUMBERS = sorted(int(file.name.partition(".")[0]) for file in KEPT.glob("*.tar.xz"))
@@ -33,6 +38,22 @@ def test_a_replay_is_no_farther_from_slurm_than_when_last_measured(
     mean = {name: np.mean([of[name] for of in mine]) for name in mine[0]}
     assert mean["tau"] > mean["own tau"] - 0.03
     assert mean["share"] > mean["own share"] - 0.03
+
+
+def test_priorities_are_those_that_slurm_recorded(tmp_path):
+    """Also of memory, which this site does not give out; nothing in them changes with time."""
+    with tarfile.open(KEPT / "121.tar.xz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    play = tmp_path / "0"
+    scenario = ReplayScenario(source=str(play / "jobs.txt"), site=f"slurm:{play}/site")
+    jobs, nodes, conditions = scenario.draw(0)
+    score = standing_of(Tables.of(jobs, nodes, conditions, scenario.options)).score
+    heading, *lines = (play / "jobs.txt").read_text().splitlines()
+    rows = [dict(zip(heading.split("^"), line.split("^"))) for line in lines]
+    recorded = {row["JobID"]: float(row["Priority"]) for row in rows}
+    apart = [score[j] - recorded[str(name)] for j, name in enumerate(jobs.id)]
+    assert len(apart) > 60
+    assert np.abs(apart).max() <= 1.0  # a whole number
 
 
 def test_a_number_draws_one_site():

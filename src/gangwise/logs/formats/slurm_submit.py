@@ -183,7 +183,7 @@ def request(
     ValueError: When there are no cores, no nodes, or an amount is none.
 
     >>> request("billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2")
-    TaskRequest(cpu=4.0, mem=32.0, gpu=2.0, models='a100', tasks=2, per_node=1, terms='')
+    TaskRequest(cpu=4.0, mem=32.0, gpu=2.0, models='a100', tasks=2, per_node=1, terms='mem=64')
     >>> request("cpu=8,node=2", memory="4000Mc").mem
     15.625
     >>> request("cpu=12,node=1", "cpu=12,node=2")[4:]  # sbatch -n 12, on two nodes of 8 cores
@@ -240,6 +240,8 @@ def request(
     # Priority by size counts what was asked for, not what was given.
     if asked and (per_node != 1 or holds.cpu > wanted.cpu or tasks != wanted.nodes):
         terms.append(f"size={wanted.cpu:g}x{wanted.nodes}")  # what multifactor priority counts
+    if wanted.mem and not (given and second.mem):  # not given out, and counted all the same
+        terms.append(f"mem={wanted.mem:g}")
     if not given and (cores := _whole_number(options.get("cpus-per-task", ""))) > 1:
         terms.append(f"task={cores}")
     several = (holds.cpu / tasks, holds.mem / tasks, holds.gpu / tasks)
