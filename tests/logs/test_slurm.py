@@ -516,14 +516,19 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ("cpu=1,node=1", "cpu=2,node=1", "-N1 -n1", (1, 1, 2, "size=1x1")),  # threads of a core
         ("cpu=21,node=1", "cpu=22,node=3", "-n 21", (22, 0, 1, "given=3,size=21x1")),
         ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4 --mem=9G", (2, 1, 2, "")),
-        ("cpu=4,mem=4G,node=1", "cpu=4,mem=24G,node=2", "-n4", (2, 1, 2, "whole=memory,size=4x1")),
+        (
+            "cpu=4,mem=4G,node=1",
+            "cpu=4,mem=24G,node=2",
+            "-n4",
+            (2, 1, 2, "whole=memory,size=4x1,mem=4"),
+        ),
         (
             "cpu=4,mem=4G,node=1",
             "cpu=4,mem=8G,node=2",
             "-n4 --mem=4G",
-            (4, 0, 1, "given=2,size=4x1"),
+            (4, 0, 1, "given=2,size=4x1,mem=4"),
         ),
-        ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1")),
+        ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1,mem=4")),
         # CR_ONE_TASK_PER_CORE: seven nodes of 8 threads, and 8 threads of two larger ones
         ("cpu=32,mem=8G,node=1", "cpu=64,node=9", "-n 32", (64, 0, 1, "given=9,size=32x1,mem=8")),
     ],

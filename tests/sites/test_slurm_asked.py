@@ -202,6 +202,7 @@ SelectType=select/cons_tres
         ("CR_Socket", "p", "cpu=2,node=2", "cpu=12,node=2", "-N 2", "4 4"),
         ("CR_Core", "x", "cpu=8,node=1", "cpu=20,gres/gpu=2,node=2", "-n 8 -N 2", "4 4"),
         ("CR_Core", "x", "cpu=8,node=1", "cpu=8,node=2", "-n 8", "4 4"),
+        ("CR_Core_Memory", "x", "cpu=1,mem=900M,node=1", "cpu=16,mem=14.0G,node=1", "-n 1", "4"),
         (
             "CR_CPU",
             "t",

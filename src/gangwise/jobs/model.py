@@ -274,8 +274,8 @@ class Job:
         ``cores=whole``: no two of its processors are threads of one core; ``task=4``: processors
         of a task, of a job that never ran;
         ``size=CxN``: cores and nodes that multifactor priority counts; ``given=N``: nodes that it
-        needed, of those that were free; ``mem=X``: memory that counts in its priority and is not
-        given out; ``reservation=NAME``;
+        needed, of those that were free; ``mem=X``: memory that it asked for, where it
+        was given other; ``reservation=NAME``;
         ``apart=1``: no two groups of its tasks share a node (of a live cluster).
     """
 

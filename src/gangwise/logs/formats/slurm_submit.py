@@ -240,8 +240,8 @@ def request(
     # Priority by size counts what was asked for, not what was given.
     if asked and (per_node != 1 or holds.cpu > wanted.cpu or tasks != wanted.nodes):
         terms.append(f"size={wanted.cpu:g}x{wanted.nodes}")  # what multifactor priority counts
-    if wanted.mem and not (given and second.mem):  # not given out, and counted all the same
-        terms.append(f"mem={wanted.mem:g}")
+    if wanted.mem and (not given or not second.mem or second.mem > wanted.mem):
+        terms.append(f"mem={wanted.mem:g}")  # what counts, whether it is given out or not
     if not given and (cores := _whole_number(options.get("cpus-per-task", ""))) > 1:
         terms.append(f"task={cores}")
     several = (holds.cpu / tasks, holds.mem / tasks, holds.gpu / tasks)
