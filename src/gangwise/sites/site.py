@@ -770,7 +770,7 @@ def _both(ours: Any, theirs: Any, our_path: str, their_path: str, where: str) ->
     """Two contents of site files as one: entries with names by name, lists one behind the other."""
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         merged = {**theirs, **ours}
-        for key in ours.keys() & theirs.keys():
+        for key in (key for key in ours if key in theirs):
             at = f"{where} {key}".lstrip()
             merged[key] = _both(ours[key], theirs[key], our_path, their_path, at)
         return merged

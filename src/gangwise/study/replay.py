@@ -588,7 +588,7 @@ def leaderboard(
     # Leave one log out: what is tuned for a log is chosen on all others, and never sees it.
     chosen = {}
     for name, entries in numbers.items():
-        other_logs = numbers.keys() - {name}
+        other_logs = [log for log in numbers if log != name]  # in order: sums round alike
         chosen[name] = min(rules["tuned"], key=lambda e: sum(ratio[o, e] for o in other_logs))
         entries[TUNED] = entries[chosen[name]]
     return Leaderboard(rules, lines, numbers, chosen)

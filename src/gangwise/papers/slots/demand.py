@@ -537,7 +537,7 @@ def _jobs(tables: trace_tables.Tables, how: str, account: _Account) -> pl.DataFr
     device, _ = trace_tables.counted_device(rows, tables.units)
     tasks = pl.col("tasks").fill_null(1) if "tasks" in rows.columns else pl.lit(1)
     ran = trace_tables.work(rows)["run"]
-    several_of = {name for name in ("job", "after") if name in rows.columns}
+    several_of = [name for name in ("job", "after") if name in rows.columns]
     jobs = rows.select(
         *("row", "created", *QUANTITIES, "models", *several_of),
         tasks=tasks.cast(pl.Int64).clip(lower_bound=1),
