@@ -42,10 +42,17 @@ def _is_one(file: Path) -> bool:
 
 
 def _read(file: Path) -> pl.DataFrame:
-    if file.suffix == ".parquet":
-        return scan_parquet(file).collect()
-    # Types are inferred from many rows: a column may be empty for thousands.
-    return pl.read_csv(Blocks(file).whole(), infer_schema_length=10_000)
+    try:
+        if file.suffix == ".parquet":
+            return scan_parquet(file).collect()
+        # Types are inferred from many rows: a column may be empty for thousands.
+        return pl.read_csv(Blocks(file).whole(), infer_schema_length=10_000)
+    except pl.exceptions.PolarsError as error:
+        problem = str(error).split("\n")[0]
+        raise TraceError(
+            f"the table of pending jobs cannot be read ({problem}); correct it, or leave it out",
+            file,
+        ) from error
 
 
 def _first(columns: Sequence[str], names: Sequence[str]) -> str:
