@@ -130,7 +130,7 @@ def test_every_kind_of_column(tmp_path):
             r"jobs.columns.cpus: there is no entry named 'cpus'; did you mean .*cpu",
         ),
         ("[servers]", "[server]", r"server: there is no entry named 'server'; did you mean"),
-        ('file = "data/jobs.csv"', "", r"jobs.file: Field required"),
+        ('file = "data/jobs.csv"', "", r"jobs.file: is missing"),
         ("duration", "deleted = 5\nwait = 1\nduration", "jobs.columns: give two of deleted, dur"),
         ('duration = "run_s"', "", "jobs.columns: give deleted or duration"),
         ("gpu = 0", 'gpu = { column = "x", value = 1 }', r"jobs.columns.gpu: give a column"),
