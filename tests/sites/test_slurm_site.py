@@ -225,6 +225,15 @@ def test_included_files_are_found_by_pattern_and_cluster(tmp_path):
     assert site.notes == ("slurm.conf, line 3: lost.conf is not in the folder, and is left out",)
 
 
+def test_a_comment_of_another_encoding_is_no_reason_to_refuse_a_site(tmp_path):
+    lines = b"# K\xf6ln\nNodeName=n1 CPUs=4\nPartitionName=p Nodes=n1\n"
+    (tmp_path / "slurm.conf").write_bytes(lines)
+    assert Site.read(f"slurm:{tmp_path}").nodes.names == ("n1",)
+    (tmp_path / "core").write_bytes(b"\x7fELF\0\0")
+    with pytest.raises(ScenarioError, match="core is no text; give a folder"):
+        Site.read(f"slurm:{tmp_path}")
+
+
 def test_nodes_are_those_that_slurm_would_have(tmp_path):
     site = site_of(
         tmp_path,

@@ -247,11 +247,12 @@ def require_folder(out: Path | None, jobs: bool | None = None) -> None:
 
     Replays of ``jobs`` and experiments of slots are of two kinds, each with a ``report.html``.
     """
-    if out is None or not out.exists():
+    if out is None:
         return
-    if not out.is_dir():
-        raise StoreError(f"{out} is no folder; give a folder, or another name")
-    if jobs is None:
+    above = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not above.is_dir():
+        raise StoreError(f"{above} is no folder; give a folder, or another name")
+    if jobs is None or above != out:
         return
     plans = sorted(path.name.removesuffix(".plan.json") for path in out.glob("*.plan.json"))
     other = [name for name in plans if (name == "replay") != jobs]

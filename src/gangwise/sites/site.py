@@ -761,6 +761,11 @@ def together(rules: str, site: str | None) -> str | None:
     >>> together("slurm:lab", "site.toml"), together("fcfs", "site.toml"), together("slurm:lab", "")
     ('slurm:lab,site.toml', 'site.toml', 'slurm:lab')
     """
+    for text in PRINTED:
+        if text in (rules, site):
+            raise ScenarioError(
+                f"{text} lacks its folder; write it after the colon, as in {text}lab"
+            )
     if not rules.startswith(PRINTED):
         return site
     return f"{rules},{site}" if site and site != rules else rules

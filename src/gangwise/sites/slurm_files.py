@@ -166,9 +166,12 @@ class SlurmReading:
 
     def _text(self, file: Path) -> str:
         try:
-            return file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
+            text = file.read_text("utf-8", errors="replace")  # comments may be of another encoding
+        except OSError as error:
             raise ScenarioError(f"{file}: {error}") from error
+        if "\0" in text:
+            raise ScenarioError(f"{file} is no text; give a folder with {NEEDED} alone")
+        return text
 
     def _conf(self, file: Path) -> None:
         """A file in the notation of slurm.conf, with what it includes."""
