@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gangwise.logs.io.blocks import squeezed
-from gangwise.study.runs import Rows
+from gangwise.study.runs import NamedSource, Rows
 from gangwise.study.store import Store
 
 LOADED = """
@@ -53,3 +54,21 @@ def test_the_seal_of_rows_is_that_of_the_file_that_holds_them(tmp_path: Path) ->
     path = other.path("0" * 16)
     path.write_bytes(path.read_bytes()[:-20])
     assert not other.finished("0" * 16)
+
+
+def test_a_log_that_changed_is_read_again_in_the_same_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = "{} 0 0 {} 2 -1 -1 2 60 -1 1 1 1 1 1 1 -1 -1\n"
+
+    def runs_in(folder: Path, seconds: int) -> list[float]:
+        folder.mkdir(exist_ok=True)
+        jobs = job.format(1, seconds) + job.format(2, seconds)
+        (folder / "jobs.swf").write_text(f"; MaxProcs: 4\n{jobs}")
+        monkeypatch.chdir(folder)
+        source = NamedSource.of("replay", False, {"source": "jobs.swf"})
+        return source.scenario().draw(0).jobs.run.tolist()
+
+    assert runs_in(tmp_path / "a", 30) == [30.0, 30.0]
+    assert runs_in(tmp_path / "b", 40) == [40.0, 40.0]  # the same name, in another folder
+    assert runs_in(tmp_path / "b", 5) == [5.0, 5.0]

@@ -37,6 +37,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -143,7 +144,7 @@ class NamedSource(ScenarioSource):
 
     def scenario(self) -> contracts.Scenario:
         """The scenario; each process keeps the last few, so that traces are read once."""
-        return _scenario(self)
+        return _scenario(self, _as_they_are(self))
 
     def changed(self, settings: Mapping[str, Any]) -> NamedSource:
         """With other settings, which are applied to what was read before."""
@@ -269,11 +270,24 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
     return None if played is None else dict(played.in_first(slots).to_dict())
 
 
+def _as_they_are(source: NamedSource) -> tuple[Any, ...]:
+    """The files that a source names, with their times and sizes: a changed one is read again."""
+    stats = []
+    for text in (source.name, *json.loads(source.settings).values()):
+        # What is no path, or cannot be read, is refused where it is opened, with its reason.
+        with suppress(OSError, TypeError, ValueError):
+            path = Path(text).absolute()  # from the folder of this moment
+            for file in [path, *sorted(path.iterdir() if path.is_dir() else ())]:
+                about = file.stat()
+                stats.append((str(file), about.st_mtime_ns, about.st_size))
+    return tuple(stats)
+
+
 @lru_cache(maxsize=16)
-def _scenario(source: NamedSource) -> contracts.Scenario:
+def _scenario(source: NamedSource, files: tuple[Any, ...]) -> contracts.Scenario:
     # What was read stays; only the changes are applied to it.
     if changes := json.loads(source.changes):
-        base: Any = _scenario(replace(source, changes="{}"))
+        base: Any = _scenario(replace(source, changes="{}"), files)
         changed: contracts.Scenario = base.changed(**changes)
         return changed
     settings = json.loads(source.settings)
