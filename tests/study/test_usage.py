@@ -298,3 +298,5 @@ def test_the_command_writes_a_page_and_prints_json(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["audit", str(log), "--price", "tpu=1"])
     assert refused.exit_code != 0
     assert "price tpu: the nodes have" in str(refused.exception)
+    refused = CliRunner().invoke(app, ["audit", str(log), "--price", "cpu=nan"])
+    assert "price cpu=nan" in str(refused.exception)

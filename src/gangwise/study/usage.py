@@ -194,7 +194,9 @@ def audit_log(
     played: replay_scenario.ReplayInstance = scenario.draw(0)
     jobs, nodes, _ = played
     of_log = _used(scenario.log, jobs)
-    for device in prices or {}:
+    for device, price in (prices or {}).items():
+        if not 0.0 <= price < float("inf"):
+            raise errors.ScenarioError(f"price {device}={price:g}: a price is a number from 0 on")
         if device not in {*nodes.devices, *of_log}:
             raise errors.ScenarioError(f"price {device}: the nodes have {', '.join(nodes.devices)}")
     outcome = Outcome.recorded(jobs, nodes)
