@@ -245,6 +245,8 @@ def log(tmp_path):
         ("replay log.swf --out empty.swf/x", ["empty.swf is no folder"]),
         ("replay log.swf --as slurm:", ["slurm:", "after the colon"]),
         ("replay log.swf --site slurm:", ["slurm:", "after the colon"]),
+        ("replay https://a.example/x.swf", ["download"]),
+        ("report nothing --format docx", ["--format': 'docx' is not one of"]),
         ("jobs nothing", ["nothing: the folder is empty"]),
         ("jobs stub.swf.gz", ["gzip", "cut short"]),
         ("replay log.swf --set nodes=0", ["nodes=0"]),

@@ -20,6 +20,7 @@ from gymnasium.utils.env_checker import check_env  # noqa: E402 - after the chec
 import gangwise.gym  # noqa: E402 - registers the ids
 from gangwise import create_scenario, simulate  # noqa: E402
 from gangwise.core.contracts import PolicyBase  # noqa: E402
+from gangwise.core.errors import ScenarioError  # noqa: E402
 from gangwise.core.jit import by_reference, entry  # noqa: E402
 from gangwise.jobs import (  # noqa: E402
     Books,
@@ -93,6 +94,12 @@ def test_an_episode_ends_where_a_trace_ends_that_is_not_repeated(
         slots += 1
     assert slots == env.unwrapped.instance.workload.counts.shape[0] > 20
     assert env.observation_space.contains(observation)
+
+
+@pytest.mark.parametrize("wrong", [{"num_envs": 0}, {"episodes": 0}])
+def test_a_vector_of_nothing_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ScenarioError, match="give 1 or more"):
+        gangwise.gym.JobsVectorEnv(**wrong)
 
 
 def test_vectors_of_environments() -> None:

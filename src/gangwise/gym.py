@@ -648,6 +648,8 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
         copy: bool = True,
         **settings: Any,
     ):
+        if num_envs < 1 or episodes < 1:
+            raise ScenarioError(f"{num_envs} environments, {episodes} episodes: give 1 or more")
         scenario, rng = _log(jobs, settings), np.random.default_rng(draw)
         choose = _chooser(choice, scenario)
         self.tables = [_episode(scenario, rng, jobs) for _ in range(episodes)]

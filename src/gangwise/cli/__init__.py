@@ -41,6 +41,7 @@ class Commands(TyperGroup):
         except UsageError as error:  # one line, as every other refusal
             # The checker's own words, cut to what is to be given.
             text = re.sub(r"Input should be (.*?),.*", r"give \1", error.format_message())
+            text = text.replace("Value error, ", "")
             command = (error.ctx or ctx).command_path
             say(f"gangwise: {text.rstrip('.')}; see {command} --help")
             raise typer.Exit(2) from None

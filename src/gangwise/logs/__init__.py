@@ -166,6 +166,8 @@ def require_there(path: Path) -> None:
     beside = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
     close = get_close_matches(path.name, beside, n=1, cutoff=0.7)
     hint = f"; did you mean {path.with_name(close[0])}?" if close else ""
+    if re.match(r"https?:/", str(path)):
+        hint = "; nothing is fetched: download the file and give its path"
     # To look among schedulers imports them; their names do not end as files do, at most in 0.5.
     if not path.suffix[1:2].isalpha() and (instead := belongs_elsewhere("trace", str(path))):
         hint = f"; {instead}"
