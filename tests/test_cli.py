@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gangwise.cli import app, main
+from gangwise.study.runs import named_source
 
 SMALL = "ogasched-default-v1:servers=16,job_types=4"
 
@@ -311,6 +312,20 @@ def test_the_first_line_answers_what_was_asked(log, monkeypatch):
     asked = ["what-if", "log.swf", "--kinds", "all", "--target"]
     done = inside(*asked, "waiting.mean < 1s")
     assert done.stdout.startswith("2 nodes reach waiting.mean < 1s; now there are 4")
+
+
+def test_a_folder_does_not_hide_the_scenario_of_its_name(log, monkeypatch):
+    monkeypatch.chdir(log)
+    (log / "ogasched-default-v1").mkdir()
+    assert not named_source("ogasched-default-v1", {}).trace
+    assert named_source("./ogasched-default-v1", {}).trace
+
+
+def test_a_refused_table_is_named_once(log, monkeypatch):
+    monkeypatch.chdir(log)
+    (log / "header.csv").write_text("id,submit,start,end,gpus\n")
+    done = CliRunner().invoke(app, ["jobs", "header.csv"])
+    assert str(done.exception).count("header.csv: ") == 1
 
 
 def test_parts_of_a_scheduler_may_stand_apart(log, monkeypatch):

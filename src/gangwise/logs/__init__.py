@@ -123,7 +123,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
             # Headings that say everything need no mapping.
             return HeadedTable
         except TraceError as error:
-            doubt = f"{str(error).removeprefix(f'{path}: ')}; "
+            doubt = f"{str(error).removeprefix(f'{error.file}: ')}; "
     kind, contents = "first line", listed(header_of(path), 12)
     if path.is_file() and not contents:
         contents = "nothing readable" + _damage(path)

@@ -201,7 +201,8 @@ def named_source(
     if not trace and _is_file(target) and not is_mapping(path):
         return NamedSource.of(target, False, settings)
     looks = "/" in target or target.endswith((".csv", ".gz", ".swf")) or target.startswith("twin:")
-    if trace or path.exists() or (looks and _registered(target) is None):
+    # A folder of a scenario's name, as --out may have made it, is written ./NAME.
+    if trace or (_registered(target) is None and (path.exists() or looks)):
         return NamedSource.of(target, True, settings)
     if family is not None:
         raise ScenarioError(f"--family is for traces; the scenario {target!r} has a family")
