@@ -33,6 +33,7 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import world_of
 from gangwise.study.replay_scenario import ReplayInstance, bounded
+from tests.reference import topology_aware
 
 TRACES = os.environ.get("GANGWISE_TRACES")
 
@@ -171,10 +172,13 @@ def test_gangs_run_as_a_plain_simulation_says(seed, engine):
     ("name", "limits", "groups"),
     [
         ("fcfs+easy+distance", "wall-clock", False),
+        ("fcfs+easy+tas-preferred", "wall-clock", False),
         *(
             pytest.param(*case, marks=pytest.mark.full)  # each compiles a play of its own
             for case in (
                 ("sjf+distance", "wall-clock", False),
+                ("fcfs+easy+tas-required", "wall-clock", False),
+                ("fcfs+easy+tas-unconstrained", "wall-clock", True),
                 ("fcfs+easy+distance", "work", False),
                 ("fcfs+conservative+distance", "wall-clock", False),
                 ("fcfs+easy+distance-oracle", "wall-clock", True),
@@ -412,6 +416,20 @@ def test_kueues_rule_takes_the_tightest_rack_and_goes_up_where_none_holds_the_ga
     # No block holds 20: the larger one whole, then what is left on as few as may be.
     assert sum(c for _, c in by_kueue("preferred", nodes, free, 20) or ()) == 20
     assert by_kueue("unconstrained", nodes, free, 4) == [(1, 1), (2, 1), (12, 1), (13, 1)]
+
+
+@pytest.mark.parametrize("mode", ["required", "preferred", "unconstrained"])
+def test_kueues_rule_is_that_of_sorted_lists(mode):
+    rng, nodes = np.random.default_rng(5), racks(16)
+    levels = np.concatenate([np.arange(16)[None], domains(nodes, levels_of(nodes))[:-1]])
+    drawn = []
+    for _ in range(300):
+        free = rng.integers(0, 5, 16) * rng.integers(0, 2, 16)
+        tasks = int(rng.integers(1, 25))
+        expected = topology_aware.placed(levels, 1, mode, free, tasks)
+        drawn.append(by_kueue(mode, nodes, free.tolist(), tasks))
+        assert drawn[-1] == expected
+    assert drawn.count(None) < 250
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -489,7 +489,8 @@ class _Auditor:
         if self.options.latency or any(cap.of == "nodes" for cap in self.options.caps):
             self.report.skip("starts come some time after they are decided, or a cap is of nodes")
             return
-        if getattr(scheduler.choice, "waits", False):
+        choice = scheduler.choice
+        if getattr(choice, "waits", False) or getattr(choice, "mode", "") == "required":
             self.report.skip("gangs may wait for better nodes")
             return
         if scheduler.backfilling not in ("none", "easy"):

@@ -17,10 +17,11 @@ from gangwise.core.jit import Pinned, Reference, inlined_kernel
 from gangwise.jobs import kernels, model, queues, rate_kernels, round_kernels, run_times, tenancy
 from gangwise.jobs.books import Books
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
+from gangwise.jobs.distance import TopologyAware
 from gangwise.jobs.distance_kernels import Apart, NearBeliefs
 from gangwise.jobs.kernels import CUT, PIECE, State
 from gangwise.jobs.queue_kernels import copy_of
-from gangwise.jobs.schedule import Options, Schedule, Tables, no_ways
+from gangwise.jobs.schedule import Options, Schedule, Tables, no_ways, placed_shapes
 from gangwise.jobs.scheduler import Composed, name_of
 
 LINE = 8
@@ -119,6 +120,7 @@ _BACKFILLING = {"none": kernels.NO_BACKFILLING, "easy": kernels.EASY}
 _BACKFILLING |= dict.fromkeys(("conservative", "kamelot"), kernels.CONSERVATIVE)
 _CHOICES: dict[type, int] = {FirstFit: kernels.FIRST_FIT, BestFit: kernels.BEST_FIT}
 _CHOICES |= {WorstFit: kernels.WORST_FIT, ByRate: kernels.BY_RATE, FGD: kernels.FGD}
+_CHOICES |= {TopologyAware: kernels.BY_TOPOLOGY}
 
 
 def built_in(scheduler: Any, nodes: model.Nodes, options: Options) -> kernels.PlayRules | None:
@@ -131,6 +133,9 @@ def built_in(scheduler: Any, nodes: model.Nodes, options: Options) -> kernels.Pl
     if queue is None or choice is None or backfilling is None:
         return None
     if getattr(scheduler.choice, "classes", ()):  # kernels count what was submitted
+        return None
+    # Kueue's rule may refuse a gang that has room, and a plan goes by room.
+    if choice == kernels.BY_TOPOLOGY and backfilling == kernels.CONSERVATIVE:
         return None
     rates = getattr(scheduler.choice, "rates", "labels")
     rates = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
@@ -192,6 +197,9 @@ def play_compiled(
             fixed = fixed._replace(distance=nothing_apart(beliefs.near, len(t.jobs)))
     else:
         beliefs = nothing_believed()
+    if rules.choice == kernels.BY_TOPOLOGY:
+        scheduler.resize(t.nodes, t.jobs.types)
+        fixed = fixed._replace(topology=scheduler.choice.topology, cluster=uncapped(t))
     fixed, state, beliefs = only_used(fixed, state, beliefs)
     # 0 instants: compilation does not count as time of the scheduler.
     round_kernels.play(fixed, state, beliefs, 0)  # compiles, or loads
@@ -210,6 +218,17 @@ def play_compiled(
     piece_from = fixed.jobs["piece_from"].copy()
     del fixed  # given back first: fresh memory costs more than the copies made below
     return outcome(t, piece_from, state, described, seconds)
+
+
+def uncapped(t: Tables) -> kernels.ClusterArrays:
+    """The cluster where a node is said to take all tasks that it has room for, and not a gang's."""
+    cluster, shapes = t.cluster, placed_shapes(t.jobs, t.nodes)
+    every = [*shapes, *dict.fromkeys(part for shape in shapes for _, part in shape.groups)]
+    holds = cluster.capacity.max(axis=0) // np.maximum(cluster.demand, 1)
+    most = np.where(cluster.demand > 0, holds, 2**62).min(axis=1)
+    table = cluster.shapes.copy()
+    table["per_node"] = [shape.per_node or count for shape, count in zip(every, most.tolist())]
+    return cluster._replace(shapes=table)
 
 
 def only_used(

@@ -21,14 +21,14 @@ be as all types are at that level.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints, distinct_pairs
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.books import Books
-from gangwise.jobs.distance_kernels import USUAL, Apart, NearBeliefs
+from gangwise.jobs.distance_kernels import USUAL, Apart, NearBeliefs, Topology, choose_domains
 from gangwise.jobs.model import Job, Jobs, Nodes
 
 KNOWN = (
@@ -359,58 +359,25 @@ class TopologyAware:
     mode: str = "preferred"
     level: str = ""
     name: ClassVar[str] = "tas"
-    _levels: list[Ints] = field(default_factory=list, init=False, repr=False)
-    _at: int = field(default=0, init=False, repr=False)
+    topology: Any = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
         labels = levels_of(nodes)
         if self.level and self.level not in labels:
             raise UnknownName("level of distance", self.level, list(labels))
         # From nodes to the widest label: the cluster as a whole is no level of Kueue's.
-        self._levels = [np.arange(len(nodes)), *domains(nodes, labels)[:-1]]
-        self._at = min(1 + labels.index(self.level) if self.level else 1, len(labels))
-        if self.mode == "unconstrained":
-            self._at = 0
+        domain = np.concatenate([np.arange(len(nodes))[None], domains(nodes, labels)[:-1]])
+        at = min(1 + labels.index(self.level) if self.level else 1, len(labels))
+        least_first, made = self.mode == "unconstrained", cast(Any, Topology)
+        work = (np.zeros(len(nodes), dtype=np.int64) for _ in range(3))
+        climbs = self.mode == "preferred"
+        self.topology = made(domain, 0 if least_first else at, climbs, least_first, *work)
 
     def place(self, job: Job, books: Books, now: float) -> list[tuple[int, int]] | None:
         """Tasks on nodes, in the order of nodes; None where it waits."""
-        fits = books.fits(job.shape)
-        if int(fits.sum()) < job.tasks:
+        self.topology.fits[:] = books.fits(job.shape)
+        if int(self.topology.fits.sum()) < job.tasks or not choose_domains(
+            self.topology, job.tasks
+        ):
             return None
-        at = self._at
-        while True:
-            counts = np.bincount(self._levels[at], fits).astype(np.int64)
-            if self.mode == "unconstrained" or counts.max() >= job.tasks:
-                break
-            if self.mode == "required":
-                return None
-            # At the top, `preferred` spreads over several domains.
-            if at == len(self._levels) - 1:
-                break
-            at += 1
-        chosen = self._taken(counts, np.flatnonzero(counts), job.tasks)
-        for lower in range(at - 1, -1, -1):
-            inside = np.zeros(counts.size, dtype=bool)
-            inside[[d for d, _ in chosen]] = True
-            # Only nodes inside the domains chosen count, and domains without room are none.
-            counts = np.bincount(self._levels[lower], fits * inside[self._levels[at]])
-            at, counts = lower, counts.astype(np.int64)
-            chosen = self._taken(counts, np.flatnonzero(counts), job.tasks)
-        return sorted(chosen)
-
-    def _taken(self, counts: Ints, among: Ints, tasks: int) -> list[tuple[int, int]]:
-        """So many tasks on domains: those with most first, the last as full as may be."""
-        least_first = self.mode == "unconstrained"
-        room = counts[among]
-        order = np.argsort(room if least_first else -room, kind="stable")
-        waiting = list(zip(room[order].tolist(), among[order].tolist()))
-        chosen = []
-        while tasks > 0:
-            best = waiting[0]
-            if not least_first and best[0] >= tasks:
-                # The last domain is filled best: the fewest that still hold what is left.
-                best = min(domain for domain in waiting if domain[0] >= tasks)
-            waiting.remove(best)
-            chosen.append((best[1], min(best[0], tasks)))
-            tasks -= chosen[-1][1]
-        return chosen
+        return [(n, taken) for n, taken in enumerate(self.topology.taken.tolist()) if taken]

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel
+from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels
 from gangwise.jobs.kernels import Rows, State, int64
 
@@ -179,3 +179,74 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
             tasks -= min(state.cands[i].fit, tasks)
             count += 1
     return int(count)
+
+
+# ------------------------------------------------------------------------------------- Kueue's rule
+
+
+@by_reference
+class Topology(NamedTuple):
+    """Topology-aware scheduling as Kueue has it, see :class:`gangwise.jobs.distance.TopologyAware`.
+
+    Of T levels of domains, from nodes to the widest label.
+    """
+
+    domain: Ints  # [T, N]
+    level: int  # that is asked for
+    climbs: bool  # to wider levels, where no domain holds the gang
+    least_first: bool  # nodes with fewest before others
+    fits: Ints  # [N] tasks that fit on a node, of nodes that are looked at
+    room: Ints  # [N] tasks that fit in a domain
+    taken: Ints  # [N] tasks of the gang in a domain
+
+
+@inlined_kernel
+def count_by_domain(topology: Topology, level: int) -> int:
+    """Put what fits in each domain of a level in ``room``; gives the most."""
+    most, domain = int64(0), topology.domain[level]
+    topology.room[:] = 0
+    for n in range(domain.size):
+        topology.room[domain[n]] += topology.fits[n]
+        most = max(most, topology.room[domain[n]])
+    return int(most)
+
+
+@inner_kernel
+def fill_domains(topology: Topology, tasks: int) -> None:
+    """Put tasks into domains: those with most first, the last that with fewest that holds them."""
+    room, taken = topology.room, topology.taken
+    taken[:] = 0
+    while tasks > 0:
+        best = -1
+        for d in range(room.size):
+            if room[d] == 0 or taken[d] > 0:
+                continue
+            if best >= 0:
+                fewer = topology.least_first or min(room[d], room[best]) >= tasks
+                if room[d] >= room[best] if fewer else room[d] <= room[best]:
+                    continue
+            best = d
+        taken[best] = min(room[best], tasks)
+        tasks -= taken[best]
+
+
+@lean_kernel
+def choose_domains(topology: Topology, tasks: int) -> bool:
+    """Put tasks on nodes in ``taken``; ``fits`` hold them in all. False where they wait."""
+    level, last = topology.level, topology.domain.shape[0] - 1
+    most = count_by_domain(topology, level)
+    while most < tasks and level < last and topology.climbs:
+        level += 1
+        most = count_by_domain(topology, level)
+    if most < tasks and not (topology.climbs or topology.least_first):
+        return False
+    fill_domains(topology, tasks)
+    while level > 0:
+        # Below, only nodes inside the domains chosen count.
+        for n in range(topology.fits.size):
+            if topology.taken[topology.domain[level, n]] == 0:
+                topology.fits[n] = 0
+        level -= 1
+        count_by_domain(topology, level)
+        fill_domains(topology, tasks)
+    return True

@@ -34,8 +34,8 @@ UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE, CANCELLED = ra
 FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, SAF = range(7)
 F1, F2, F3, F4, UNICEP, AGED, MULTIFACTOR = range(7, 14)
 NO_BACKFILLING, EASY, CONSERVATIVE, SLURM = range(4)
-FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
-ALL_WAYS = 5  # of groups: where neither a choice nor first-fit finds room
+FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE, BY_TOPOLOGY = range(6)
+ALL_WAYS = 6  # of groups: where neither a choice nor first-fit finds room
 LABELS, ORACLE, LEARNED = range(3)
 
 # Events of nodes; of jobs: withdrawn; hours open or close.
@@ -289,6 +289,7 @@ class Inputs(NamedTuple):
     log_rates: Floats  # their logarithms
     noise: Floats  # [J] or [0]
     distance: Any = None  # distance.Apart
+    topology: Any = None  # distance.Topology
 
 
 @by_reference

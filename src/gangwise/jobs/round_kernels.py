@@ -126,7 +126,9 @@ def promise(inputs: Inputs, state: State, q: int, j: int, ends: Rows, size: int)
             i += 1
         # Groups cannot be counted by differences: they are placed anew at every instant.
         fitting = counted_anew(inputs, state, room, fitting, j)
-        if time == kernels.NEVER and fitting >= inputs.jobs[j].tasks:
+        # At once only if its hours are closed: else it has just been refused, though by room.
+        waits = i == 0 and kernels.opens(inputs, j, now) <= now
+        if time == kernels.NEVER and fitting >= inputs.jobs[j].tasks and not waits:
             time = kernels.opens(inputs, j, instant)
             if state.kept is not None and q >= state.heads.size:
                 time = keep_from(inputs, state, j, time)

@@ -383,6 +383,8 @@ def arrange_alike(
         count = fit_kernels.place_fgd(inputs.cluster, state, room, s, tasks)
     elif choice == kernels.BEST_FIT:
         count = fit_kernels.place_tightest(inputs.cluster, state, room, s, tasks)
+    elif inputs.topology is not None and choice == kernels.BY_TOPOLOGY:
+        count = place_in_domains(inputs, state, room, s, tasks)
     else:
         count = fit_kernels.gather(inputs.cluster, state, room, s, tasks, choice)
         # First-fit takes the nodes gathered as they come; the others put them in an order of worth.
@@ -396,6 +398,23 @@ def arrange_alike(
     if inputs.cluster.devices is not None and count > 0 and shape.fraction + shape.whole > 0:
         count = fit_kernels.tell_apart(inputs.cluster, state, room, s, count, choice)
     return count
+
+
+@inner_kernel
+def place_in_domains(inputs: Inputs, state: State, room: FreeDevices, s: int, tasks: int) -> int:
+    """Kueue's topology-aware scheduling. Gives pieces, 0 for none."""
+    topology, total, count = inputs.topology, int64(0), int64(0)
+    allowed = inputs.cluster.allowed[inputs.cluster.shapes[s].constraint]
+    for n in range(allowed.size):
+        topology.fits[n] = fit_kernels.fits(inputs.cluster, room, s, n) if allowed[n] else 0
+        total += topology.fits[n]
+    if total < tasks or not distance_kernels.choose_domains(topology, tasks):
+        return 0
+    for n in range(allowed.size):
+        if topology.taken[n] > 0:
+            kernels.put_piece(state.tried, count, n, topology.taken[n], int64(0))
+            count += 1
+    return int(count)
 
 
 @inlined_kernel
