@@ -248,6 +248,8 @@ def log(tmp_path):
         ("replay log.swf --site slurm:", ["slurm:", "after the colon"]),
         ("replay https://a.example/x.swf", ["download"]),
         ("report nothing --format docx", ["--format': 'docx' is not one of"]),
+        ("audit log.swf --price cpu=-2", ["cpu=-2", "0 or more"]),
+        ("audit log.swf --price cpu=nan", ["cpu=nan", "0 or more"]),
         ("jobs nothing", ["nothing: the folder is empty"]),
         ("jobs stub.swf.gz", ["gzip", "cut short"]),
         ("replay log.swf --set nodes=0", ["nodes=0"]),
