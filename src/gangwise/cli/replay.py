@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -371,6 +370,4 @@ def _prices(given: list[str] | None) -> dict[str, float]:
             raise ScenarioError(
                 f"--price {text}: write DEVICE=PRICE of a device-hour, such as gpu=2.1"
             ) from None
-        if not 0 <= prices[device.strip()] < math.inf:
-            raise ScenarioError(f"--price {text}: a price is a number of 0 or more")
     return prices

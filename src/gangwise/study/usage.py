@@ -166,6 +166,15 @@ class UsageAudit:
         return document
 
 
+def require_prices(prices: Mapping[str, float], devices: Sequence[str]) -> None:
+    """Raise ScenarioError for a price of what is not there, or that is no number from 0 on."""
+    for device, price in prices.items():
+        if not 0.0 <= price < float("inf"):
+            raise errors.ScenarioError(f"price {device}={price:g}: a price is a number from 0 on")
+        if device not in devices:
+            raise errors.ScenarioError(f"price {device}: the nodes have {', '.join(devices)}")
+
+
 def audit_log(
     source: str,
     scheduler: str = replay.BASE,
@@ -185,6 +194,8 @@ def audit_log(
     ('gpu', [])
     """
     advance("reading the log", 0, 1)
+    if queues is not None:
+        _queues(queues)  # before the log is read and played
     options = dict(settings or {})
     if site := together(scheduler, options.get("site")):
         options["site"] = site
@@ -194,11 +205,7 @@ def audit_log(
     played: replay_scenario.ReplayInstance = scenario.draw(0)
     jobs, nodes, _ = played
     of_log = _used(scenario.log, jobs)
-    for device, price in (prices or {}).items():
-        if not 0.0 <= price < float("inf"):
-            raise errors.ScenarioError(f"price {device}={price:g}: a price is a number from 0 on")
-        if device not in {*nodes.devices, *of_log}:
-            raise errors.ScenarioError(f"price {device}: the nodes have {', '.join(nodes.devices)}")
+    require_prices(prices or {}, [*nodes.devices, *(set(of_log) - {*nodes.devices})])
     outcome = Outcome.recorded(jobs, nodes)
     recorded = outcome is not None and bool((outcome.waiting[outcome.queued] > 0).any())
     advance("playing", 0, 2)
@@ -401,6 +408,16 @@ def account_shares(tree: Sequence[tenancy.AccountRule]) -> dict[str, float]:
     return {name: share(name) for name in rules}
 
 
+def _queues(file: Path) -> list[dict[str, Any]]:
+    printed = [text if isinstance(text, dict) else {} for text in documents(file)]
+    # A listing has items; an object by itself is one.
+    queues = [item for text in printed for item in text.get("items", [text])]
+    if not all("name" in item.get("metadata", {}) for item in queues):
+        text = "there are no queues of KAI; give what kubectl get queues -o yaml prints"
+        raise errors.ScenarioError(f"{file}: {text}")
+    return queues
+
+
 def queue_shares(file: Path, device: str, capacity: float) -> dict[str, float]:
     """The share of each of KAI's queues, as ``kubectl get queues -o yaml`` prints them.
 
@@ -410,12 +427,7 @@ def queue_shares(file: Path, device: str, capacity: float) -> dict[str, float]:
     # KAI writes memory in MB and processors in thousandths.
     kind, unit = {"mem": ("memory", 1e6 / 2**30), "cpu": ("cpu", 1e-3)}.get(device, (device, 1.0))
     below: dict[str, list[tuple[str, float, float, float]]] = {}
-    # A listing has items; an object by itself is one.
-    printed = [text if isinstance(text, dict) else {} for text in documents(file)]
-    for item in (item for text in printed for item in text.get("items", [text])):
-        if "name" not in item.get("metadata", {}):
-            text = "there are no queues of KAI; give what kubectl get queues -o yaml prints"
-            raise errors.ScenarioError(f"{file}: {text}")
+    for item in _queues(file):
         spec = item.get("spec", {})
         about = spec.get("resources", {}).get(kind, {})
         quota, limit = (float(about.get(name, -1)) * unit for name in ("quota", "limit"))

@@ -29,6 +29,7 @@ from gangwise.study.changes import SettingChange, changed, changed_lines, change
 from gangwise.study.replay import BASE, Replayed, played_by, replay_source, seeds_of
 from gangwise.study.results import TIMES
 from gangwise.study.statistics import UNKNOWN, Estimate, count, number, numbers
+from gangwise.study.usage import require_prices
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,8 @@ def what_if(
             raise ScenarioError(f"change {label} is given twice")
         names[label], varied[label] = _changed_rules(played, scheduler, parts)
         played.changed(**varied[label]).draw(0)  # finds mistakes
-    for device in asked.prices or {}:
-        if device not in (devices := played.draw(0).nodes.devices):
-            raise ScenarioError(f"price {device}: the nodes have {', '.join(devices)}")
+    if asked.prices:
+        require_prices(asked.prices, played.draw(0).nodes.devices)
     schedulers = {label: create_scheduler(name) for label, name in names.items()}
     seeds = seeds_of(played, asked.seeds)
     about = {"rules": CONFIGURED, "changes": varied, "schedulers": names}
