@@ -676,15 +676,15 @@ def standing_of(t: Any) -> FairShareState:
         if kind not in devices:  # a site file is refused before
             continue
         k = devices.index(kind)
-        told = np.array([float(terms_of(text).get(kind, "nan")) for text in jobs.terms])[jobs.term]
-        asked = np.where(np.isnan(told), amount[:, k], told)
+        requests = np.array([float(terms_of(text).get(kind, "nan")) for text in jobs.terms])
+        requested = np.where(np.isnan(requests[jobs.term]), amount[:, k], requests[jobs.term])
         in_pool = [
             nodes.capacity[nodes.of_pool(n if n in nodes.pools else ""), k].sum() / 1000.0
             for n in jobs.pools
         ]
-        counts = asked / np.maximum(in_pool, 1.0)[jobs.pool]
+        counts = requested / np.maximum(in_pool, 1.0)[jobs.pool]
         if "no_normal_tres" in w.flags:  # memory in MiB
-            counts = asked * (1024.0 if kind == "mem" else 1.0)
+            counts = requested * (1024.0 if kind == "mem" else 1.0)
         score += weight * counts
     billing = np.zeros((len(jobs.pools), len(devices)))
     # A partition's weights replace those of the cluster; without any, cores are counted.

@@ -192,26 +192,25 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
     size = np.array([round(1000 * float(text.partition("x")[0] or 0)) for text in sizes])
     # −1 marks jobs that have all memory of their nodes.
     size = np.where(memory, -1, size[jobs.term])
-    given = np.array([int(terms_of(text).get("given", 0)) for text in jobs.terms])[jobs.term]
+    nodes_given = np.array([int(terms_of(text).get("given", 0)) for text in jobs.terms])
+    memory_asked = [round(1000 * float(terms_of(text).get("mem", 0))) for text in jobs.terms]
     pairs, of_pair = distinct_pairs(jobs.shape[rows], jobs.tasks[rows])
-    told = [round(1000 * float(terms_of(text).get("mem", 0))) for text in jobs.terms]
-    several, of_kind = distinct_pairs(size[rows], given[rows])
-    more, of_more = distinct_pairs(of_kind, np.array(told)[jobs.term[rows]])
-    kinds, place = distinct_pairs(of_pair, of_more)
+    sizes_given, of_size = distinct_pairs(size[rows], nodes_given[jobs.term[rows]])
+    amounts_asked, of_amount = distinct_pairs(of_size, np.array(memory_asked)[jobs.term[rows]])
+    kinds, place = distinct_pairs(of_pair, of_amount)
     played: list[list[_Alone]] = []  # of each kind, its groups
-    for k, other in kinds.T.tolist():
-        cores, fewest = several[:, more[0, other]].tolist()
-        shape, cpu = jobs.shapes[pairs[0, k]], jobs.devices.index("cpu")
-        groups = shape.groups or ((int(pairs[1, k]), shape),)
-        # Cores that a job of groups asked for are not known by group.
-        cores_asked = min(cores, 0) if shape.groups else cores
-        least = 0 if shape.groups else fewest
-        if "mem" in jobs.devices and more[1, other] > 0 and not shape.groups and cores >= 0:
+    for k, a in kinds.T.tolist():
+        (s, count), (z, total) = pairs[:, k].tolist(), amounts_asked[:, a].tolist()
+        (cores, several), shape = sizes_given[:, z].tolist(), jobs.shapes[s]
+        if shape.groups:  # what a job of groups asked for is not known by group
+            cores, several, total = min(cores, 0), 0, 0
+        if "mem" in jobs.devices and total > 0 <= cores:
             # Memory of each core was given for all cores of a node: of a smaller one it is less.
-            k, each = jobs.devices.index("mem"), -(-int(more[1, other]) // groups[0][0])
-            amounts = [min(d, each) if i == k else d for i, d in enumerate(shape.demand)]
-            groups = ((groups[0][0], shape._replace(demand=tuple(amounts))),)
-        played.append([_alone(part, many, cpu, nodes, cores_asked, least) for many, part in groups])
+            at = jobs.devices.index("mem")
+            least = min(shape.demand[at], -(-total // count))
+            shape = shape._replace(demand=(*shape.demand[:at], least, *shape.demand[at + 1 :]))
+        groups, cpu = shape.groups or ((count, shape),), jobs.devices.index("cpu")
+        played.append([_alone(part, many, cpu, nodes, cores, several) for many, part in groups])
     tasks = jobs.tasks.copy()
     # One task for each node; a job of groups is one task of them all.
     counts = np.array([groups[0].nodes if len(groups) == 1 else 1 for groups in played])
