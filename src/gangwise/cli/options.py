@@ -166,15 +166,17 @@ def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str,
     for pair in pairs or ():
         if "=" not in pair:
             raise ScenarioError(f"--set {pair}: write KEY=VALUE")
-        if (key := pair.partition("=")[0].strip()) in values:
-            raise ScenarioError(f"--set {key} is given twice: give one of the two")
+        key = pair.partition("=")[0].strip()
         try:
-            values |= parse(f"x:{pair}")[1]
+            given = parse(f"x:{pair}")[1]
         except ScenarioError:  # one value with commas, as columns=JobID,User
-            values[key] = pair.partition("=")[2]
+            given = {key: pair.partition("=")[2]}
+        # Twice the same is no contradiction.
+        if key in values and values[key] != given.get(key):
+            raise ScenarioError(f"--set {key} is given twice: give one of the two")
+        values |= given
     if family is None:
         return values
-    # Twice the same is no contradiction.
     if values.setdefault("family", family) != family:
         raise ScenarioError(f"--family {family} and --set family={values['family']}: give one")
     return values
