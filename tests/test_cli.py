@@ -323,6 +323,12 @@ def test_a_folder_does_not_hide_the_scenario_of_its_name(log, monkeypatch):
     assert named_source("./ogasched-default-v1", {}).trace
 
 
+def test_policies_of_an_unset_variable_are_refused(log, monkeypatch):
+    monkeypatch.chdir(log)
+    done = CliRunner().invoke(app, ["replay", "log.swf", "--policies", ""])
+    assert "--policies is empty" in str(done.exception)
+
+
 def test_a_refused_table_is_named_once(log, monkeypatch):
     monkeypatch.chdir(log)
     (log / "header.csv").write_text("id,submit,start,end,gpus\n")

@@ -61,6 +61,8 @@ def replay_command(
 
     values = options.settings_of(settings)
     names = options.scheduler_names(policies or "")
+    if policies == "":  # as of a variable that is not set
+        raise ScenarioError("--policies is empty; leave it out to compare the usual six")
     # The folder of a service holds a recorded run, which is played round by round.
     if source and Path(source).is_dir():
         from gangwise.service.store import is_recording
