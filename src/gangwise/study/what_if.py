@@ -59,6 +59,7 @@ def what_if(
     ScenarioError for a change of what is not there, or a gate's unknown metric, before anything is
     played.
 
+    >>> from gangwise.study.sweep import Workers
     >>> asked = CurrentRules(
     ...     "twin:alibaba-gpu-v2023", {"first": 200, "nodes": 4}, workers=Workers(1)
     ... )

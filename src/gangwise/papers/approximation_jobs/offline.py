@@ -45,7 +45,7 @@ from gangwise.papers.approximation_jobs import environment, kernels, problem
 class JobUtilities:
     """Utilities of N jobs, as the dual sees them; ``average`` asks for the objective of OPM (6).
 
-    >>> from gangwise.papers.approximation_jobs.problem import Power
+    >>> from gangwise.papers.approximation_jobs.problem import Job, Power
     >>> worth = JobUtilities([Job(0, 0, 4, 1.0, Power(2.0, 0.5))], average=True)
     >>> worth.value(np.array([16.0])), worth.work_at_slope(np.array([0.5]), np.array([100.0]))
     (array([16.]), array([16.]))
@@ -563,7 +563,7 @@ def claimed_regret(
 def claimed_fit(jobs: Sequence[problem.Job], machines: int, delta: float = 0.1) -> float:
     """Claimed bound on the fit: OPS (23) for a single job, OPM (74) for several.
 
-    >>> round(claimed_fit([Job(0, 0, 100, 400.0)], machines=10), 3)
+    >>> round(claimed_fit([problem.Job(0, 0, 100, 400.0)], machines=10), 3)
     46.052
     """
     budgets = np.array([job.budget for job in jobs])
