@@ -79,9 +79,7 @@ def replay_command(
     values |= {key: value for key, value in named.items() if value is not None}
     if more or route is not None:
         if rules or seeds or bound is not None:
-            raise ScenarioError(
-                "--route plays no seeds and no bound: drop --as, --seeds and --bound"
-            )
+            raise ScenarioError("--route plays no seeds and no bound: drop --as, --seeds, --bound")
         _replay_routes([source, *(more or ())], route, names, values, out, as_json)
         return
     chosen: Sequence[int] = options.seed_list(seeds) if seeds else ()

@@ -279,12 +279,9 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
     Reservations that are due may stand in each other's way, where jobs outlived their requests.
     If nothing runs then and nothing starts, no end would bring another round: all are void.
     """
-    at = state.at
-    now = at.now
-    stuck = False
-    # All reservations are given up, and made anew in the order of the queue.
+    at, now, stuck = state.at, state.at.now, False
+    # Nodes came or went, or due reservations were in each other's way: all are made anew.
     if at.void:
-        # Nodes came or went, or due reservations were in each other's way.
         for i in range(count):
             state.plans[state.sequence[i].item].start = kernels.NEVER
         at.void = 0
@@ -314,8 +311,7 @@ def conservative(inputs: Inputs, state: State, beliefs: Beliefs | None, count: i
         # Before the slot that it has; anything will do for one that is due.
         pieces = earliest(inputs, state, beliefs, j, size, kernels.NEVER if due else slot)
         stuck = stuck or due
-        # Nothing sooner than what it has.
-        if pieces == 0:
+        if pieces == 0:  # nothing sooner than what it has
             if due:
                 state.plans[j].start = kernels.NEVER
                 size = drop_changes(state, size, j)

@@ -632,6 +632,34 @@ def below(accounts: tuple[AccountRule, ...], name: str) -> tuple[str, ...]:
     return tuple(accounts_below)
 
 
+def _add_tres(
+    score: Floats,
+    weights: Mapping[str, float],
+    plain: bool,
+    amount: Floats,
+    jobs: Jobs,
+    nodes: Nodes,
+) -> None:
+    """Points of ``PriorityWeightTRES`` for what jobs ask for, of ``amount`` by device type [J, K].
+
+    A share of the partition counts, or with ``plain`` (NO_NORMAL_TRES) the amount itself.
+    """
+    for kind, weight in weights.items():
+        if kind not in nodes.devices:  # a site file is refused before
+            continue
+        k = nodes.devices.index(kind)
+        requests = np.array([float(terms_of(text).get(kind, "nan")) for text in jobs.terms])
+        requested = np.where(np.isnan(requests[jobs.term]), amount[:, k], requests[jobs.term])
+        in_pool = [
+            nodes.capacity[nodes.of_pool(n if n in nodes.pools else ""), k].sum() / 1000.0
+            for n in jobs.pools
+        ]
+        counts = requested / np.maximum(in_pool, 1.0)[jobs.pool]
+        if plain:  # memory in MiB
+            counts = requested * (1024.0 if kind == "mem" else 1.0)
+        score += weight * counts
+
+
 def standing_of(t: Any) -> FairShareState:
     """Fair-share state before the first event; ``t`` are the Tables of jobs.
 
@@ -672,20 +700,7 @@ def standing_of(t: Any) -> FairShareState:
     most = max((each.priority for each in tenancy.qos), default=0.0) or 1.0
     most = 1.0 if "no_normal_qos" in w.flags else most
     score += w.qos * np.array([each.priority / most if each else 0.0 for each in of_qos])[jobs.qos]
-    for kind, weight in w.tres.items():
-        if kind not in devices:  # a site file is refused before
-            continue
-        k = devices.index(kind)
-        requests = np.array([float(terms_of(text).get(kind, "nan")) for text in jobs.terms])
-        requested = np.where(np.isnan(requests[jobs.term]), amount[:, k], requests[jobs.term])
-        in_pool = [
-            nodes.capacity[nodes.of_pool(n if n in nodes.pools else ""), k].sum() / 1000.0
-            for n in jobs.pools
-        ]
-        counts = requested / np.maximum(in_pool, 1.0)[jobs.pool]
-        if "no_normal_tres" in w.flags:  # memory in MiB
-            counts = requested * (1024.0 if kind == "mem" else 1.0)
-        score += weight * counts
+    _add_tres(score, w.tres, "no_normal_tres" in w.flags, amount, jobs, nodes)
     billing = np.zeros((len(jobs.pools), len(devices)))
     # A partition's weights replace those of the cluster; without any, cores are counted.
     for i, pool in enumerate(of_pool):

@@ -168,10 +168,7 @@ def _opened(
     owner: Ints,
     spans: tuple[Ints, Floats, Floats],
 ) -> tuple[Sweep, list[str]]:
-    """A sweep before its first instant, and the names of caps.
-
-    ``spans`` are those rows, and of all jobs since when and until when.
-    """
+    """A sweep before its first instant, of rows and all jobs' spans, and the names of caps."""
     jobs, nodes, (rows, since, start) = outcome.jobs, outcome.nodes, spans
     held, made = cast(Pieces, outcome.pieces), cast(Any, Sweep)  # one field a line below
     shapes = placed_shapes(jobs, nodes)
@@ -186,12 +183,10 @@ def _opened(
     own = nodes.devices.index(ALONE) if ALONE in nodes.devices else None
     alone = np.zeros(len(every)) if own is None else cluster.demand[:, own] > 0
     needs = _table(sweep_rows.NEED, main=np.argmin(fewest, axis=1), alone=alone)[:-1]
-    # A jobs' column may be one value for all.
     claim, of_hours = (np.broadcast_to(c, since.shape) for c in (limits.of_job, hours.of_job))
     unsplit = _unsplit(outcome, options, shapes)
     kinds, kind, order = _kinds(jobs, rows, (claim, of_hours, unsplit), (cluster, needs["main"]))
     w_of = _inverse(order)
-    # By row they are nearly in order, so that they are sorted fast.
     by_since, by_start = (np.argsort(time[rows], kind="stable") for time in (since, start))
     attempts = _attempts(held, rows, w_of, start[rows], (since[rows][by_since], by_since))
     by_since, by_start = w_of[by_since], w_of[by_start]
@@ -200,7 +195,7 @@ def _opened(
     labelled = [allowed_on(nodes, Shape((), 0, labels)) for labels, _ in places]
     member = [nodes.of_pool(name) for name in dict.fromkeys(shape.pool for shape in every)]
     (N, K), S, W, Q = cluster.capacity.shape, len(every), rows.size, kinds.size
-    # A company for each partition and device type.
+    # M companies: one for each partition and device type.
     M, owners = len(member) * K, int(owner.max(initial=-1)) + 1
     bits = (held.job.size >> 6) + 1, (held.job.size >> 12) + 1
     untold = cluster.shapes.copy()  # devices are not told apart

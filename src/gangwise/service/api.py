@@ -424,6 +424,9 @@ _READ, _READ_ONE = _route("read"), _route("read", 404)
 _OPERATE = _route("operate", 404, 403, 408, 409, 413, status_code=202)
 
 
+_UP_TO_A_WEEK = Query(gt=0, le=604_800, allow_inf_nan=False)
+
+
 def _add_reading(app: FastAPI, state: ServiceState) -> None:
     @app.get("/api/health", **_READ)
     def health() -> Health:
@@ -476,9 +479,7 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
         return Rates.model_validate(finite(beliefs))
 
     @app.get("/api/timeline", **_READ)
-    def timeline(
-        seconds: Annotated[float, Query(gt=0, le=604_800, allow_inf_nan=False)] = 3600.0,
-    ) -> Timeline:
+    def timeline(seconds: Annotated[float, _UP_TO_A_WEEK] = 3600.0) -> Timeline:
         """Gangs on nodes, of the last seconds."""
         return _timeline(state, seconds)
 

@@ -194,9 +194,9 @@ def audit_log(
     ('gpu', [])
     """
     advance("reading the log", 0, 1)
-    if queues is not None:
-        _queues(queues)  # before the log is read and played
-    options = dict(settings or {})
+    if queues is not None:  # before the log is read and played
+        _queues(queues)
+    options, prices = dict(settings or {}), dict(prices or {})
     if site := together(scheduler, options.get("site")):
         options["site"] = site
     scenario: Any = replay.replay_source(source, options).scenario()
@@ -205,7 +205,7 @@ def audit_log(
     played: replay_scenario.ReplayInstance = scenario.draw(0)
     jobs, nodes, _ = played
     of_log = _used(scenario.log, jobs)
-    require_prices(prices or {}, [*nodes.devices, *(set(of_log) - {*nodes.devices})])
+    require_prices(prices, [*nodes.devices, *(set(of_log) - {*nodes.devices})])
     outcome = Outcome.recorded(jobs, nodes)
     recorded = outcome is not None and bool((outcome.waiting[outcome.queued] > 0).any())
     advance("playing", 0, 2)
@@ -230,18 +230,14 @@ def audit_log(
     # Shares may be of accounts or of queues: their names tell.
     named = next((of for of in columns if parts.keys() & {*of[1]}), columns[0])
     shares = shares_of(outcome, k, parts, *named)
-    findings = _findings(uses, shares, held)
     findings = [
-        row._replace(cost=row.hours * (prices or {}).get(row.device, float("nan")))
-        for row in findings
+        row._replace(cost=row.hours * prices.get(row.device, float("nan")))
+        for row in _findings(uses, shares, held)
     ]
     lines = [*scenario.fidelity(), *scenario.assumed()]
     silent_about = [name for name in nodes.devices if name not in held and name != model.ALONE]
-    conditions = {
-        "audit played": not recorded,
-        "audit no shares": not shares,
-        "audit unused": bool(silent_about),
-    }
+    conditions = {"audit played": not recorded, "audit no shares": not shares}
+    conditions |= {"audit unused": bool(silent_about)}
     about = {"scheduler": scheduler, "devices": ", ".join(silent_about)}
     lines += [phrase(text, **about) for text, holds in conditions.items() if holds]
     return UsageAudit(
@@ -256,7 +252,7 @@ def audit_log(
         findings,
         held,
         dict(others),
-        dict(prices or {}),
+        prices,
     )
 
 
