@@ -452,3 +452,15 @@ def test_a_draft_of_a_known_format_says_what_its_reader_gives(tmp_path):
     found = guess_of(tmp_path, text, "w.json")
     assert "this is a file of batsim" in found.notes[0]
     assert f"as 2 jobs of {520 / 3600:.3g} cpu-hours" in found.notes[0]
+
+
+def test_an_id_of_groups_is_no_name_of_jobs(tmp_path):
+    rows = [f"{i % 9},{i % 3},{60 * i},{60 * i + 5},{60 * i + 65},2,48" for i in range(40)]
+    head = "user_ID,group_ID,submit_time,start_time,end_time,node_count,tasks_requested"
+    found, _ = drafted(tmp_path, "\n".join([head, *rows]) + "\n")
+    columns = tomllib.loads(found.toml("jobs.csv"))["jobs"]["columns"]
+    assert columns["account"] == "group_ID"
+    assert columns["name"] == {"value": "job"}
+    # The same under a word that nothing knows.
+    found, _ = drafted(tmp_path, "\n".join([head.replace("group", "pot"), *rows]) + "\n")
+    assert tomllib.loads(found.toml("jobs.csv"))["jobs"]["columns"]["name"] == {"value": "job"}

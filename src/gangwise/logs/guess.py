@@ -523,7 +523,11 @@ class _Draft:
             free = [c for c in self.candidates[role] if c not in self.role.values()]
             if role == "name":  # names tell jobs apart
                 others = {c for text in TEXTS[1:] for c in self.candidates[text]}
-                free += [c for c in self.sample.columns if c.lower().endswith("id")]
+                ids = [c for c in self.sample.columns if c.lower().endswith("id")]
+                # Where a row counts its tasks it is a whole job, and an id of jobs comes once.
+                rows = max((len(cells) for cells in self.sample.columns.values()), default=0)
+                least = rows / 2 if self.candidates["tasks"] else 0
+                free += [c for c in ids if len(set(self.sample.columns[c])) >= least]
                 free = [c for c in dict.fromkeys(free) if c not in {*self.role.values(), *others}]
                 # The column with most different texts tells jobs apart best.
                 free.sort(key=lambda c: -len(set(self.sample.columns[c])))
