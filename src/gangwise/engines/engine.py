@@ -305,7 +305,7 @@ def check_placement(
     ``table`` has all jobs, or those on the nodes in question; those placed or running hold devices.
 
     >>> node = EngineNode("n1", {"gpu": 4000})
-    >>> job = EngineJob("7", "train", "ada", 0.0, tasks=2, demand={"gpu": 2000})
+    >>> job = EngineJob("7", "train", "bio", 0.0, tasks=2, demand={"gpu": 2000})
     >>> waits = Status(job, "pending")
     >>> check_placement(waits, [Placed("n1", 2)], [node], [waits])
     >>> check_placement(waits, [Placed("n1", 1)], [node], [waits])

@@ -510,7 +510,7 @@ class Demo:
                     tasks=int(rng.integers(1, 5)),
                     demand={"gpu": int(rng.choice([1, 2, 4]))},
                     job_type=str(rng.choice(["train", "tune"])),
-                    user=str(rng.choice(["ada", "bo", "cy"])),
+                    user=str(rng.choice(["astro", "bio", "chem"])),
                     limit=round(2 * work + 10, 1),
                     work=work,
                 )
