@@ -19,7 +19,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -420,7 +420,9 @@ def another(option: inspect.Parameter) -> Any:
     if isinstance(default, int | float):
         return default + 1 if isinstance(default, int) else 0.9 * default or 0.1
     if "Literal" in str(option.annotation):
-        choices = ast.literal_eval(str(option.annotation).removeprefix("Literal"))
+        # As text, or as it is where a module defers no annotations.
+        of_text = str(option.annotation).rpartition("Literal")[2]
+        choices = get_args(option.annotation) or ast.literal_eval(of_text)
         return next(choice for choice in choices if choice != default)
     return WORDS[option.name]
 
