@@ -132,8 +132,10 @@ class SlurmRequest:
         A job with a fixed number of nodes, or with devices or memory by node, is placed in shares:
         as many tasks as nodes, one to a node. Other jobs are placed rank by rank.
         """
-        why = [text for key, text in SQUEUE["not_modelled"].items() if not is_unset(row.get(key))]
-        why += [
+        unmodelled = [
+            text for key, text in SQUEUE["not_modelled"].items() if not is_unset(row.get(key))
+        ]
+        unmodelled += [
             f"its flag {f}" for f in notation.json_words(row.get("flags")) if f.upper() in FLAGS
         ]
         # Tasks of squeue are ranks, and its cpus are those of the whole job.
@@ -144,20 +146,20 @@ class SlurmRequest:
         if mark is not None and mark.attempt:  # Slurm forgets it when it requeues a job
             fixed = mark.nodes
         elif most not in (0, least):
-            why.append(f"it asks for {least} to {most} nodes")
+            unmodelled.append(f"it asks for {least} to {most} nodes")
         elif least > 1 and not (most or per_node):
             fixed = least
         by_node, by_task, by_job = (
             str(row.get(f"tres_per_{unit}") or "") for unit in ("node", "task", "job")
         )
         if sum(map(bool, (by_node, by_task, by_job))) > 1:
-            why.append("it asks for devices in two ways")
+            unmodelled.append("it asks for devices in two ways")
         cpus = number(row.get("cpus_per_task"), 0) or number(row.get("cpus"), 0) // ranks or 1
         if number(row.get("minimum_cpus_per_node"), 0) > cpus * max(per_node, 1):
-            why.append("it asks for cpus by node (--mincpus)")
+            unmodelled.append("it asks for cpus by node (--mincpus)")
         memory = row.get("memory_per_node")
         if memory is not None and row.get("memory_per_cpu") is None and number(memory, 1) == 0:
-            why.append("it asks for all memory of its nodes")
+            unmodelled.append("it asks for all memory of its nodes")
         # A share is what one node gets. A fixed number of nodes, or devices by node, makes shares
         # the unit that is placed.
         shares = fixed or (1 if by_node else 0)
@@ -165,14 +167,14 @@ class SlurmRequest:
         if not fixed and per_node and (by_node or number(memory, 0)) and ranks > 1:
             shares = -(-ranks // per_node)
         if shares and ranks % shares:
-            why.append(f"{ranks} tasks do not divide evenly among {shares} nodes")
+            unmodelled.append(f"{ranks} tasks do not divide evenly among {shares} nodes")
         size = -(-ranks // shares) if shares else 1
         demand = {k: v * size for k, v in gres(by_task).items()} or dict(gres(by_node))
         # Devices of the whole job divide among its ranks; a remainder would make ranks unlike.
         for kind, amount in gres(by_job).items():
             demand[kind] = -(-amount * size // ranks)
             if amount * size % ranks:
-                why.append("its devices do not divide evenly among its tasks")
+                unmodelled.append("its devices do not divide evenly among its tasks")
         demand["cpu"] = cpus * size
         if by_cpu := number(row.get("memory_per_cpu"), 0):
             demand["memory"] = by_cpu * cpus * size
@@ -184,14 +186,14 @@ class SlurmRequest:
             excluded = excluded if mark.excluded is None else mark.excluded
         wanted = expand(required)
         if wanted is None or expand(excluded) is None:
-            why.append("it has a node list that cannot be read")
+            unmodelled.append("it has a node list that cannot be read")
         # To nodes that are named Slurm would add others of its own choice.
         elif len(wanted) > 1 and len(wanted) != fixed:
-            why.append(f"it asks for {len(wanted)} nodes by name, and for others perhaps")
+            unmodelled.append(f"it asks for {len(wanted)} nodes by name, and for others perhaps")
         features = str(row.get("features") or "")
         if not re.fullmatch(r"[\w.:/=-]*(&[\w.:/=-]+)*", features):
-            why.append(f"it asks for features in a way that is not modelled: {features}")
-        most, reasons = 1 if shares else per_node, "; ".join(why)
+            unmodelled.append(f"it asks for features in a way that is not modelled: {features}")
+        most, reasons = 1 if shares else per_node, "; ".join(unmodelled)
         return cls(shares or ranks, size, cpus, demand, most, fixed, required, excluded, reasons)
 
 

@@ -762,7 +762,7 @@ class _Log:
                 unknown += len(earlier)
                 continue
             # A predecessor named twice counts once.
-            rows = [row_of.get(other, -1) for other in dict.fromkeys(earlier)]
+            rows = [row_of.get(job, -1) for job in dict.fromkeys(earlier)]
             unknown += rows.count(-1)
             predecessors[row_of[name]] += [row for row in rows if row >= 0]
         self.note("dependencies on jobs that are not in the log: dropped", unknown)
@@ -770,11 +770,11 @@ class _Log:
         bad = np.zeros(J, dtype=bool)
         bad[_on_cycles(predecessors)] = True
         self.reject(bad, "that come after one another in a circle")
-        playable = [[other for other in others if self.good[other]] for others in predecessors]
+        playable = [[row for row in rows if self.good[row]] for rows in predecessors]
         dropped = [len(b) - len(k) for b, k, good in zip(predecessors, playable, self.good) if good]
         self.note("dependencies on jobs that were set aside: dropped", sum(dropped))
-        lengths = np.array([len(others) for others in playable], dtype=np.int64)
-        flat = np.array([other for others in playable for other in others], dtype=np.int64)
+        lengths = np.array([len(rows) for rows in playable], dtype=np.int64)
+        flat = np.array([row for rows in playable for row in rows], dtype=np.int64)
         return np.concatenate([[0], np.cumsum(lengths)]), flat
 
 
@@ -915,7 +915,7 @@ def _on_cycles(before: list[list[int]]) -> list[int]:
 
     J = len(before)
     rows = [row for row, earlier in enumerate(before) for _ in earlier]
-    columns = [other for earlier in before for other in earlier]
+    columns = [row for earlier in before for row in earlier]
     graph = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(J, J))
     _, component = connected_components(graph, connection="strong")
     size = np.bincount(component, minlength=J)

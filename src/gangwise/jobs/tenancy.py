@@ -671,7 +671,7 @@ def standing_of(t: Any) -> FairShareState:
     cpu = devices.index("cpu") if "cpu" in devices else 0
     amount = demand[jobs.shape] * jobs.tasks[:, None] / 1000.0  # [J, K]
     pools = {pool.name: pool for pool in tenancy.pools}
-    qos = {each.name: each for each in tenancy.qos}
+    qos = {level.name: level for level in tenancy.qos}
     of_pool, of_qos = [pools.get(n) for n in jobs.pools], [qos.get(n) for n in jobs.qoses]
     # Tiers become ranks 0, 1, …: kernels compare them and use them as indices.
     tiers = sorted({1, *(pool.tier for pool in tenancy.pools)})
@@ -697,9 +697,9 @@ def standing_of(t: Any) -> FairShareState:
     score += (
         w.pool * np.array([pool.priority / most if pool else 0.0 for pool in of_pool])[jobs.pool]
     )
-    most = max((each.priority for each in tenancy.qos), default=0.0) or 1.0
+    most = max((level.priority for level in tenancy.qos), default=0.0) or 1.0
     most = 1.0 if "no_normal_qos" in w.flags else most
-    score += w.qos * np.array([each.priority / most if each else 0.0 for each in of_qos])[jobs.qos]
+    score += w.qos * np.array([q.priority / most if q else 0.0 for q in of_qos])[jobs.qos]
     _add_tres(score, w.tres, "no_normal_tres" in w.flags, amount, jobs, nodes)
     billing = np.zeros((len(jobs.pools), len(devices)))
     # A partition's weights replace those of the cluster; without any, cores are counted.
@@ -709,7 +709,7 @@ def standing_of(t: Any) -> FairShareState:
     by_device = amount * billing[jobs.pool]
     # MAX_TRES: the most expensive device type counts instead of the sum.
     use = by_device.max(axis=1) if "max_tres" in w.flags else by_device.sum(axis=1)
-    factor = np.array([each.usage_factor if each else 1.0 for each in of_qos])
+    factor = np.array([q.usage_factor if q else 1.0 for q in of_qos])
     leaf, leaves, parent, shares, path = _tree(tenancy.accounts, jobs)
     return FairShareState(
         w.age,
@@ -768,7 +768,7 @@ def _tree(accounts: tuple[AccountRule, ...], jobs: Any) -> tuple[Ints, Ints, Int
     at = [""]
     # A list that grows while it is read gives a breadth-first order.
     for name in at:  # parents first
-        at += [each.name for each in (*accounts, *unknown) if each.parent == name]
+        at += [account.name for account in (*accounts, *unknown) if account.parent == name]
     number = {name: i for i, name in enumerate(at)}
     pairs, place = numbered(jobs.charged * len(jobs.users) + jobs.user)
     mine = [(jobs.accounts[a], jobs.users[u]) for a, u in zip(*np.divmod(pairs, len(jobs.users)))]
