@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from gangwise.cli import app
 from gangwise.core.errors import StoreError
 from gangwise.engines.engine import EngineNode
+from gangwise.service import sound
 from gangwise.service.api import _health
 from gangwise.service.loop import Service
 from gangwise.service.sound import examine, mend, repair
@@ -365,3 +366,47 @@ def test_wishes_keep_their_numbers_without_gaps(tmp_path: Path, monkeypatch):
         assert wishes.add("cancel", "5") == 6
         assert [wish.id for wish in wishes.whole()] == [3, 4, 5, 6]
         assert not wishes.damaged()
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_repair_that_is_killed_loses_and_doubles_nothing(
+    state: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """A commit in the middle is lost in both copies, and each copy alone has one of the others."""
+    lines = (state / LINES).read_text().splitlines(keepends=True)
+    lost, of_tables = len(lines) // 2, len(lines) // 2 + 3
+    with closing(sqlite3.connect(state / FILE, isolation_level=None)) as file:
+        numbers = sorted(row[0] for row in file.execute("SELECT * FROM commits").fetchall())
+        key = file.execute("SELECT name FROM pragma_table_info('commits')").fetchone()[0]
+        for i in (lost, lost - 3):  # of the second the journal has the line
+            file.execute(f"DELETE FROM commits WHERE {key} = ?", [numbers[i]])
+    left = [line for i, line in enumerate(lines) if i not in (lost, of_tables)]
+    (state / LINES).write_text("".join(left))
+    found = examine(state)
+    bodies = sorted(line.body for line in found._chain)
+    assert len(bodies) == len(lines) - 1
+
+    class Killed(BaseException):
+        pass
+
+    alive = iter([True] * steps)
+
+    def dying(do: Any) -> Any:
+        def step(*given: Any, **more: Any) -> Any:
+            if not next(alive, False):
+                raise Killed
+            return do(*given, **more)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sound.stores, "write_file", dying(sound.stores.write_file))
+        patch.setattr(sound, "_set_aside", dying(sound._set_aside))
+        patch.setattr(ServiceStore, "roll_forward", dying(ServiceStore.roll_forward))
+        with suppress(Killed):
+            repair(found)
+    repair(examine(state))
+    report = examine(state)
+    assert not report.damaged
+    assert not report.lost
+    assert sorted(line.body for line in report._chain) == bodies

@@ -8,6 +8,7 @@ in when the service starts: which jobs wait and run, though not which have ended
 """
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -201,13 +202,17 @@ def repair(report: Report) -> list[str]:
             is_anchor = not rebuilt and line.anchor is not None
             rebuilt.append(line if is_anchor else stores.ChainLine(number, link, line.body))
         chain = rebuilt
-    # Lines first: SQLite is made from them, so that a death between the two loses nothing.
+    # The lines of both copies first, under their old numbers: from then on the journal alone has
+    # all that is left, and a death at any later point loses nothing and doubles nothing.
     if stores.LINES in report._files or chain != report._chain:
-        _set_aside(folder / stores.LINES)
-        stores.write_file(folder / stores.LINES, chain)
+        with suppress(FileNotFoundError):
+            shutil.copy(folder / stores.LINES, folder / f"{stores.LINES}.damaged")
+        stores.write_file(folder / stores.LINES, report._chain)
         actions.append(f"{stores.LINES} is written again, {len(chain)} commits")
     if stores.FILE in report._files or chain != report._chain:
         _set_aside(folder / stores.FILE)
+        if chain != report._chain:
+            stores.write_file(folder / stores.LINES, chain)
         with closing(stores.ServiceStore(folder / stores.FILE)) as store:
             store.roll_forward(chain)
         actions.append(f"{stores.FILE} is made again from {len(chain)} commits")
