@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from rich import box
 from rich.table import Table
 
 from gangwise.core import files, terminal
@@ -396,7 +397,9 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
             f"({100 * s['low']:.0f} to {100 * s['high']:.0f})"
             for s in slow
         )
-    table = Table("node", "free", "of", "speed by label", "speed ÷ label (95 %)", title="Nodes")
+    look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "title_justify": "left"}
+    columns = ["node", "free", "of", "speed by label", "speed ÷ label (95 %)"]
+    table = Table(*columns, title="\nNodes", **look)
     for node in (views.get("nodes") or [])[:100]:
         speed = "not known"
         if "factor" in node:
@@ -406,7 +409,8 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
         declared = node["declared"]
         table.add_row(node["name"], free, devices(node["devices"]), f"{declared:g}", speed)
     yield table
-    table = Table("job", "user", "asks", "waits", "why", "starts in", title="Waiting")
+    columns = ["job", "user", "asks", "waits", "why", "starts in"]
+    table = Table(*columns, title="\nWaiting", **look)
     for row in (views.get("queue") or [])[:30]:
         reason = row["why"]
         if row.get("would"):
