@@ -566,7 +566,7 @@ def test_a_record_that_cannot_be_read_loses_no_other(tmp_path, name, text, lost)
 def test_a_workload_of_batsim_without_profiles_is_none(tmp_path):
     file = tmp_path / "jobs.json"
     file.write_text('{"jobs": [{"id": 1, "subtime": 0, "res": 1, "profile": "a"}], "profiles": []}')
-    with pytest.raises(TraceError, match="a workload of Batsim has jobs and profiles"):
+    with pytest.raises(TraceError, match=r"Batsim.*profiles"):
         open_tables(file, trace="batsim")
 
 

@@ -72,7 +72,7 @@ def test_damage_inside_a_zip_archive_is_told_with_the_file(tmp_path, kind):
     data = bytearray(file.read_bytes())
     data[60:70] = bytes(byte ^ 0x55 for byte in data[60:70])
     file.write_bytes(data)
-    with pytest.raises(TraceError, match=r"log\.zip: the zip archive cannot be unpacked"):
+    with pytest.raises(TraceError, match=r"log\.zip: .*zip archive"):
         lines_of(file)
     assert recognise(file, []) == []
 

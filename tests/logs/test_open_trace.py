@@ -113,7 +113,7 @@ def test_what_is_not_recognised_is_shown(tmp_path):
     damaged = bytearray(gzip.compress(b"job,start,end\n" * 50))
     damaged[15] ^= 255
     (tmp_path / "damaged.csv.gz").write_bytes(damaged)
-    with pytest.raises(TraceError, match="nothing readable: the gzip file is damaged"):
+    with pytest.raises(TraceError, match="gzip file is damaged"):
         open_trace(tmp_path / "damaged.csv.gz")
     (tmp_path / "other.csv").write_text("job,start,end\n1,2,3\n")
     with pytest.raises(TraceError, match="gpu ="):

@@ -210,5 +210,5 @@ def test_tables_that_were_half_written_over_are_none(tmp_path, monkeypatch):
     monkeypatch.setattr("gangwise.logs.tables.write_whole", dies)
     with pytest.raises(KeyboardInterrupt):
         save_tables(given, tmp_path)
-    with pytest.raises(TraceError, match="write them again with gangwise trace convert"):
+    with pytest.raises(TraceError, match="gangwise trace convert"):
         load_tables(tmp_path)

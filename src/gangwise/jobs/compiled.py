@@ -81,8 +81,8 @@ def row(stack: Any, i: int) -> Any:
 
 def pinned(rows: Sequence[Any]) -> tuple[Sequence[Pinned], Ints]:
     """Named tuples of the same types, each pinned, and their addresses for :data:`opened_at`."""
-    each = [Pinned(of) for of in rows]
-    return each, np.array([of.address for of in each], dtype=np.int64)
+    tuples = [Pinned(row) for row in rows]
+    return tuples, np.array([pin.address for pin in tuples], dtype=np.int64)
 
 
 def _opened_at(typing_context: Any, pinned: Any, address: Any) -> Any:
@@ -225,9 +225,9 @@ def uncapped(t: Tables) -> kernels.ClusterArrays:
     cluster, shapes = t.cluster, placed_shapes(t.jobs, t.nodes)
     every = [*shapes, *dict.fromkeys(part for shape in shapes for _, part in shape.groups)]
     holds = cluster.capacity.max(axis=0) // np.maximum(cluster.demand, 1)
-    most = np.where(cluster.demand > 0, holds, 2**62).min(axis=1)
+    fitting = np.where(cluster.demand > 0, holds, 2**62).min(axis=1)
     table = cluster.shapes.copy()
-    table["per_node"] = [shape.per_node or count for shape, count in zip(every, most.tolist())]
+    table["per_node"] = [shape.per_node or count for shape, count in zip(every, fitting.tolist())]
     return cluster._replace(shapes=table)
 
 

@@ -234,11 +234,11 @@ def fill_domains(topology: Topology, tasks: int) -> None:
 def choose_domains(topology: Topology, tasks: int) -> bool:
     """Put tasks on nodes in ``taken``; ``fits`` hold them in all. False where they wait."""
     level, last = topology.level, topology.domain.shape[0] - 1
-    most = count_by_domain(topology, level)
-    while most < tasks and level < last and topology.climbs:
+    largest = count_by_domain(topology, level)
+    while largest < tasks and level < last and topology.climbs:
         level += 1
-        most = count_by_domain(topology, level)
-    if most < tasks and not (topology.climbs or topology.least_first):
+        largest = count_by_domain(topology, level)
+    if largest < tasks and not (topology.climbs or topology.least_first):
         return False
     fill_domains(topology, tasks)
     while level > 0:

@@ -647,7 +647,10 @@ class _Draft:
             if np.nanmin(waits, initial=0.0) >= 0 and (waits > 0).any():
                 readings["created"] = [earlier]
                 readings["started"].remove(earlier)
-                named[:] = [[earlier], *([r for r in of if r is not earlier] for of in named)]
+                named[:] = [
+                    [earlier],
+                    *([r for r in readings_of if r is not earlier] for readings_of in named),
+                ]
                 self.notes.append(
                     f"{earlier.column} may be the start, or the submission, as it is read: "
                     f"{later.column} is never before it"

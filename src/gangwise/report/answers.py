@@ -512,5 +512,5 @@ def usage_page(audit: UsageAudit, command: str) -> web.Page:
     parts += web.notes(audit.lines)
     parts.append(Section("Who, and how much", usage_sheets(audit)))
     title, terms = f"Audit of {Path(audit.source).name}", ("waiting", "limit")
-    facts = [count(sum(of.jobs for of in totals), "job"), count(len(names), "user")]
+    facts = [count(sum(total.jobs for total in totals), "job"), count(len(names), "user")]
     return answer_page(title, audit.verdict, facts, parts, command, terms)
