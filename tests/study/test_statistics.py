@@ -15,11 +15,11 @@ from gangwise.study.statistics import (
     Estimate,
     Stretches,
     batch_means,
-    both,
     change_by_blocks,
     cycle,
     drifting,
     heavy,
+    joint_factor,
     mean_and_interval,
     students_t,
 )
@@ -123,12 +123,12 @@ def test_two_reasons_to_widen_multiply_only_where_one_of_them_is_clear():
     noise = np.random.default_rng(1).normal(size=40)
     apart, persisting = np.exp(0.1 * noise), np.exp(0.1 * np.cumsum(noise))
     assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 0.2
-    assert both(1.3, 1.5, persisting) == pytest.approx(1.3 * 1.5)
-    assert both(1.3, 1.95, apart) == pytest.approx(1.3 * 1.95)
+    assert joint_factor(1.3, 1.5, persisting) == pytest.approx(1.3 * 1.5)
+    assert joint_factor(1.3, 1.95, apart) == pytest.approx(1.3 * 1.95)
     # Else the larger: of 1.5, which lies .5 below the cap, 2 − .5 ÷ .9 is left.
-    assert both(1.3, 1.5, apart) == pytest.approx(2 - 0.5 / 0.9)
-    assert both(1.6, 1.5, apart) == 1.6
-    assert both(1.0, 1.0, apart) == 1.0
+    assert joint_factor(1.3, 1.5, apart) == pytest.approx(2 - 0.5 / 0.9)
+    assert joint_factor(1.6, 1.5, apart) == 1.6
+    assert joint_factor(1.0, 1.0, apart) == 1.0
 
 
 def test_no_interval_is_given_where_the_log_shows_that_it_is_too_short():

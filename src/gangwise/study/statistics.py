@@ -193,7 +193,7 @@ class Stretches(NamedTuple):
                 f"{roughly(86400.0 * days)} hold too few for an interval",
             )
         rare = heavy(by_week[1], by_stretch[1], cycle(by_week[0]))
-        return cls(count, both(drift, rare, by_week[0]), "")
+        return cls(count, joint_factor(drift, rare, by_week[0]), "")
 
 
 def lag_one(y: npt.NDArray[np.float64]) -> float:
@@ -281,7 +281,7 @@ def heavy(
     return min(max(math.sqrt(math.log1p(spread)) / error, 1.0), HEAVIEST)
 
 
-def both(drift: float, rare: float, jobs: npt.NDArray[np.float64]) -> float:
+def joint_factor(drift: float, rare: float, jobs: npt.NDArray[np.float64]) -> float:
     """Factor for a load that persists and for rare heavy weeks together.
 
     Where weeks of these jobs correlate (one-sided, 95 %) or heavy weeks are rare for certain, both
