@@ -19,9 +19,9 @@ Spoil = Callable[[Path, Path], None]  # a copy of the template, and the folder o
 
 PLACES = [REGISTRY, f"{REGISTRY}.lock", ANNOUNCED, LOCKS, CHECKPOINTS, ".gangwise/study"]
 PLACES += [f"{CHECKPOINTS}/letter.txt", f"{LOCKS}/letter.txt"]
-STATES = ["service.sqlite-wal", "service.sqlite-shm", "wishes.sqlite", "wishes.sqlite-wal"]
-STATES += ["journal.log", "lock", "heartbeat", "ledger.checkpoint", "ledger.checkpoint.1"]
-STATES += ["service.sqlite.damaged", "journal.log.damaged", "cluster"]
+STATES = ["service.sqlite-wal", "service.sqlite-shm", "wishes.sqlite", "service.sqlite.new"]
+STATES += ["journal.log", "head", "lock", "heartbeat", "ledger.checkpoint", "ledger.checkpoint.1"]
+STATES += ["service.sqlite.damaged", "journal.log.old", "cluster"]
 
 
 def victim(folder: Path) -> Path:

@@ -22,7 +22,7 @@ from gangwise.engines.engine import EngineNode
 from gangwise.service import api, listening
 from gangwise.service.listening import Listening
 from gangwise.service.loop import Service
-from gangwise.service.state import OperatorRequests, ServiceState
+from gangwise.service.state import ServiceState
 from tests.service.pretend import Pretend
 from tests.service.test_api import OPERATOR, READER, Made, client, with_token
 from tests.waiting import until
@@ -171,10 +171,9 @@ def test_who_only_watches_is_asked_for_nothing(tokens: Path, tmp_path: Path) -> 
             assert answer.status_code == 409
     assert state.asked == []
     service = Service(Pretend([EngineNode("n0", {"gpu": 4000})]), tmp_path / "state")
-    service.requests.add("pause", True)  # as by an API that is mistaken
+    service.store.ask("pause", True)  # as by an API that is mistaken
     service.tick(0.0)
-    found = service.requests.get(1)
-    assert found is not None
+    (found,) = service.store.requests("id = 1")
     assert (found.state, "only watches" in found.detail) == ("refused", True)
     assert not service.ledger.paused
     service.close()
@@ -183,12 +182,11 @@ def test_who_only_watches_is_asked_for_nothing(tokens: Path, tmp_path: Path) -> 
 def test_what_cannot_be_done_is_refused_with_a_reason(service: Service) -> None:
     asked = [("cancel", "99"), ("pause", True), ("every", "x"), ("cancel", {"a": 1}), ("rm", 1)]
     for what, value in asked:
-        service.requests.add(what, value)
+        service.store.ask(what, value)
     service.tick(0.0)
-    found = [service.requests.get(i + 1) for i in range(len(asked))]
-    assert [w.state for w in found if w] == ["refused", "done", "refused", "refused", "refused"]
+    found = service.store.requests("1")
+    assert [w.state for w in found] == ["refused", "done", "refused", "refused", "refused"]
     assert service.ledger.paused
-    assert found[0] is not None
     assert "99" in found[0].detail
 
 
@@ -200,7 +198,7 @@ def test_a_wish_is_kept_wherever_the_service_dies(tmp_path: Path) -> None:
 
     engine = Pretend([EngineNode("n0", {"gpu": 4000})])
     state = tmp_path / "state"
-    for step, line in enumerate(("_fulfil_requests", "_save", "_answer") * 2):
+    for step, line in enumerate(("_fulfil_requests", "_save", "_act") * 2):
         service = Service(engine, state, "fcfs+easy+best-fit", act=True)
         paused = step % 2 == 0
         service.tick(0.0)
@@ -215,13 +213,11 @@ def test_a_wish_is_kept_wherever_the_service_dies(tmp_path: Path) -> None:
         with pytest.raises(Killed):
             service.tick(0.0)
         service.store.close()
-        service.requests.close()
         os.close(service._lock)
         again = Service(engine, state, "fcfs+easy+best-fit", act=True)
         again.tick(0.0)
         assert again.ledger.paused is paused
-        found = again.requests.get(number)
-        assert found is not None
+        (found,) = again.store.requests("id = ?", number)
         assert found.state == "done"
         again.close()
 
@@ -254,15 +250,12 @@ def test_killed_after_202(tmp_path: Path, tokens: Path) -> None:
         process.kill()
         process.wait()
         until(lambda: _refuses(port))  # the process of the API ends with it
-        wishes = OperatorRequests(state)
-        assert [w.what for w in wishes.open()] == ["pause"]
-        process, port = start()
-        until(lambda: not wishes.open())
-        found = wishes.get(1)
-        assert found is not None
-        assert found.state == "done"
-        wishes.close()
         store = ServiceState(state)
+        found = store.get_request(1)
+        assert found is not None
+        assert (found.what, found.state) == ("pause", "accepted")
+        process, port = start()
+        until(lambda: (w := store.get_request(1)) is not None and w.state == "done")
         until(lambda: json.loads(json.dumps(store.view("health")))["paused"])
         store.close()
     finally:

@@ -197,9 +197,9 @@ MOST_NAMES = 20
 def verify_command(folder: Path, repair: bool = False, as_json: bool = False) -> None:
     """Compare every file of a folder of results with its digest, and audit the runs of a replay.
 
-    The folder of a service is compared with its own second copy, from which --repair restores it.
-    Exit code 1 if a file differs, or a schedule breaks the rules; after --repair, if something is
-    lost.
+    The folder of a service is compared with the chain of its commits, of which --repair makes it
+    again, up to the first that is damaged. Exit code 1 if a file differs, or a schedule breaks the
+    rules; after --repair, if something is lost.
     """
     from gangwise.core.files import find_folders
     from gangwise.service.sound import is_state
@@ -279,11 +279,12 @@ def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
 
         # No service may write while its files are replaced.
         lock = locked(folder / "lock")
+    did = sound.take_over(folder) if repair else []
     report = sound.examine(folder)
     # Twice, since a file may have been read before a commit and its copy after it.
     if not (report.sound or repair):  # a service that works in it wrote meanwhile, perhaps
         report = sound.examine(folder)
-    did = sound.repair(report) if repair else []
+    did += sound.repair(report) if repair else []
     # The lock stays until all is restored.
     if repair:
         os.close(lock)

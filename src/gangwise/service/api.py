@@ -34,7 +34,8 @@ from gangwise import __version__
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.settings import finite
 from gangwise.engines import background, intake
-from gangwise.service.state import STALE, Role, ServiceState, What, digest, is_loopback, present
+from gangwise.service.state import STALE, Role, ServiceState, digest, is_loopback, present
+from gangwise.service.store import What
 
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 BODY = 64 * 1024  # bytes of a request's body

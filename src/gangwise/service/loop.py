@@ -49,7 +49,6 @@ from gangwise.engines.engine import (
 from gangwise.engines.intake import Quarantine, clean_text
 from gangwise.jobs.books import Explanation
 from gangwise.service import ledger, sound, store
-from gangwise.service.state import OperatorRequest, OperatorRequests
 
 CHECKPOINT, BEFORE = sound.CHECKPOINTS
 HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
@@ -204,7 +203,6 @@ class Service:
         except BaseException:
             os.close(self._lock)
             raise
-        self.requests = OperatorRequests(self.folder)
         self._answers: list[tuple[int, str, str]] = []
         self.quarantine = Quarantine()
         self._refused: set[str] = set()  # jobs that the books would not take
@@ -277,10 +275,8 @@ class Service:
         if reachable and due and self._is_there() and "database" not in self.troubles:
             self._decide(instant)
         # Nothing is sent to the cluster before it is on the disk.
-        if self._save(instant):
-            self._answer()
-            if may_act:
-                self._act()
+        if self._save(instant) and may_act:
+            self._act()
         if may_act:
             self._judge_acts(instant)
         self._watch_loops()
@@ -320,9 +316,10 @@ class Service:
         try:
             # A request that is done and whose answer could not be written must not be done again.
             answered = {number for number, _, _ in self._answers}
-            open_now = [request for request in self.requests.open() if request.id not in answered]
+            accepted = self.store.requests("state = 'accepted'")
+            open_now = [request for request in accepted if request.id not in answered]
         except errors.StoreError as error:
-            return self._trouble("wishes", error)
+            return self._trouble("database", error)
         for request in open_now:
             # A cancellation goes to the cluster at once; all else is a record,
             # and need not wait for it.
@@ -338,14 +335,13 @@ class Service:
                 continue
             except Exception as error:
                 answer = (request.id, "refused", _named(error))
-            # Kept until the effect is saved: an answer may not be on the
-            # disk before what it promises.
+            # Saved with the effect: an answer may not be on the disk before what it promises.
             self._answers.append(answer)
             outcome = " ".join(filter(None, answer[1:]))
             self._note(f"an operator: {request.what} {request.value}: {outcome}")
         return None
 
-    def _fulfil(self, request: OperatorRequest, now: float) -> None:
+    def _fulfil(self, request: store.OperatorRequest, now: float) -> None:
         if not self.ledger.act:
             raise errors.Rejected("the service only watches (--shadow)")
         if request.what == "cancel":
@@ -354,15 +350,6 @@ class Service:
             self.engine.cancel(request.value)
         elif not self._apply(request.what, now, request.value):
             raise errors.Rejected(f"there is no {request.what} {request.value}")
-
-    def _answer(self) -> None:
-        """Record what came of requests whose effects are on the disk."""
-        try:
-            self.requests.answer(self._answers)
-            self._answers = []
-            self._recovered("wishes")
-        except errors.StoreError as error:
-            self._trouble("wishes", error)
 
     def close(self) -> None:
         try:
@@ -374,7 +361,6 @@ class Service:
             if self._placers is not None:
                 self._placers.shutdown(cancel_futures=True)
             self.store.close()
-            self.requests.close()
             self.engine.close()
             os.close(self._lock)
 
@@ -704,20 +690,27 @@ class Service:
         self._history += ended
         if not self._is_there():
             return False
-        if not (self._unsaved or self._intents or self._states or self._history):
+        if not self._is_behind():
             return "database" not in self.troubles
+        new = self._unsaved, self._intents, self._states, self._history
         try:
-            self.store.commit(self._unsaved, self._intents, self._states, self._history)
+            self.store.commit(*new, answers=self._answers)
         except errors.StoreError as error:
             self._trouble("database", error)
             return False
         self._recovered("database")
         # Only now: what could not be written is written with the next commit.
         self._unsaved, self._intents, self._states, self._history = [], [], [], []
+        self._answers = []
         # A checkpoint only after its records, or a restart would know less than the checkpoint.
         if now >= self._saved + self.checkpoint:
             self._keep()
         return True
+
+    def _is_behind(self) -> bool:
+        """Whether anything waits to be committed."""
+        new = (self._unsaved, self._intents, self._states, self._history, self._answers)
+        return any(new)
 
     def _act(self) -> None:
         """Send the cluster what is intended, all of which is on the disk."""
@@ -809,31 +802,20 @@ class Service:
         self.notes = [*self.notes[-20:], clean_text(what)]
 
     def _is_there(self) -> bool:
-        """Whether the folder is still where it was; it is never made anew in silence.
-
-        A file of it that was replaced or emptied is made again from the other one.
-        """
+        """Whether the folder and its file are still where they were; they are never made anew."""
+        message = ""
         try:
             # The lock is held by its inode; another file of this name is another folder's, whatever
             # is in it.
             if not os.path.samestat(os.stat(self.folder / "lock"), os.fstat(self._lock)):
                 raise FileNotFoundError
+            if not self.store.in_place():
+                message = f"{self.store.path} was deleted, emptied or replaced"
         except OSError:
             message = f"{self.folder} is not the folder that it was: moved, deleted or unmounted"
-            self._trouble(
-                "folder", errors.StoreError(f"{message}; nothing is placed until it is back")
-            )
-            return False
-        try:
-            if not self.store.in_place():
-                # Closed before it is mended: SQLite would write its log into
-                # the file that was set aside.
-                self.store.close()
-                for note in sound.mend(self.folder):
-                    self._note(note)
-                self.store, self.views = store.ServiceStore(self.folder / store.FILE), {}
-        except (OSError, errors.StoreError) as error:
-            self._trouble("folder", error)
+        if message:
+            message += "; nothing is placed until it is back"
+            self._trouble("folder", errors.StoreError(message))
             return False
         self._recovered("folder")
         return True
@@ -860,7 +842,7 @@ class Service:
             self._forecaster.start(now)
         if (answer := self._verifier.found()) is not None:
             if damaged := answer["damaged"]:
-                how = "; it is made whole again when the service is started anew"
+                how = "; stop the service, and see gangwise verify"
                 self._trouble("state", errors.StoreError(", ".join(damaged[:5]) + how))
         elif self._verifier.due(now):
             self._verifier.start(now)
@@ -906,7 +888,7 @@ class Service:
         try:
             self.store.commit(views=changed)
             self.views = views
-            if not (self._unsaved or self._intents or self._states or self._history):
+            if not self._is_behind():
                 self._recovered("database")
         except errors.StoreError as error:
             self._trouble("database", error)

@@ -1,10 +1,9 @@
 """What a service shows, also in words for the terminal; what operators may ask of it, and who may.
 
-What operators ask for is on the disk before it is promised, and answered after it is done. The
-process of the API writes a request, the service's loop reads it, does it, commits, and only then
-answers. Killed anywhere between, it finds the request again; doing one twice changes nothing.
-Requests have a file of their own, so that neither process waits for what the other writes
-elsewhere.
+What operators ask for is on the disk before it is promised, and answered with what it does. The
+process of the API writes a request, the service's loop reads it, does it, and commits its effect
+and the answer at once. Killed anywhere between, it finds the request again; doing one twice changes
+nothing.
 """
 
 from __future__ import annotations
@@ -12,24 +11,22 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import math
-import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from rich import box
 from rich.table import Table
 
-from gangwise.core import files, terminal
+from gangwise.core import terminal
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.engines.background import age
 from gangwise.notation.units import roughly
-from gangwise.service.store import FAULTS, FILE, Database, ServiceStore, as_store_error, check_files
+from gangwise.service.store import FILE, OperatorRequest, ServiceStore, What
 
 
 class ServiceState:
@@ -40,7 +37,6 @@ class ServiceState:
 
     def __init__(self, folder: Path | str):
         self._store = ServiceStore(Path(folder) / FILE, read_only=True)
-        self._requests = OperatorRequests(folder)
         self._lock = threading.Lock()
 
     def view(self, name: str) -> Any:
@@ -96,15 +92,19 @@ class ServiceState:
 
     def add_request(self, what: What, value: Any) -> int:
         with self._lock:
-            return self._requests.add(what, value)
+            # Never into a file that was put in the place of the service's own.
+            if not self._store.in_place():
+                raise StoreError(f"{self._store.path} is not the file that it was")
+            with closing(ServiceStore(self._store.path)) as store:
+                return store.ask(what, value)
 
     def get_request(self, number: int) -> OperatorRequest | None:
         with self._lock:
-            return self._requests.get(number)
+            requests = self._store.requests("id = ?", number)
+        return requests[0] if requests else None
 
     def close(self) -> None:
         self._store.close()
-        self._requests.close()
 
     def _rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         with self._lock:
@@ -114,168 +114,6 @@ class ServiceState:
 def silence(health: Mapping[str, Any] | None) -> float:
     """Seconds since a service showed its health; inf where it has not since the machine started."""
     return age((health or {}).get("heard") or ())
-
-
-REQUESTS_FILE = "wishes.sqlite"
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS wishes(
-    id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, told REAL, sealed TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS wishes_by_state ON wishes(state);
-"""
-OPEN_REQUESTS = 1000  # so many may wait for their answer
-KEPT = 10_000  # requests that are kept, counted from the latest; by no clock
-
-What = Literal["cancel", "pause", "every"]
-
-
-class OperatorRequest(NamedTuple):
-    """Request of an operator; times are in seconds since 1970."""
-
-    id: int
-    what: str
-    value: Any
-    state: str  # "accepted": on the disk and not yet done; then "done" or "refused"
-    asked: float  # when it was accepted
-    told: float | None  # when it was answered
-    detail: str  # why it was refused
-
-
-class OperatorRequests:
-    """The file of operators' requests of a service's folder, for any of its processes.
-
-    Every method raises StoreError when the file cannot be opened, read or written.
-    """
-
-    def __init__(self, folder: Path | str):
-        self.path = Path(folder) / REQUESTS_FILE
-        with as_store_error(self.path):
-            check_files(folder)
-            # With its mode before SQLite opens it, which would make it by the umask.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._db = Database.of(self.path)
-            # A damaged file has damaged text, which must be read to be reported.
-            self._db.text_factory = partial(str, encoding="utf-8", errors="replace")
-            self._db.execute("PRAGMA journal_mode=WAL")
-            # Unlike the service's own file, this one has no second copy: each
-            # request waits for the disk.
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(SCHEMA)
-
-    def close(self) -> None:
-        self._db.close()
-
-    def add(self, what: What, value: Any) -> int:
-        """Write a request to the disk and return its number."""
-        instant = time.time()
-        if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= OPEN_REQUESTS:
-            raise StoreError(
-                f"{OPEN_REQUESTS} requests wait for their answer; does the service run?"
-            )
-        # Only the oldest go: a gap between numbers would count as a lost request.
-        keep = "state = 'accepted' OR id > (SELECT MAX(id) FROM wishes) - ?"  # no gaps
-        self._all(f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {keep})", KEPT)
-        # The number is part of what is sealed, so that the row is there before its seal.
-        with self._change():
-            insert = "INSERT INTO wishes(state, sealed) VALUES('accepted', '') RETURNING id"
-            request = OperatorRequest(
-                int(self._all(insert)[0][0]), what, value, "accepted", instant, None, ""
-            )
-            self._put(request)
-        return request.id
-
-    def open(self) -> list[OperatorRequest]:
-        return self._read("state = 'accepted' ORDER BY id")
-
-    def get(self, number: int) -> OperatorRequest | None:
-        requests = self._read("id = ?", number)
-        return requests[0] if requests else None
-
-    def answer(self, answers: Iterable[tuple[int, str, str]]) -> None:
-        with self._change():
-            for number, state, detail in answers:
-                for request in self._read("id = ?", number):
-                    self._put(request._replace(state=state, told=time.time(), detail=detail))
-
-    def damaged(self) -> list[str]:
-        """Damaged requests: their numbers, or the count of them."""
-        rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
-        top = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
-        ids = {row[0] for row in rows}
-        # The counter of SQLite stands in a row of its own, which may be the damaged one.
-        if top is not None and not len(ids) <= top < OPEN_REQUESTS + max(ids, default=0):
-            return ["its count of requests"]
-        gaps = set(range(min(ids), top + 1)) - ids if ids else {top} - {None}
-        wrong = [
-            row[0]
-            for row in rows
-            if (w := _unsealed(row[3])) is None or (w.id, w.state, w.told) != row[:3]
-        ]
-        checks = [row[0] for row in self._all("PRAGMA integrity_check") if row[0] != "ok"]
-        return [f"request {number}" for number in sorted(gaps | set(wrong))] + checks
-
-    def lost(self) -> list[str]:
-        """Requests of which no whole row is left; a row's seal has its number, too."""
-        rows = self._all("SELECT rowid, sealed FROM wishes")
-        newest = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
-        if rows and newest is None:
-            raise StoreError(f"{self.path}: its count of requests is gone")
-        intact = {request.id for _, sealed in rows if (request := _unsealed(sealed))}
-        unread = {number for number, sealed in rows if _unsealed(sealed) is None}
-        # Numbers have no gaps, so that what lies between the oldest and the newest was there.
-        oldest = min(intact | unread, default=newest or 1)
-        return [
-            f"request {n}" for n in sorted({*range(max(oldest, 1), (newest or 0) + 1)} - intact)
-        ]
-
-    def whole(self) -> list[OperatorRequest]:
-        """Requests that are as they were written, however much of the file can still be read."""
-        requests = []
-        # A damaged file may fail at any row; the rows before it count.
-        with suppress(*FAULTS), closing(self._db.execute("SELECT sealed FROM wishes")) as rows:
-            requests += [
-                request for (sealed,) in rows if (request := _unsealed(sealed)) is not None
-            ]
-        return requests
-
-    def restore(self, requests: Iterable[OperatorRequest]) -> None:
-        with self._change():
-            for request in requests:
-                self._all("INSERT INTO wishes(id, state, sealed) VALUES(?, '', '')", request.id)
-                self._put(request)
-
-    def _put(self, request: OperatorRequest) -> None:
-        query = "UPDATE wishes SET state = ?, told = ?, sealed = ? WHERE id = ?"
-        sealed = files.sealed_line(request._asdict()).decode()
-        self._all(query, request.state, request.told, sealed, request.id)
-
-    @contextmanager
-    def _change(self) -> Iterator[None]:
-        # The lock for writing at once: two that read first and then write
-        # would each wait for the other.
-        self._all("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._all("COMMIT")
-        finally:
-            if self._db.in_transaction:
-                self._db.rollback()
-
-    def _read(self, where: str, *values: Any) -> list[OperatorRequest]:
-        requests = []
-        for number, sealed in self._all(f"SELECT id, sealed FROM wishes WHERE {where}", *values):
-            if (request := _unsealed(sealed)) is None:
-                raise StoreError(f"{self.path}: request {number} is damaged; gangwise verify")
-            requests.append(request)
-        return requests
-
-    def _all(self, query: str, *values: Any) -> list[Any]:
-        with as_store_error(self.path), closing(self._db.execute(query, values)) as cursor:
-            return cursor.fetchall()
-
-
-def _unsealed(text: object) -> OperatorRequest | None:
-    fields = files.unsealed(text.encode(errors="replace")) if isinstance(text, str) else None
-    return None if fields is None else OperatorRequest(**fields)
 
 
 # Who may ask: tokens of two roles, and clients on this host

@@ -1,9 +1,9 @@
-"""What the service writes down before it acts, twice: a file of chained lines, and SQLite.
+"""What the service writes down before it acts: a chain of lines in one file of SQLite's.
 
-Each commit is a line of ``journal.log``, on the disk before SQLite has it, and the same line is a
-row of SQLite's table ``commits``; the other tables follow from the lines. So either file can be
-made again from the other, and ``gangwise.service.sound`` sees whether either was changed. SQLite
-need not wait for the disk: what it loses with the power, the lines still say. Tables::
+Each commit is a row of the table ``commits``, whose line carries its own digest and the digest of
+the line before, and is on the disk before anything is acted upon or promised. The other tables
+follow from the lines, so that they can be made again; :mod:`gangwise.service.sound` sees whether
+any was changed. Tables::
 
     commits   number, last, time, line   all that reached the scheduler, in order: the last record
                                          up to a line, and its time
@@ -11,9 +11,14 @@ need not wait for the disk: what it loses with the power, the lines still say. T
                                          or rejected, or undone
     history   one row for each job that ended
     known     names of the jobs that wait or run
-    views     name → JSON                what the service shows; made anew
+    requests  id, what, value, state     what operators ask for: accepted → done, or refused
+    views     name → JSON                what the service shows; made anew, and not in the chain
 
-An intent is committed as ``intended`` before it is sent to the cluster.
+An intent is committed as ``intended`` before it is sent to the cluster. Operators' requests are
+written by the process of the API, and answered in the commit that has their effect. The file
+``head`` repeats the seal of the last line: it waits for no disk, and shows after a kill whether
+SQLite has all that was committed, for SQLite itself drops the end of a damaged write-ahead log
+without a word.
 """
 
 from __future__ import annotations
@@ -24,15 +29,16 @@ import os
 import re
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from gangwise.core.errors import StoreError
-from gangwise.core.files import Tree, read_whole, sealed_line, unsealed, write_whole
+from gangwise.core.files import Tree, sealed_line, unsealed
 from gangwise.service.ledger import Ended, Intent, Record
 
 # Lines in a chain: each carries its own digest and names the one before it. A line that was changed
@@ -80,6 +86,14 @@ class ChainLine:
         anchor: dict[str, Any] = json.loads(self.body)["anchor"]
         return anchor
 
+    @property
+    def begins(self) -> bool:
+        """Whether a chain may begin with it."""
+        return self.anchor is not None or (self.number, self.after) == (1, START)
+
+    def follows(self, line: ChainLine) -> bool:
+        return (self.number, self.after) == (line.number + 1, line.link)
+
     def __str__(self) -> str:
         return f"{self.digest} {self.number} {self.after} {self.body}"
 
@@ -94,97 +108,35 @@ class ChainLine:
         return line if str(line) == text else None
 
 
-class ChainFile:
-    """A file of lines that only grows; a line is on the disk when ``append`` returns."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._file = Tree(path.parent).open(path.name, os.O_RDWR | os.O_CREAT, 0o600)
-        self._end = self._was = os.fstat(self._file).st_size
-
-    def append(self, line: ChainLine) -> None:
-        """Write after the last line that counts; what a failure left there is written over."""
-        # A write that failed half-way has left bytes behind the last line that counts, perhaps more
-        # than this line has.
-        data = memoryview(f"{line}\n".encode())
-        os.ftruncate(self._file, self._end)
-        at = self._end
-        while data:
-            count = os.pwrite(self._file, data, at)
-            at, data = at + count, data[count:]
-        # The size is data as well: fdatasync flushes it, and leaves out the times of the file.
-        os.fdatasync(self._file)
-        self._was, self._end = self._end, at
-
-    def take_back(self) -> None:
-        """The last line does not count: what it describes was not done."""
-        self._end = self._was
-        with suppress(OSError):  # else the next line is written over it
-            os.ftruncate(self._file, self._end)
-
-    def in_place(self) -> bool:
-        """Whether the file of this name is the one that is open, and holds what was written."""
-        about = os.stat(self.path)
-        return os.path.samestat(about, os.fstat(self._file)) and about.st_size >= self._end
-
-    def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-
-def read_file(path: Path) -> list[ChainLine | None]:
-    """Lines of a file, without one that was cut off while it was written."""
-    if not os.path.lexists(path):
-        return []
-    data = read_whole(path)
-    return [ChainLine.of(text) for text in data.decode(errors="replace").split("\n")[:-1]]
-
-
-def write_file(path: Path, lines: Iterable[object]) -> None:
-    write_whole(path, "".join(f"{line}\n" for line in lines), 0o600)
-
-
-def merged(*copies: Iterable[ChainLine | None]) -> tuple[list[ChainLine], list[tuple[int, int]]]:
-    """One chain out of damaged copies, and the numbers (first, last) of lines that none has.
+def unbroken(rows: Iterable[tuple[int, object]]) -> tuple[list[ChainLine], str]:
+    """Lines up to the first that is damaged or does not follow the one before; what is wrong there.
 
     >>> first = ChainLine(1, START, "{}")
     >>> second = ChainLine(2, first.link, "{}")
     >>> third = ChainLine(3, second.link, "{}")
-    >>> merged([first, None, third], [first, second]) == ([first, second, third], [])
+    >>> unbroken((line.number, str(line)) for line in (first, second)) == ([first, second], "")
     True
-    >>> merged([first, None, third], [first])[1]
-    [(2, 2)]
+    >>> unbroken((line.number, str(line)) for line in (first, third))[1]
+    'commit 2 is damaged or missing'
     """
-    # A line proves itself by its digest, whichever copy it is of, so the copies are one heap of
-    # lines.
-    by_number: dict[int, list[ChainLine]] = {}
-    for copy in copies:
-        for line in copy:
-            if line is not None and line not in by_number.setdefault(line.number, []):
-                by_number[line.number].append(line)
-    if not by_number:
-        return [], []
-    # The newest anchor stands for all lines before it; what a copy still has of those is dropped.
-    anchors = [n for n, lines in by_number.items() if any(line.anchor for line in lines)]
-    number = max(anchors, default=1)
     chain: list[ChainLine] = []
-    lost: list[tuple[int, int]] = []
-    for at in sorted(n for n in by_number if n >= number):
-        if at > number:
-            lost.append((number, at - 1))
-        link = chain[-1].link if chain else START
-        # Of two whole lines of one number the anchor counts, then the one that continues the chain.
-        lines = sorted(by_number[at], key=lambda one: (one.anchor is None, one.after != link))
-        chain.append(lines[0])
-        number = at + 1
-    return chain, lost
+    try:
+        for number, text in rows:
+            line = ChainLine.of(text)
+            if chain:
+                number = chain[-1].number + 1
+            if line is None or not (line.follows(chain[-1]) if chain else line.begins):
+                return chain, f"commit {number} is damaged or missing"
+            chain.append(line)
+    except FAULTS as error:
+        return chain, str(error) or type(error).__name__
+    return chain, ""
 
 
 # The folder
 
 OWN = re.compile(
-    r"(service|wishes)\.sqlite(-wal|-shm|-journal)?|journal\.log|lock|heartbeat"
+    r"(service|wishes)\.sqlite(\.new)?(-wal|-shm|-journal)?|journal\.log|head|lock|heartbeat"
     r"|ledger\.checkpoint(\.1)?"
 )
 """Files of a service. SQLite opens some by their names, and follows links."""
@@ -224,7 +176,7 @@ def own_folder(folder: Path) -> list[str]:
         return [f"{folder} could be written by everybody (mode {mode:04o}); now by its owner alone"]
 
 
-# The two copies
+# The file
 
 
 class Database(sqlite3.Connection):
@@ -253,10 +205,25 @@ class Database(sqlite3.Connection):
 
 SCHEMA = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
 FILE = "service.sqlite"
-LINES = "journal.log"
-VERSION = "2"
+HEAD = "head"
+VERSION = "3"
 BUSY = 1.0  # seconds that a commit waits for another process that holds the file
 ROWS = 1_000_000  # rows of a table that one commit may add: they are numbered by it
+OPEN_REQUESTS = 1000  # so many may wait for their answer
+
+What = Literal["cancel", "pause", "every"]
+
+
+class OperatorRequest(NamedTuple):
+    """Request of an operator; times are in seconds since 1970."""
+
+    id: int
+    what: str
+    value: Any
+    state: str  # "accepted": on the disk and not yet done; then "done" or "refused"
+    asked: float  # when it was accepted
+    told: float | None  # when it was answered
+    detail: str  # why it was refused
 
 
 class ServiceStore:
@@ -268,7 +235,8 @@ class ServiceStore:
 
     def __init__(self, path: Path | str, read_only: bool = False):
         self.path = Path(path)
-        self._lines: ChainFile | None = None
+        self._head = -1
+        self._durable: bool | None = None
         if read_only and not self.path.exists():
             raise StoreError(
                 f"{self.path} is not there: no service has run in this folder; start one with "
@@ -283,23 +251,23 @@ class ServiceStore:
                     # Made with its mode before SQLite opens it, which would make it by the umask.
                     os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 uri = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+                self._opened = os.stat(self.path)
             self._db = Database.of(self.path, uri)
             if not read_only:
                 # Readers go on while a commit is written, and a commit waits for none of them.
                 self._db.execute("PRAGMA journal_mode=WAL")
-                # SQLite need not flush each commit: the line of the other file is on the disk
-                # already.
-                self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.executescript(SCHEMA)
                 self._db.execute("INSERT OR IGNORE INTO about VALUES('version', ?)", (VERSION,))
             version = self.about("version")
             if version == VERSION:
                 self._read_end()
                 if not read_only and uri != "file::memory:":
-                    self._lines = ChainFile(self.path.with_name(LINES))
-                    self._opened = os.stat(self.path)
+                    flags = os.O_RDWR | os.O_CREAT
+                    self._head = Tree(self.path.parent).open(HEAD, flags, 0o600)
         if version != VERSION:
-            raise StoreError(f"{self.path} is of version {version}, not {VERSION}; move it away")
+            self._db.close()
+            advice = "gangwise serve takes it over" if version == "2" else "move it away"
+            raise StoreError(f"{self.path} is of version {version}, not {VERSION}; {advice}")
 
     def _read_end(self) -> None:
         """Number, digest, last record and time of the last commit."""
@@ -313,18 +281,18 @@ class ServiceStore:
             self._end = (line.number, line.link, row[2], row[3])
 
     def in_place(self) -> bool:
-        """Whether both files are those that were opened, and were not emptied since."""
+        """Whether the file is the one that was opened, and was not emptied since."""
         try:
             about = os.stat(self.path)
-            intact = os.path.samestat(about, self._opened) and about.st_size > 0
-            return intact and (self._lines is None or self._lines.in_place())
+            return os.path.samestat(about, self._opened) and about.st_size > 0
         except OSError:
             return False
 
     def close(self) -> None:
         self._db.close()
-        if self._lines is not None:
-            self._lines.close()
+        if self._head >= 0:
+            os.close(self._head)
+            self._head = -1
 
     def about(self, name: str) -> str | None:
         """A setting that the service wrote down, or the version of the file."""
@@ -340,11 +308,14 @@ class ServiceStore:
         views: Iterable[tuple[str, float, Any]] = (),
         about: Iterable[tuple[str, str]] = (),
         know: Iterable[str] | None = None,
+        requests: Iterable[OperatorRequest] = (),
+        answers: Iterable[tuple[int, str, str]] = (),
     ) -> None:
-        """Write all of this or nothing.
+        """Write all of this or nothing; but for views, it is on the disk afterwards.
 
         ``states`` are (state, time, kind, job, attempt, detail): an intent comes to a state.
-        ``know`` are the jobs that wait or run, from now on.
+        ``know`` are the jobs that wait or run, from now on. ``answers`` are (request, state,
+        detail).
         """
         with as_store_error(self.path):
             parts = {
@@ -353,42 +324,69 @@ class ServiceStore:
                 "states": list(states),
                 "ended": [_history(e) for e in ended],
                 "about": list(about),
+                "requests": list(requests),
+                "answers": [[state, time.time(), text, n] for n, state, text in answers],
             }
             body: dict[str, Any] = {name: part for name, part in parts.items() if part}
             # An empty list of known jobs is news: none waits or runs any more.
             if know is not None:
                 body["know"] = list(know)
-            text = json.dumps(body)
-            line = ChainLine(self._end[0] + 1, self._end[1], text)
             shown = [
-                (name, sealed_line({"name": name, "time": time, "view": view}).decode())
-                for name, time, view in views
+                (name, sealed_line({"name": name, "time": at, "view": view}).decode())
+                for name, at, view in views
             ]
-            self._commit([line] if text != "{}" else [], shown)
+            with self._transaction(durable=bool(body)):
+                if body:
+                    self._append(body)
+                self._db.executemany("INSERT OR REPLACE INTO views VALUES(?, ?)", shown)
 
-    def _commit(self, lines: Iterable[ChainLine], views: Iterable[tuple[str, str]] = ()) -> None:
-        # Taking in a line moves the end, which has to go back with the transaction.
-        old_end = self._end
-        appended = False
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            for line in lines:
-                self._take_in(line)
-                # On the disk before SQLite commits: a line too many can be taken back, while one
-                # that is missing would be lost with the power.
-                if self._lines is not None:
-                    self._lines.append(line)
-                    appended = True
-            self._db.executemany("INSERT OR REPLACE INTO views VALUES(?, ?)", views)
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._end = old_end
-            # Only the last line can be taken back, and no commit has more than one that is new.
-            if self._lines is not None and appended:
-                self._lines.take_back()
-            if self._db.in_transaction:
-                self._db.rollback()
-            raise
+    @contextmanager
+    def _transaction(self, durable: bool = True) -> Iterator[None]:
+        """One transaction, on the disk at its end where ``durable``."""
+        with as_store_error(self.path):
+            # Views need not outlive a loss of power, and so wait for no disk.
+            if durable is not self._durable:
+                self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                self._durable = durable
+            # The lock for writing at once: two processes that read first and then write would each
+            # wait for the other.
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                (newest,) = self._db.execute("SELECT MAX(number) FROM commits").fetchone()
+                if newest != self._end[0]:  # another process has written since, or it was undone
+                    self._read_end()
+                yield
+                self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:
+                    self._db.rollback()
+        if self._head >= 0 and durable:
+            seal = sealed_line({"number": self._end[0], "link": self._end[1]})
+            with suppress(OSError):  # an older one accuses nobody
+                os.pwrite(self._head, b"%-99b\n" % seal, 0)
+
+    def _append(self, body: dict[str, Any]) -> None:
+        self._take_in(ChainLine(self._end[0] + 1, self._end[1], json.dumps(body)))
+
+    def ask(self, what: What, value: Any) -> int:
+        """Write an operator's request to the disk and return its number."""
+        with self._transaction():
+            (waiting, newest) = self._db.execute(
+                "SELECT TOTAL(state = 'accepted'), COALESCE(MAX(id), 0) FROM requests"
+            ).fetchone()
+            if waiting >= OPEN_REQUESTS:
+                raise StoreError(
+                    f"{OPEN_REQUESTS} requests wait for their answer; does the service run?"
+                )
+            number = int(newest) + 1
+            request = OperatorRequest(number, what, value, "accepted", time.time(), None, "")
+            self._append({"requests": [request]})
+        return number
+
+    def requests(self, where: str, *values: Any) -> list[OperatorRequest]:
+        columns = ", ".join(OperatorRequest._fields)
+        rows = self.rows(f"SELECT {columns} FROM requests WHERE {where} ORDER BY id", *values)
+        return [OperatorRequest(**row) for row in rows]
 
     def _take_in(self, line: ChainLine) -> None:
         body = json.loads(line.body)
@@ -396,7 +394,9 @@ class ServiceStore:
         if (anchor := body.get("anchor")) is not None:
             last_record, time = anchor["last"], anchor["time"]
             self._db.executemany(f"INSERT INTO intents VALUES({_MARKS})", anchor["intents"])
-            body["know"], body["about"] = anchor["known"], anchor["about"]
+            body["know"] = anchor["known"]
+            body["about"] = [pair for pair in anchor["about"] if pair[0] != "version"]
+            body["requests"] = anchor.get("requests", ())
         records = body.get("records", ())
         if records:
             last_record, time = records[-1][:2]
@@ -440,16 +440,23 @@ class ServiceStore:
         self._db.executemany("DELETE FROM history WHERE job = ?", resumed)
         self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", resumed)
         self._db.executemany("INSERT OR REPLACE INTO about VALUES(?, ?)", body.get("about", ()))
+        for number, what, value, *state in body.get("requests", ()):
+            self._db.execute(
+                "INSERT OR REPLACE INTO requests VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+                (number, line.number, what, json.dumps(value), *state),
+            )
+        for answer in body.get("answers", ()):
+            self._db.execute(
+                "UPDATE requests SET line = ?, state = ?, told = ?, detail = ? WHERE id = ?",
+                (line.number, *answer),
+            )
         self._end = line.number, line.link, last_record, time
 
-    def roll_forward(self, lines: Sequence[ChainLine]) -> None:
-        """Take in lines that the file of lines has already."""
-        lines_file, self._lines = self._lines, None
-        try:
-            with as_store_error(self.path):
-                self._commit(lines)
-        finally:
-            self._lines = lines_file
+    def copy(self, lines: Iterable[ChainLine]) -> None:
+        """Take in lines of another file, under their numbers."""
+        with self._transaction():
+            for line in lines:
+                self._take_in(line)
 
     def lines(self, after: int = 0) -> Iterator[object]:
         """Lines with records after number ``after``, as they stand in SQLite."""
@@ -482,11 +489,11 @@ class ServiceStore:
                     f"{self.path} is damaged {place}; gangwise verify {self.path.parent} --repair"
                 )
             link, number = line.link, line.number
-            for seq, time, kind, arguments in json.loads(line.body).get("records", ()):
+            for seq, at, kind, arguments in json.loads(line.body).get("records", ()):
                 if seq <= after:
                     continue
                 try:
-                    record = (kind, time, *arguments)
+                    record = (kind, at, *arguments)
                 except TypeError as error:
                     if skip is None:
                         raise StoreError(f"{self.path}: record {seq}: {error}") from None
@@ -502,27 +509,13 @@ class ServiceStore:
 
         Intents that ended before, and jobs that ended in those commits, go with them.
         """
-        try:
+        with self._transaction():
             (cut,) = self._db.execute(
                 "SELECT MAX(number) FROM commits WHERE last <= ? AND time < ?", (seq, before)
             ).fetchone()
             # The last line stays: the next one names it.
-            if cut is None or cut == self._end[0]:
-                return
-            self._db.execute("BEGIN IMMEDIATE")
-            self._drop(cut, before)
-            self._db.execute("COMMIT")
-            if self._lines is not None:
-                self._lines.close()
-                # SQLite is first: where the process dies between the two, the file of lines has
-                # more, which the chain shows at the next start.
-                write_file(self._lines.path, self.lines(-1))
-                self._lines = ChainFile(self._lines.path)
-        except (OSError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
-        finally:
-            if self._db.in_transaction:
-                self._db.rollback()
+            if cut is not None and cut != self._end[0]:
+                self._drop(cut, before)
 
     def _drop(self, cut: int, before: float) -> None:
         run = self._db.execute
@@ -535,6 +528,10 @@ class ServiceStore:
         run("DELETE FROM intents WHERE seq < ? AND ended < ?", (upto, before))
         run("DELETE FROM history WHERE seq < ?", (upto,))
         run("DELETE FROM commits WHERE number <= ?", (cut,))
+        # The newest stays, so that no number is given twice.
+        answered = "line <= ? AND told IS NOT NULL AND id < (SELECT MAX(id) FROM requests)"
+        run(f"DELETE FROM requests WHERE {answered}", (cut,))
+        run("UPDATE requests SET line = ? WHERE line < ?", (cut, cut))
         anchor = {
             "after": line.link,
             "last": last_record,
@@ -542,6 +539,7 @@ class ServiceStore:
             "known": [name for (name,) in run("SELECT job FROM known ORDER BY rowid")],
             "intents": run("SELECT * FROM intents WHERE seq < ? ORDER BY seq", (upto,)).fetchall(),
             "about": run("SELECT * FROM about ORDER BY rowid").fetchall(),
+            "requests": self.requests("1"),
         }
         body = json.dumps({"anchor": anchor})
         # The anchor has the number of the last line that it stands for, so that numbers go on
@@ -571,7 +569,7 @@ class ServiceStore:
             names = [c[0] for c in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor]
             for row in rows:
-                for column in ("placed", "body"):
+                for column in ("placed", "body", "value"):
                     if column in row:
                         row[column] = json.loads(row[column])
         except json.JSONDecodeError as error:
