@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.registry import belongs_elsewhere, entries
-from gangwise.logs.format import (
-    FOR_PEOPLE,
-    SAVED,
-    Format,
-    all_files,
-    files_of,
-    is_for_people,
-    looks_like,
-    recognise,
-)
+from gangwise.logs import format
 from gangwise.logs.io.blocks import Blocks, regular
 from gangwise.logs.io.text import first_lines, header_of, listed
 from gangwise.logs.tables import Reader, Tables, load_tables
@@ -56,7 +47,7 @@ def without_reader(path: Path) -> str:
     """The kind of a path that needs no reader (twin, saved tables); empty for files of a trace."""
     if path.name.startswith(TWIN) and not path.exists():  # scenario files prepend their folder
         return "a synthetic twin"
-    return "tables that were saved" if (path / SAVED).is_file() else ""
+    return "tables that were saved" if (path / format.SAVED).is_file() else ""
 
 
 def ready_tables(path: Path, knobs: dict[str, Any]) -> Tables:
@@ -106,7 +97,9 @@ def reader_of(path: Path, trace: str = "") -> Any:
     # Several formats may read rows without a header: usual names and headers decide.
     if len(fit) > 1:
         forms = [form for name in fit if (form := getattr(readers[name], "FORMAT", None))]
-        likely = {form.name for file in files_of(path) for form, _ in recognise(file, forms)}
+        likely = {
+            form.name for file in format.files_of(path) for form, _ in format.recognise(file, forms)
+        }
         fit = [name for name in fit if name in likely] or fit
     # A CSV file needs its mapping, which is TOML.
     if len(fit) == 1 and (trace != "csv" or path.suffix == ".toml"):
@@ -115,7 +108,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
         raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
     doubt = ""
     # Binary data is not drafted: its first line is no heading.
-    if path.is_file() and not looks_like(first_lines(path)):
+    if path.is_file() and not format.looks_like(first_lines(path)):
         from gangwise.logs.guess import HeadedTable, obvious
 
         try:
@@ -129,11 +122,11 @@ def reader_of(path: Path, trace: str = "") -> Any:
         contents = "nothing readable" + _damage(path)
     if path.is_dir():
         kind, contents = "files", ", ".join(sorted(item.name for item in path.iterdir())[:12])
-    texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
-    people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]
+    texts = [file for file in format.files_of(path) if not format.looks_like(first_lines(file))]
+    people = [file for file in format.all_files(path) if format.is_for_people(first_lines(file, 2))]
     hint = ""
     if people:
-        hint = f"; {people[0].name} is {FOR_PEOPLE}"
+        hint = f"; {people[0].name} is {format.FOR_PEOPLE}"
     elif re.search(r"\bJOBID\b.*\bNODELIST\b", (first_lines(path, 1) or [""])[0]):
         hint = (
             "; of squeue the JSON is read, which says what jobs ask for: squeue --json > jobs.json"
@@ -180,14 +173,14 @@ class RegisteredTrace(NamedTuple):
     name: str
     summary: str
     reader: Any
-    form: Format
+    form: format.Format
 
 
 def registered_traces() -> list[RegisteredTrace]:
     traces = []
     for name, entry in entries("trace").items():
         reader = entry.load()
-        own = Format(name, entry.summary, "nowhere: your own files", "your own", ())
+        own = format.Format(name, entry.summary, "nowhere: your own files", "your own", ())
         form = getattr(reader, "FORMAT", own)
         traces.append(RegisteredTrace(name, entry.summary, reader, form))
     return traces

@@ -11,25 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from gangwise import logs
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
-from gangwise.logs import (
-    RegisteredTrace,
-    open_reader,
-    open_tables,
-    registered_traces,
-    without_reader,
-)
-from gangwise.logs.format import (
-    Format,
-    TableFile,
-    TraceFiles,
-    all_files,
-    likeness,
-    looks_like,
-    nearest,
-    recognise,
-)
+from gangwise.logs import format
 from gangwise.logs.io.blocks import Blocks
 from gangwise.logs.io.reading import reason_lines, reasons_plain
 from gangwise.logs.io.text import first_lines
@@ -202,7 +187,7 @@ Progress = Callable[[str, int, int], None]
 class _Found(NamedTuple):
     file: Path
     name: str
-    table: TableFile | None
+    table: format.TableFile | None
 
 
 def inspect(
@@ -225,14 +210,14 @@ def inspect(
     UnknownName for an argument that the reader or the twin does not have.
     """
     path = Path(path)
-    if kind := without_reader(path):
-        tables = open_tables(path, **knobs)
+    if kind := logs.without_reader(path):
+        tables = logs.open_tables(path, **knobs)
         ready = FoundTrace(tables.trace, kind, "", "", (), (), of_tables(tables))
         return Inspection(path, kind, True, (ready,), ())
     if not path.exists():
         raise TraceError("there is no such file or directory", path)
-    registered = registered_traces()
-    files = all_files(path)
+    registered = logs.registered_traces()
+    files = format.all_files(path)
     if not files:
         raise TraceError("there are no files here", path)
     by_trace: dict[str, list[_Found]] = {}
@@ -262,14 +247,14 @@ class _Report:
     knobs: dict[str, Any]
     done: int = 0
 
-    def trace(self, trace: RegisteredTrace, found: Sequence[_Found]) -> FoundTrace:
+    def trace(self, trace: logs.RegisteredTrace, found: Sequence[_Found]) -> FoundTrace:
         files, form = [self._file(trace, item) for item in found], trace.form
         fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
         if self.everything:
             # A mapping is a file by itself, whose folder is no trace.
             path = self.path if form.tables else found[0].file
             try:
-                reader = open_reader(path, trace=trace.name, strict=self.strict, **self.knobs)
+                reader = logs.open_reader(path, trace=trace.name, strict=self.strict, **self.knobs)
                 fidelity, problem = reader.fidelity(), ""
             except TraceError as error:
                 # An error with a row is a bad row, which strict asks for; others are told below.
@@ -300,13 +285,13 @@ class _Report:
         share = min(blocks.stored / stored, 1.0 - 1e-6) if blocks.unpacked >= SAMPLE else 1.0
         return FoundFile(name, item.name, stored, share, rows, None, {}, problem=problem)
 
-    def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
+    def _file(self, trace: logs.RegisteredTrace, item: _Found) -> FoundFile:
         # Names are told below the path, as a user typed it.
         stored = item.file.stat().st_size
         name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
         if item.table is None:
             return self._lines(name, item, stored)
-        source = TraceFiles(item.file, trace.form, strict=self.strict)
+        source = format.TraceFiles(item.file, trace.form, strict=self.strict)
         reading = source.reading(item.name, item.file)
         blocks, problem, ended = reading.blocks, "", False
         try:
@@ -357,10 +342,10 @@ def text_bytes(files: Iterable[Path], most: int) -> float:
     return total
 
 
-def _recognised(file: Path, known: Sequence[RegisteredTrace]) -> tuple[str, _Found] | None:
+def _recognised(file: Path, known: Sequence[logs.RegisteredTrace]) -> tuple[str, _Found] | None:
     """The trace that a file is of, and its table."""
     lines = first_lines(file)
-    for form, table in recognise(file, [trace.form for trace in known]):
+    for form, table in format.recognise(file, [trace.form for trace in known]):
         return form.name, _Found(file, table.name, table if table.layout(lines) else None)
     # Formats whose files no schema describes have a test of their own.
     for trace in known:
@@ -369,17 +354,19 @@ def _recognised(file: Path, known: Sequence[RegisteredTrace]) -> tuple[str, _Fou
     return None
 
 
-def _unlike(item: _Found, form: Format) -> Iterable[str]:
+def _unlike(item: _Found, form: format.Format) -> Iterable[str]:
     lines = first_lines(item.file)
-    for foreign in (trace.form for trace in registered_traces() if trace.form.name != form.name):
+    for foreign in (
+        trace.form for trace in logs.registered_traces() if trace.form.name != form.name
+    ):
         for table in foreign.tables:
             # Only tables of the same name can be mistaken for each other.
             alike = table.name == item.name and bool(table.schema.columns)
-            if alike and (difference := likeness(table.schema, lines).why):
+            if alike and (difference := format.likeness(table.schema, lines).why):
                 yield f"{foreign.name} {table.name}: {difference}"
 
 
-def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> UnknownFile:
+def _unknown(file: Path, path: Path, known: Sequence[logs.RegisteredTrace]) -> UnknownFile:
     name = file.name if file == path else str(file.relative_to(path))
     try:
         blocks = Blocks(file)
@@ -391,11 +378,11 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
         return UnknownFile(name, str(error).removeprefix(f"{file}: "), "")
     if blocks.damage and not lines:
         return UnknownFile(name, blocks.damage, "")
-    kind = looks_like(lines)
+    kind = format.looks_like(lines)
     if kind and kind != "JSON":
         return UnknownFile(name, kind, "")
     # The table that the file has most of may be what was meant.
-    near = nearest(lines, [trace.form for trace in known])
+    near = format.nearest(lines, [trace.form for trace in known])
     text = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
         text = (

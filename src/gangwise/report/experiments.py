@@ -16,20 +16,7 @@ import numpy as np
 
 from gangwise.core.errors import StoreError
 from gangwise.report import curves, page, plotting
-from gangwise.report.page import (
-    Bullets,
-    Chapter,
-    Dots,
-    Fold,
-    Part,
-    Plot,
-    Section,
-    Text,
-    Tile,
-    Tiles,
-    Values,
-    title,
-)
+from gangwise.report.page import title
 from gangwise.report.tables import (
     Cell,
     Sheet,
@@ -324,16 +311,18 @@ def verdict(results: Results) -> str:
     return f"{best} {_verb(results)}, {size}{'' if clear else ', which may be chance'}."
 
 
-def tiles(results: Results) -> list[Tile]:
+def tiles(results: Results) -> list[page.Tile]:
     """Tiles of the best policy of one cell: reward, share of the optimum, and leads."""
     (cell,) = results.places
     best, *rivals = results.ranking(cell)
     earned = estimate_text(results.of(results.objective)[cell, best])
-    shown = [Tile(page.sentence_case(page.in_words(results.objective)), earned, best)]
+    shown = [page.Tile(page.sentence_case(page.in_words(results.objective)), earned, best)]
     for name in results.comparators[-1:]:
         if math.isfinite((share := results.share((cell, best), name)).mean):
             shown.append(
-                Tile(f"Share of the {page.plain(name)}", f"{number(100 * share.mean, 1)} %", best)
+                page.Tile(
+                    f"Share of the {page.plain(name)}", f"{number(100 * share.mean, 1)} %", best
+                )
             )
     for rival in dict.fromkeys([*rivals[:1], *rivals[-1:]]):
         row = results.better(cell, best, rival)
@@ -341,7 +330,9 @@ def tiles(results: Results) -> list[Tile]:
             lead = Estimate.of(row)
             tone = "good" if lead.low is not None and lead.low > 0 else ""
             size = estimate_text(lead, max(1, decimals_for([lead])), True)
-            shown.append(Tile(f"Lead over {rival}, %", size, "95 % interval, paired by seed", tone))
+            shown.append(
+                page.Tile(f"Lead over {rival}, %", size, "95 % interval, paired by seed", tone)
+            )
     return shown
 
 
@@ -397,7 +388,7 @@ class ShownExperiment:
 
     results: Results
     anchor: str  # begins the names of what can be linked to; different for each experiment
-    made: Section  # how to get the results again
+    made: page.Section  # how to get the results again
     scenario: Mapping[str, Any]  # its settings
 
     @cached_property
@@ -418,38 +409,38 @@ class ShownExperiment:
 
 def chapter(
     shown: ShownExperiment, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
-) -> Chapter:
+) -> page.Chapter:
     """Chapter of an experiment on a page; if policies are ``tied``, it does not say who leads."""
     results = shown.results
     scenario, settings = results.scenario()
-    parts: list[Part] = [Text(line, "note") for line in fidelity]
+    parts: list[page.Part] = [page.Text(line, "note") for line in fidelity]
     heading = title(results.family, scenario, results.policies, results.deciders[1], results.cells)
     shown_byline = byline(results)
     if not tied:
         single = len(results.places) == 1
-        parts = [Tiles(tiles(results)), *parts] if single else parts
+        parts = [page.Tiles(tiles(results)), *parts] if single else parts
         # Of several experiments on a page each keeps its title.
         answer = verdict(results) if single and not name else ""
-        parts.append(Text(lead(results), "" if answer else "lead"))
+        parts.append(page.Text(lead(results), "" if answer else "lead"))
         if answer:
             heading, shown_byline = answer, f"{heading}: {shown_byline}"
     if lacking := len(results.missing):
         says = {"missing": lacking, "of": len(results.runs) + lacking}
         verb = "run is" if lacking == 1 else "runs are"
-        parts.append(Text(page.phrase("missing", **says, are=verb), "note"))
+        parts.append(page.Text(page.phrase("missing", **says, are=verb), "note"))
     verdicts = [] if tied else results.sentences()
     if len(verdicts) > MOST_SENTENCES:
         summary = f"The best policy of each cell against the next: {len(verdicts)} cells"
-        parts.append(Fold(summary, [Bullets(verdicts)]))
+        parts.append(page.Fold(summary, [page.Bullets(verdicts)]))
     elif len(verdicts) > 1:
-        parts.append(Bullets(verdicts))
+        parts.append(page.Bullets(verdicts))
     parts += [section for make in SECTIONS if (section := make(shown)) is not None]
     parts.append(page.terms(page.glossary(results.family, settings, results.comparators)))
     about = page.about_scenario(scenario)
-    return Chapter(heading, f"{about}: {shown_byline}" if about else shown_byline, parts, name)
+    return page.Chapter(heading, f"{about}: {shown_byline}" if about else shown_byline, parts, name)
 
 
-def results_section(shown: ShownExperiment) -> Section:
+def results_section(shown: ShownExperiment) -> page.Section:
     """Differences as dots, and what every policy earned."""
     results, single = shown.results, len(shown.results.places) == 1
     result, times = result_sheet(results), page.phrase("times")
@@ -458,10 +449,10 @@ def results_section(shown: ShownExperiment) -> Section:
     if single and 2 < len(results.policies) <= MATRIX:
         sheets.append(improvement_sheet(results))
     parts = [shown.linked(sheet) for sheet in sheets if sheet is not None]
-    return Section("Results", [*differences(shown), *parts])
+    return page.Section("Results", [*differences(shown), *parts])
 
 
-def differences(shown: ShownExperiment) -> list[Dots]:
+def differences(shown: ShownExperiment) -> list[page.Dots]:
     """Of one cell the lead of the best over each other; of many, each over the first policy."""
     results = shown.results
     if len(results.policies) < 2:
@@ -491,47 +482,49 @@ def differences(shown: ShownExperiment) -> list[Dots]:
     return plots
 
 
-def figures_section(shown: ShownExperiment) -> Section | None:
+def figures_section(shown: ShownExperiment) -> page.Section | None:
     drawn = curves.figures(shown.results)
-    return Section("Figures", drawn) if drawn else None
+    return page.Section("Figures", drawn) if drawn else None
 
 
-def regrets_section(shown: ShownExperiment) -> Section | None:
+def regrets_section(shown: ShownExperiment) -> page.Section | None:
     """Regret against each comparator beside the theorem's bound."""
     results = shown.results
-    parts: list[Part] = []
+    parts: list[page.Part] = []
     for name in results.comparators:
         try:
             sheet = shown.linked(regret_sheet(results, name))
-            parts += [sheet, Text(about_comparator(results, name))]
+            parts += [sheet, page.Text(about_comparator(results, name))]
         except StoreError as error:
-            parts.append(Text(str(error), "note"))
+            parts.append(page.Text(str(error), "note"))
     if not parts:
         return None
-    says = Text(page.phrase("regret"))
-    return Section("Regret and its bounds", [says, *parts])
+    says = page.Text(page.phrase("regret"))
+    return page.Section("Regret and its bounds", [says, *parts])
 
 
-def policies_section(shown: ShownExperiment) -> Section:
+def policies_section(shown: ShownExperiment) -> page.Section:
     results = shown.results
     path, address = page.documentation(results.family)
-    says = Text(f"More about them in the documentation: `{path}`.", link=address)
+    says = page.Text(f"More about them in the documentation: `{path}`.", link=address)
     describe = page.about_scheduler if results.family == "jobs" else page.about_policy
     folds = []
     for policy in results.policies:
         kind, arguments = results.configuration(policy)
-        parts: list[Part] = [Text(about)] if (about := describe(policy)) else []
-        parts.append(Values({"class": kind, **arguments}, "Configuration"))
-        folds.append(Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy)))
-    return Section(page.sentence_case(results.deciders[1]), [says, *folds])
+        parts: list[page.Part] = [page.Text(about)] if (about := describe(policy)) else []
+        parts.append(page.Values({"class": kind, **arguments}, "Configuration"))
+        folds.append(page.Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy)))
+    return page.Section(page.sentence_case(results.deciders[1]), [says, *folds])
 
 
-SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
+SECTIONS: list[Callable[[ShownExperiment], page.Section | None]] = [
     results_section,
     figures_section,
     regrets_section,
     policies_section,
-    lambda shown: Section("Scenario", [Values(shown.scenario)]) if shown.scenario else None,
+    lambda shown: (
+        page.Section("Scenario", [page.Values(shown.scenario)]) if shown.scenario else None
+    ),
     lambda shown: shown.made,
 ]
 """The sections of a page about an experiment, in their order."""
@@ -548,7 +541,7 @@ MARKS = {
 """How trials are drawn."""
 
 
-def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> Chapter:
+def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> page.Chapter:
     results = shown.results
     name, settings = results.scenario()
     played = [
@@ -560,21 +553,23 @@ def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> Chapter:
         f"gangwise {', '.join(results.run_versions)}",
     ]
     tuned = enumerated([arg.name for arg in tuning.ranges])
-    return Chapter(
+    return page.Chapter(
         f"Which {tuned} suit{'s' * (len(tuning.ranges) == 1)} {tuning.policy}",
         ", ".join(played),
         [
             page.terms(page.glossary(results.family, settings, [])),
-            Section("Best arguments", [*map(Text, edges(tuning)), arguments_sheet(tuning)]),
-            Section("How the metric changes with each argument", [tuning_figure(tuning)]),
-            Section("Trials", [trials_sheet(tuning, results)]),
-            Section("Scenario", [Values(shown.scenario)]),
+            page.Section(
+                "Best arguments", [*map(page.Text, edges(tuning)), arguments_sheet(tuning)]
+            ),
+            page.Section("How the metric changes with each argument", [tuning_figure(tuning)]),
+            page.Section("Trials", [trials_sheet(tuning, results)]),
+            page.Section("Scenario", [page.Values(shown.scenario)]),
             shown.made,
         ],
     )
 
 
-def tuning_figure(tuning: Tuning) -> Plot:
+def tuning_figure(tuning: Tuning) -> page.Plot:
     gains = [_gain(tuning, trial) for trial in tuning.trials]
     percent = all(unit for _, unit in gains)
     kinds = {

@@ -15,19 +15,8 @@ import numpy as np
 from gangwise.core import jit, registry
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs import model, run_times
+from gangwise.jobs import compiled, model, run_times
 from gangwise.jobs import route_kernels as kernels
-from gangwise.jobs.compiled import (
-    built_in,
-    initial_state,
-    inputs,
-    never_cut,
-    nothing_believed,
-    only_used,
-    pinned,
-    row,
-    stacked,
-)
 from gangwise.jobs.kernels import BY_RATE, NEVER
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
@@ -190,29 +179,36 @@ class Clusters:
         self.tables = [Tables.of(j, n, model.Conditions(), options) for j, n in zip(scaled, nodes)]
         decider, parts = create_scheduler(scheduler), []
         for t in self.tables:
-            rules = built_in(decider, t.nodes, t.options)
+            rules = compiled.built_in(decider, t.nodes, t.options)
             if rules is None or rules.choice == BY_RATE or decider.expects[0] != "requested":
                 raise ScenarioError(
                     f"--route cannot play {scheduler!r}, for its forecasts play ahead in compiled "
                     "code, without learned rates: take fcfs+easy or sjf+easy"
                 )
-            fixed, pieces = inputs(t, rules)
-            parts.append((fixed, never_cut(initial_state(t, rules, pieces), len(jobs), pieces)))
-        bank, _ = stacked([given for given, _ in parts])
+            fixed, pieces = compiled.inputs(t, rules)
+            parts.append(
+                (
+                    fixed,
+                    compiled.never_cut(compiled.initial_state(t, rules, pieces), len(jobs), pieces),
+                )
+            )
+        bank, _ = compiled.stacked([given for given, _ in parts])
         # A second copy of the state, in which forecasts play ahead.
-        (self.states, memory), (ahead, there) = (stacked([s for _, s in parts]) for _ in range(2))
-        used, states, _ = only_used(bank, self.states, nothing_believed())
-        ahead = only_used(bank, ahead, nothing_believed())[1]
+        (self.states, memory), (ahead, there) = (
+            compiled.stacked([s for _, s in parts]) for _ in range(2)
+        )
+        used, states, _ = compiled.only_used(bank, self.states, compiled.nothing_believed())
+        ahead = compiled.only_used(bank, ahead, compiled.nothing_believed())[1]
         each = kernels.Cluster(used, states, ahead, memory, there)
-        self._clusters, at = pinned([row(each, c) for c in range(len(nodes))])
+        self._clusters, at = compiled.pinned([compiled.row(each, c) for c in range(len(nodes))])
         self.able = ~np.array([t.aside for t in self.tables])
-        learner, learned = stacked([run_times.state_of(jobs, "learned")])
+        learner, learned = compiled.stacked([run_times.state_of(jobs, "learned")])
         self._changing = memory, learned
         self._fresh = [array.copy() for array in self._changing]
         self.level = np.zeros(1)
         self.start, self.length, self.used = (np.zeros(len(nodes)) for _ in range(3))
         numbers = self.speeds, self.level, self.start, self.length, self.used
-        clusters = jit.Pinned(kernels.Clusters(at, row(learner, 0), *numbers))
+        clusters = jit.Pinned(kernels.Clusters(at, compiled.row(learner, 0), *numbers))
         code = jit.entry(kernels.step, clusters, self._clusters[0], 0, 0, 0, 0.0)
         self._step = partial(code, clusters, self._clusters[0])
 

@@ -22,16 +22,7 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.logs.format import all_files, declared
 from gangwise.logs.formats.tabular import TableMapping
-from gangwise.logs.io.reading import (
-    EARLIER,
-    FIXED,
-    MALFORMED,
-    OTHER_KIND,
-    RecordError,
-    RowAccount,
-    Stage,
-    reasons,
-)
+from gangwise.logs.io import reading
 from gangwise.logs.io.text import beginning, read_records, without_collecting
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.notation import NotationError, kubernetes, units
@@ -256,7 +247,7 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     meta, spec, status = record["metadata"], record["spec"], record.get("status") or {}
     created = kubernetes.timestamp(meta.get("creationTimestamp"))
     if created is None:
-        raise RecordError("the pod has no creationTimestamp")
+        raise reading.RecordError("the pod has no creationTimestamp")
     name, space = str(meta["name"]), str(meta.get("namespace") or "default")
     total = kubernetes.pod_total(spec, _amounts)
     cpu, mem, gpu = _cores_gib_gpus(total)
@@ -294,7 +285,7 @@ def classes_of(records: list[Any]) -> dict[str, float]:
     classes: dict[str, float] = {}
     for record in records:
         # One that is not as the API has it counts as not there, as no pod stands or falls with it.
-        with suppress(*MALFORMED):
+        with suppress(*reading.MALFORMED):
             if record["kind"] == "WorkloadPriorityClass":
                 classes[str(record["metadata"]["name"])] = float(record["value"])
     return classes
@@ -407,12 +398,12 @@ class KubernetesDump(Reader):
         ]
         dumps, series = list[_Dump](), list[Any]()
         owners: dict[tuple[str, str], tuple[str, str]] = {}
-        accounts, digests = list[tuple[RowAccount, str, int]](), {}
+        accounts, digests = list[tuple[reading.RowAccount, str, int]](), {}
         for file in files:
             exported = '"resultType"' in beginning(file)
             source = read_records(file, "data.result" if exported else "items")
             digests[file.name] = source.digest
-            account = RowAccount(file, self.source.strict)
+            account = reading.RowAccount(file, self.source.strict)
             if exported:
                 series += _series(source.records, account)
             else:
@@ -422,7 +413,7 @@ class KubernetesDump(Reader):
         for dump in dumps:  # owners may stand in a later file than their pods
             dump.read(self.gangs, owners)
         if series:
-            dumps.append(_Dump(list(records_of(series)), RowAccount(path)))
+            dumps.append(_Dump(list(records_of(series)), reading.RowAccount(path)))
             dumps[-1].read(self.gangs, owners)
             # The samples' last instant is that of the export, in which pods may still run.
             dumps[-1].latest = max(time for one_series in series for time, _ in samples(one_series))
@@ -435,7 +426,7 @@ class KubernetesDump(Reader):
         # twice.
         replaced, pods = len(pods) * bool(admitted), admitted or pods
         if not pods:
-            reason = reasons(*(stage.dropped for stage in stages))
+            reason = reading.reasons(*(stage.dropped for stage in stages))
             raise TraceError(
                 "no pod that can be used here; make a dump with kubectl get pods -A -o json > "
                 f"pods.json{'; left out: ' * bool(reason)}{reason}",
@@ -481,7 +472,7 @@ class _Dump:
     """Pods, workloads and nodes of one file, and the last instant that it knows of."""
 
     records: list[Any]
-    account: RowAccount
+    account: reading.RowAccount
     pods: list[PodRecord] = field(default_factory=list)
     workloads: list[PodRecord] = field(default_factory=list)
     nodes: list[tuple[Any, ...]] = field(default_factory=list)
@@ -501,8 +492,8 @@ class _Dump:
             try:
                 self._add(row, record, gangs, owners, ranked)
                 self.latest = max(self.latest, *_times(record))
-            except MALFORMED as error:
-                readable = isinstance(error, RecordError | NotationError)
+            except reading.MALFORMED as error:
+                readable = isinstance(error, reading.RecordError | NotationError)
                 reason = str(error) if readable else "a field is missing"
                 self.account.refuse(row, f"the record is not as the API has it: {reason}")
         # Classes of priority may stand behind the pods that name them.
@@ -525,7 +516,7 @@ class _Dump:
             if record["spec"].get("unschedulable"):
                 self.closed.add(self.nodes[-1][1])
         elif kind == "Pod" and _fixed(record):
-            self.account.leave_out(row, FIXED)
+            self.account.leave_out(row, reading.FIXED)
         elif kind == "Pod":
             pod = pod_of(row, record, gangs, owners)
             claimed = self._claimed(pod.namespace, record) if self.sliced else Counter[str]()
@@ -542,13 +533,13 @@ class _Dump:
             self.claiming += sum(bool(spec.get("resourceClaims")) for spec in specs)
         # Such kinds are read elsewhere, and are no rows that were lost.
         elif kind not in NO_JOBS:
-            self.account.leave_out(row, OTHER_KIND)
+            self.account.leave_out(row, reading.OTHER_KIND)
 
     def _read_claims(self) -> None:
         """Count devices that claims have, or ask for, and that nodes offer, by driver."""
         for record in self.records:
             # A record that is no claim as Kubernetes writes them counts as not there.
-            with suppress(*MALFORMED):
+            with suppress(*reading.MALFORMED):
                 kind = _kind(record)
                 if kind == "ResourceSlice":
                     spec = record["spec"]
@@ -607,7 +598,7 @@ def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
             # A run that goes on is one record; of another start the earlier is a run that was lost.
             if records:
                 older, (old_pod, *_) = records[-1]
-                older.account.leave_out(old_pod.row, EARLIER)
+                older.account.leave_out(old_pod.row, reading.EARLIER)
                 # A record without a start says less than a later one, and the
                 # same start is the same run.
                 if old_pod.started is None or old_pod.started == group[0].started:
@@ -668,7 +659,7 @@ def _replaced(pods: list[PodRecord]) -> list[PodRecord]:
     return [replace(p, again=run_of[id(p)]) if id(p) in run_of else p for p in pods]
 
 
-def _series(records: list[Any], account: RowAccount) -> list[Any]:
+def _series(records: list[Any], account: reading.RowAccount) -> list[Any]:
     usable = []
     for row, record in enumerate(records, 1):
         try:
@@ -683,7 +674,7 @@ def _series(records: list[Any], account: RowAccount) -> list[Any]:
             else:
                 # Other series are no fault; they are counted, so that none seems lost.
                 account.leave_out(row, SILENT)
-        except MALFORMED:
+        except reading.MALFORMED:
             account.refuse(row, "the series is not as Prometheus prints it")
     return usable
 
@@ -707,7 +698,7 @@ def _owned(records: list[Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str
         if isinstance(meta, dict) and record.get("kind") not in (None, "Pod", "Node"):
             try:
                 (kind, name), own = _owner(meta), str(meta.get("name"))
-            except MALFORMED:  # the record is refused where it is read
+            except reading.MALFORMED:  # the record is refused where it is read
                 continue
             place, spec = f"{meta.get('namespace') or 'default'}/{own}", record.get("spec")
             if name:
@@ -795,10 +786,10 @@ def _time_in_use(pods: Sequence[PodRecord], latest: float) -> float:
     return total
 
 
-def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], Stage]:
+def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], reading.Stage]:
     start = min(pod.created for pod in pods)
     groups: dict[tuple[Any, ...], list[PodRecord]] = {}
-    account, objects = RowAccount(Path(NAME)), _objects(pods, latest)
+    account, objects = reading.RowAccount(Path(NAME)), _objects(pods, latest)
     for pod in pods:
         if pod.status in ENDED and pod.started and pod.ended is None:
             account.leave_out(pod.row, "it has ended, and no container says when")

@@ -21,17 +21,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.settings import UNIX, Clock, fault_text
 from gangwise.logs.formats.tabular import TableMapping
+from gangwise.logs.io import reading
 from gangwise.logs.io.blocks import Blocks, Commented
-from gangwise.logs.io.reading import (
-    Column,
-    Rule,
-    Schema,
-    Stage,
-    leave_out,
-    read_table,
-    reasons,
-    refuse,
-)
 from gangwise.logs.io.text import RecordLines, first_lines, split_line
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.notation import units
@@ -323,7 +314,7 @@ class OwnCsv(Reader):
 
     def _table(
         self, what: str, spec: JobFile | ServerFile
-    ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
+    ) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str]]:
         file = self.path.parent / spec.file
         if not file.is_file():
             raise TraceError(f"{what}.file is {spec.file!r}: there is no such file", self.path)
@@ -343,10 +334,12 @@ class OwnCsv(Reader):
                     f"not have{hint} It has {', '.join(header) or 'no columns'}",
                     self.path,
                 )
-        table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
+        table = reading.read_table(
+            file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file)
+        )
         frame, section = self._valued(table.frame, what, roles), TableMapping(MEANING[what])
         # What only shows once units and times are read.
-        bad: list[Rule] = [
+        bad: list[reading.Rule] = [
             # A time that is not read is null; one that may be empty tells no fault.
             (f"{key} is not a time as in {mapped.time!r}", pl.col(key).is_null())
             for key, mapped in roles.items()
@@ -357,10 +350,12 @@ class OwnCsv(Reader):
         with_unit = [key for key, mapped in roles.items() if mapped.unit in WRITTEN]
         bad += [(f"{key} is negative", pl.col(key) < 0) for key in with_unit]
         if self.strict:
-            refuse(file, frame, bad)
-        sound, checked = leave_out(what, frame, bad)
+            reading.refuse(file, frame, bad)
+        sound, checked = reading.leave_out(what, frame, bad)
         if sound.is_empty():
-            raise TraceError(f"none of the rows can be used: {reasons(checked.dropped)}", file)
+            raise TraceError(
+                f"none of the rows can be used: {reading.reasons(checked.dropped)}", file
+            )
         # A stage without losses is not worth a line.
         stages = (table.stage, checked) if checked.dropped else (table.stage,)
         extended = section.extended(sound)
@@ -473,8 +468,8 @@ def _may_be_empty(key: str, held: Mapped, spec: _File) -> bool:
     return key in EMPTY or held.empty is not None or (open_end and key in ("deleted", "duration"))
 
 
-def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
-    columns: dict[str, Column] = {}
+def _schema(what: str, spec: JobFile | ServerFile) -> reading.Schema:
+    columns: dict[str, reading.Column] = {}
     for key, mapped in spec.columns.given().items():
         as_text = bool(mapped.time or mapped.listed) or mapped.unit in WRITTEN
         number, name = key in NUMBERS and not as_text, _stored(mapped.column)
@@ -490,16 +485,16 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
             # The bound is of the value after scaling; a small unit allows
             # larger numbers in the cell.
             most = LARGEST / min(mapped.scale * units.UNITS.get(mapped.unit, 1.0), 1.0)
-            columns[name] = Column(
+            columns[name] = reading.Column(
                 name, number=number, empty=empty, pattern=pattern, most=most, also=(mapped.column,)
             )
     unique = _stored(spec.columns.name.column) if what == "servers" else ""
     listed = tuple(columns.values())
     # Columns of no interest are there by their place, since the file names none.
     if spec.header is not None:
-        filler = [Column(_stored(name), number=False, empty=True) for name in spec.header]
+        filler = [reading.Column(_stored(name), number=False, empty=True) for name in spec.header]
         listed = tuple(columns.get(column.name, column) for column in filler)
-    return Schema(
+    return reading.Schema(
         f"{what} file",
         listed,
         header=spec.header is None and spec.format == "csv",

@@ -37,16 +37,11 @@ from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import UnknownName
 from gangwise.core.jit import kernel
 from gangwise.papers import estimators
-from gangwise.papers.fluctuating_speeds.environment import (
-    ChannelProblem,
-    Feedback,
-    Observation,
-    PendingFeedback,
-)
+from gangwise.papers.fluctuating_speeds import environment
 from gangwise.papers.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.papers.fluctuating_speeds.solver import P3Solution, P3Solver
 
-ProblemT = TypeVar("ProblemT", bound=ChannelProblem)
+ProblemT = TypeVar("ProblemT", bound=environment.ChannelProblem)
 
 
 @dataclass
@@ -57,7 +52,7 @@ class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
 
     def start(self, problem: ProblemT, rng: np.random.Generator) -> None:
         self._problem, self._rng = problem, rng
-        self._pending = PendingFeedback(problem)
+        self._pending = environment.PendingFeedback(problem)
         self._estimator = self._make_estimator()
         self._estimator.start(problem.E, rng)
 
@@ -65,7 +60,7 @@ class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
     def _make_estimator(self) -> estimators.Estimator:
         """The estimator of what channels are worth."""
 
-    def learn(self, feedback: Iterable[Feedback]) -> None:
+    def learn(self, feedback: Iterable[environment.Feedback]) -> None:
         for report in feedback:
             self._estimator.learn(report.slot, *self._pending.receive(report))
 
@@ -78,13 +73,13 @@ class Learner(ChannelLearner[FluctuatingSpeedsProblem]):
         """The means so far, ESDP (9)."""
         return estimators.Mean(prior=0.0)
 
-    def decide(self, observation: Observation) -> Bools:
+    def decide(self, observation: environment.Observation) -> Bools:
         x = self._decide(observation, self._problem.available(observation.arrivals))
         self._pending.expect(observation.slot, x)
         return x
 
     @abstractmethod
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         """x(t), given the channels that may be used."""
 
 
@@ -197,7 +192,7 @@ class Optimiser(Learner):
         self._last: P3Solution | None = None
         self.programmes = self.proved = 0
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         worth = self._estimator.estimate(observation.slot)
         # Channels never used have the width +∞ of ESDP (10), so that they come first.
         return self._choose(worth, np.where(self._estimator.untried, np.inf, 0.0), available)
@@ -280,7 +275,7 @@ class MaxWeight(CUCB):
             return estimators.DiscountedUCB(self.coefficient, self.T)
         return super()._make_estimator()
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         waiting = observation.arrivals[self._problem.channels.job_type]
         # MaxWeight: the queue that a channel serves times its rate.
         worth = waiting * self._estimator.estimate(observation.slot)
@@ -317,7 +312,7 @@ class ThompsonBeta(Optimiser):
     def _make_estimator(self) -> estimators.Estimator:
         return estimators.BetaSampling(memory=self._make_memory())
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         theta = self._estimator.estimate(observation.slot)
         # A uniform belief explores by itself, so that channels never used need no precedence.
         return self._choose(theta, np.zeros_like(theta), available)
@@ -339,7 +334,7 @@ class EpsilonGreedy(Optimiser):
         super().start(problem, rng)
         self._list = ListScheduling(problem)
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         t, E = observation.slot + 1, self._problem.E
         # Early in a decaying schedule ε |E| / t exceeds 1, which explores for sure: the min(1, …).
         if self._rng.random() < (self.epsilon * E / t if self.decay else self.epsilon):
@@ -367,7 +362,7 @@ class HAUF(Learner):
         super().start(problem, rng)
         self._list = ListScheduling(problem, self.stop)
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         # Over all channels of a job type: x(t), which the printed score has, is not known yet.
         score = self._list.per_job_type(self._estimator.estimate(observation.slot))
         return self._list.by_job_type(score, available)
@@ -381,7 +376,7 @@ class HAUFChannel(HAUF):
     types throws away what is known of each channel.
     """
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         means = self._estimator.estimate(observation.slot)
         order = np.lexsort((self._problem.cost, -means))  # by means, ties by cost
         return self._list.schedule(order[available[order]])
@@ -419,7 +414,7 @@ class LCF(KnownOrder):
         channels = np.bincount(problem.channels.job_type, minlength=problem.L)
         self._score = -self._list.per_job_type(problem.cost) / channels  # lowest mean cost first
 
-    def decide(self, observation: Observation) -> Bools:
+    def decide(self, observation: environment.Observation) -> Bools:
         available = self._problem.available(observation.arrivals)
         return self._list.by_job_type(self._score, available)
 
@@ -437,7 +432,7 @@ class LWTF(KnownOrder):
         # As if all were served just before the run: in slot 0 everybody has waited one slot.
         self._served = np.full(problem.L, -1, dtype=np.int64)
 
-    def decide(self, observation: Observation) -> Bools:
+    def decide(self, observation: environment.Observation) -> Bools:
         available = self._problem.available(observation.arrivals)
         waited = (observation.slot - self._served).astype(np.float64)
         x = self._list.by_job_type(waited, available)
@@ -456,7 +451,7 @@ class RandomChannels(PolicyBase):
         self._problem, self._rng = problem, rng
         self._list = ListScheduling(problem)
 
-    def decide(self, observation: Observation) -> Bools:
+    def decide(self, observation: environment.Observation) -> Bools:
         available = self._problem.available(observation.arrivals)
         return self._list.schedule(self._rng.permutation(np.flatnonzero(available)))
 
@@ -567,7 +562,7 @@ class ESDP(Optimiser):
         self._memory = self._make_memory()
         return estimators.Mean(prior=0.0, memory=self._memory)
 
-    def decide(self, observation: Observation) -> Bools:
+    def decide(self, observation: environment.Observation) -> Bools:
         x = super().decide(observation)
         self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
         return x
@@ -586,7 +581,7 @@ class ESDP(Optimiser):
         width = np.where(counts == 0, np.inf, 0.5 * g / np.maximum(counts, 1e-9))
         return memory.means, width
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         v, s = self.scores(observation.slot)
         if self.correlation > 0:
             # The part ρ of the width adds up channel by channel, so it joins the means; the rest
@@ -631,7 +626,7 @@ class ESDPAsPrinted(ESDP):
         # Less a billionth, so that a mean of exactly 1/2 rounds as on paper.
         return np.ceil(xi * np.maximum(v, 0.0) - 1e-9), np.ceil(xi * xi * s - 1e-9)
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
+    def _decide(self, observation: environment.Observation, available: Bools) -> Bools:
         v, s = self.scores(observation.slot)
         # Lines 10-16: channels of absent job types took capacity, and are switched off only now.
         return self._choose(v, s, np.ones_like(available)) & available

@@ -24,12 +24,6 @@ from gangwise.core.contracts import Comparator, InstanceBase, Outcome, evenly_sp
 from gangwise.core.simulation import Streams
 from gangwise.papers.fluctuating_speeds import environment as speeds
 from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
-from gangwise.papers.fluctuating_speeds.environment import (
-    Best,
-    SpeedsEnvironment,
-    SpeedsInstance,
-    play_the_means,
-)
 from gangwise.papers.fluctuating_speeds.environment import Feedback as ChannelFeedback
 from gangwise.papers.fluctuating_speeds.problem import Scale
 from gangwise.papers.gain_overhead.offline import in_run, optimum_of_each_slot
@@ -155,7 +149,7 @@ class GangFamily(_Placements):
 
 
 @dataclass(eq=False)
-class GangSpeedsEnvironment(SpeedsEnvironment):
+class GangSpeedsEnvironment(speeds.SpeedsEnvironment):
     """Environment of ESDP §3.4. Built by :class:`GangSpeedsInstance`.
 
     The reward of a slot is the realised net utility Σ_e n_e Z̃_e − Σ_q d_q. Metrics:
@@ -195,7 +189,7 @@ class GangSpeedsEnvironment(SpeedsEnvironment):
 
 
 @dataclass(frozen=True, eq=False)
-class GangSpeedsInstance(SpeedsInstance):
+class GangSpeedsInstance(speeds.SpeedsInstance):
     """Instance of ESDP §3.4: a gang problem, its workload, and what policies are not told.
 
     Takes what :class:`~gangwise.papers.fluctuating_speeds.environment.SpeedsInstance` takes, and:
@@ -305,15 +299,17 @@ def omniscient(
     exact, fast = ExactGangs(problem), FastGangs(problem, passes=4)
     none = np.zeros(problem.E)
 
-    def best(means: Floats, called: Ints) -> Best:
+    def best(means: Floats, called: Ints) -> speeds.Best:
         # The search by prices gives the exact programme a placement to start from.
         start = fast.linear(means, called)
         answer = exact.solve(means, none, called, instance.time_limit, start)
         placement = answer.placement
         paid = problem.paid(placement)
-        return Best(problem.count(placement), answer.value, answer.gap, paid)
+        return speeds.Best(problem.count(placement), answer.value, answer.gap, paid)
 
-    return play_the_means(instance, slots, seed, lambda keys: evenly_spaced(slots, sample), best)
+    return speeds.play_the_means(
+        instance, slots, seed, lambda keys: evenly_spaced(slots, sample), best
+    )
 
 
 omniscient_in_run = speeds.in_run(omniscient)
