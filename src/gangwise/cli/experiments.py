@@ -47,7 +47,7 @@ def compare_command(
     Finished runs in --out are not repeated: after a stop, or for more seeds or policies, the same
     command does the rest.
     """
-    from gangwise.study.compare import AUTO, COMPARISON, CompareOptions, compare
+    from gangwise.study.compare import AUTO, COMPARISON, compare
 
     options.require_folder(out, jobs=False)
     source = options.source_of(target, settings, trace, family)
@@ -58,8 +58,8 @@ def compare_command(
     listed, judges = options.seed_list(seeds), options.comparator_names(comparators)
     workers = AUTO if jobs is None else jobs
     with options.progress(options.after_stop(out)) as advance:
-        how = CompareOptions(progress=advance, jobs=workers)
-        comparison = compare(source, policies, slots, listed, judges, optimum_slots, out, **how)
+        asked = source, policies, slots, listed, judges, optimum_slots, out
+        comparison = compare(*asked, progress=advance, jobs=workers)
     if as_json:
         options.echo(options.json_text(comparison.as_dict()))
     else:
@@ -93,7 +93,7 @@ def run_command(
 
     If it is stopped or killed, start it again: it continues where it was.
     """
-    from gangwise.study.compare import CompareOptions, compare
+    from gangwise.study.compare import compare
     from gangwise.study.store import MemoryStore
 
     # With --trace the only argument is the policy.
@@ -120,9 +120,9 @@ def run_command(
         )
     judges = [] if versus is None else [versus]
     with options.progress(options.after_stop(file or out)) as advance:
-        how = CompareOptions(progress=advance, name="run")
         # Of a single policy, a comparator may take every slot.
-        comparison = compare(source, [policy], slots, [seed], judges, None, store, **how)
+        asked = source, [policy], slots, [seed], judges, None, store
+        comparison = compare(*asked, progress=advance, name="run")
     if file is not None:
         frame = comparison.frame()
         write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
@@ -349,7 +349,7 @@ def tune_command(
     from gangwise.study.replay import BASE
     from gangwise.study.results import Results
     from gangwise.study.store import write_provenance
-    from gangwise.study.tune import TUNING, TuneOptions, tune
+    from gangwise.study.tune import TUNING, tune
 
     fixed, numbers = options.settings_of(settings), [range(1000, 1003), range(2000, 2010)]
     if site:
@@ -365,11 +365,11 @@ def tune_command(
     command = options.command_line()
     tuned_on = options.seed_list(seeds) if seeds else list(numbers[0])
     judged_on = options.seed_list(validation, "--validation") if validation else list(numbers[1])
-    how = TuneOptions(slots=slots, metric=metric, minimise=minimise, jobs=jobs)
     with options.progress(options.after_stop(folder)) as advance:
-        how["progress"] = advance
-        study = scenario, policy, ranges or [], folder, fixed
-        tuning = tune(*study, trials, tuned_on, judged_on, **how)
+        study = scenario, policy, ranges or [], folder, fixed, trials, tuned_on, judged_on
+        tuning = tune(
+            *study, slots=slots, metric=metric, minimise=minimise, jobs=jobs, progress=advance
+        )
     from gangwise.report.experiments import trials_sheet
     from gangwise.report.page import sentence_case
     from gangwise.report.tables import rich_tables

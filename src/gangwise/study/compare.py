@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
 from gangwise.core.registry import create, entries, label_of, names_of
-from gangwise.core.settings import MOST_LETTERS, finite, require_options, require_seeds
+from gangwise.core.settings import MOST_LETTERS, finite, require_seeds
 from gangwise.core.simulation import Run
 from gangwise.study.results import PrintedTable, Results
 from gangwise.study.runs import (
@@ -375,14 +375,6 @@ def is_comparison(folder: Path, name: str) -> bool:
 Policies = str | Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Policy[Any, Any, Any]]
 
 
-class CompareOptions(TypedDict, total=False):
-    """Options of :func:`compare` that say how it plays, not what."""
-
-    progress: Progress | None
-    jobs: int
-    name: str
-
-
 def compare(
     scenario: Scenario | ScenarioSource | Path | str,
     policies: Policies | None = None,
@@ -391,7 +383,10 @@ def compare(
     comparators: Sequence[str] | None = None,
     optimum_slots: int | None = 200,
     out: Store | Path | str | None = None,
-    **how: Unpack[CompareOptions],
+    *,
+    progress: Progress | None = None,
+    jobs: int = 1,
+    name: str = COMPARISON,
 ) -> Comparison:
     """Run policies on the instances of a scenario.
 
@@ -412,9 +407,6 @@ def compare(
     out : path or Store, optional
         A folder of results for the experiment ``name``. What was played there before is not played
         again; a run that was stopped goes on where it was.
-
-    Other Parameters
-    ----------------
     progress : callable, optional
         ``progress(what, done, of)``, in slots of all runs.
     jobs : int
@@ -434,8 +426,6 @@ def compare(
     >>> len(comparison.runs), comparison.table()[0].policy
     (4, 'drf')
     """
-    require_options(how, CompareOptions)
-    options = CompareOptions(progress=None, jobs=1, name=COMPARISON) | how
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
     named = _named(policies, drawn_from)
@@ -453,15 +443,14 @@ def compare(
         for seed in listed
         for label, policy in [*everyone, *((judge, None) for judge in judges)]
     ]
-    experiment = {"name": options["name"], **source.asked}
+    experiment = {"name": name, **source.asked}
     experiment |= {"policies": [text for text, _ in named.values()], "seeds": list(listed)}
     experiment |= {"slots": slots, "comparators": judges}
     experiment |= {"optimum_slots": optimum_slots, "points": 150, "every_slot": True}
-    jobs = options["jobs"]
     # Starting workers takes longer than so few slots.
     jobs = jobs if jobs != AUTO else 1 if slots * len(specs) <= FEW_SLOTS else -1
     workers, store = Workers(jobs), store_of(out)
-    results = perform(experiment, specs, store, workers, options["progress"], slotwise=True)
+    results = perform(experiment, specs, store, workers, progress, slotwise=True)
     return Comparison(results, drawn_from)
 
 

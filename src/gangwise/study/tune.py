@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -23,7 +23,7 @@ import gangwise
 from gangwise.core import contracts, files
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_install
 from gangwise.core.registry import create
-from gangwise.core.settings import require_options, toml_value
+from gangwise.core.settings import toml_value
 from gangwise.study import changes, runs, statistics
 from gangwise.study.replay_scenario import EVERY
 from gangwise.study.results import Results
@@ -373,16 +373,6 @@ def _site(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {"change": text} if text else {}
 
 
-class TuneOptions(TypedDict, total=False):
-    """Options of :func:`tune` that say how it plays and judges."""
-
-    slots: int | None
-    metric: str
-    minimise: bool
-    jobs: int
-    progress: Progress | None
-
-
 def tune(
     scenario: str,
     policy: str,
@@ -392,7 +382,12 @@ def tune(
     trials: int = 30,
     seeds: Sequence[int] = (1000, 1001, 1002),
     validation: Sequence[int] = tuple(range(2000, 2010)),
-    **how: Unpack[TuneOptions],
+    *,
+    slots: int | None = None,
+    metric: str = "",
+    minimise: bool = False,
+    jobs: int = -1,
+    progress: Progress | None = None,
 ) -> Tuning:
     """Look for better arguments of a policy; started again, it goes on where it was.
 
@@ -413,9 +408,6 @@ def tune(
         In all, with those of earlier calls. The default is the first of them if it is in range.
     seeds, validation : sequence of int
         Seeds that judge trials; seeds on which the best is compared with the default.
-
-    Other Parameters
-    ----------------
     slots : int, optional
         Slots per run; by default the scenario's own number.
     metric, minimise : str, bool
@@ -435,9 +427,7 @@ def tune(
     StoreError
         When the folder holds a study of something else.
     """
-    require_options(how, TuneOptions)
-    optuna, slots, jobs = _optuna(), how.get("slots"), how.get("jobs", -1)
-    metric, minimise = how.get("metric", ""), how.get("minimise", False)
+    optuna = _optuna()
     parameters = [ParameterRange.parse(r) if isinstance(r, str) else r for r in ranges]
     played = runs.NamedSource.of(scenario, False, settings or {}).scenario()
     kind = runs.deciders(played)
@@ -459,7 +449,7 @@ def tune(
     with (folder := files.Folder(out)).lock():
         study.resume(folder.path)
         study.write(folder.path)
-        _search(optuna, study, parameters, folder, jobs, how.get("progress") or silent)
+        _search(optuna, study, parameters, folder, jobs, progress or silent)
         tuning = _judge(study, parameters, folder.path, tuple(validation), jobs)
     write_tuning(folder.path, tuning)
     return tuning
