@@ -85,10 +85,10 @@ def test_what_the_files_say_becomes_rules(folder):
         2,
     )
     assert (pools["debug"].most_time, pools["debug"].most_nodes) == (1800, 1)
-    assert pools["odd"].nodes == "g01,g02,c1,c2,c3,c4"  # small weights first
-    assert site.nodes.names == ("g01", "g02", "c1", "c2", "c3", "c4")
-    assert site.nodes.capacity[0].tolist() == [32_000, 16_000, 4_000]
-    assert site.nodes.labels[0] == {"model": "a100", "weight": "1"}
+    assert pools["odd"].nodes == "c1,c2,c3,c4,g01,g02"  # by name, whatever their weights
+    assert site.nodes.names == ("c1", "c2", "c3", "c4", "g01", "g02")
+    assert site.nodes.capacity[-1].tolist() == [32_000, 16_000, 4_000]
+    assert site.nodes.labels[-1] == {"model": "a100", "weight": "1"}
     assert site.ignored == ("mem",)
     assert {q.name: (q.priority, q.most_time) for q in site.rules.qos} == {
         "normal": (0, np.inf),
@@ -819,6 +819,30 @@ def test_nodes_are_chosen_by_features_and_weight(tmp_path):
     ]
     assert np.isnan(played.start[4])
     assert "2 jobs ask for nodes" in "\n".join(site.lines(jobs))
+
+
+def placed_of_each(tmp_path, nodes, *jobs):
+    """The nodes that each job has on an empty cluster of these nodes: tasks, terms."""
+    (tmp_path / "slurm.conf").write_text(f"{nodes}\nPartitionName=all Nodes=ALL\n")
+    site, found = Site.read(f"slurm:{tmp_path}"), []
+    for tasks, terms in jobs:
+        job = Jobs.of([0], 50, [tasks], limit=50, per_node=0, terms=[terms])
+        played = simulate_jobs(job, site.nodes, site.scheduler, site=site)
+        found.append(" ".join(played.nodes.names[n] for n, _ in played.placed(0)))
+    return found
+
+
+def test_a_node_of_another_weight_parts_those_beside_it(tmp_path):
+    """b1 and d1 are not side by side, as c1 stands between them; if they must be, with any node."""
+    nodes = "NodeName=b1,d[1-2] CPUs=2\nNodeName=c1 CPUs=2 Weight=9"
+    jobs = (3, ""), (5, ""), (3, "nodes=2-2,contiguous=yes"), (6, "nodes=3-3,contiguous=yes")
+    found = placed_of_each(tmp_path, nodes, *jobs)
+    assert found == ["d1 d2", "d1 d2 b1", "b1 c1", "b1 c1 d1"]
+
+
+def test_a_run_with_room_and_too_few_nodes_comes_before_a_smaller_one_that_suffices(tmp_path):
+    nodes = "NodeName=a[1-2] CPUs=2\nNodeName=b1 CPUs=9 Weight=9\nNodeName=c1 CPUs=8"
+    assert placed_of_each(tmp_path, nodes, (4, "nodes=2-2")) == ["c1 a1"]
 
 
 def test_what_a_job_waits_for_is_read_from_its_submit_line(tmp_path):

@@ -459,14 +459,14 @@ def best_run(places: Places, runs: int, tasks: int, nodes: int) -> int:
         if run.fits == 0:  # taken
             continue
         holds = run.fits >= tasks and run.last - run.first >= nodes
-        # One that holds all beats any that does not.
-        if best < 0 or holds > enough:
+        most = places.runs[best].free
+        # Tight where it suffices, large where it does not, so that few runs are used. One that has
+        # room, and too few nodes, is taken before a smaller one that suffices: so Slurm's loop is.
+        better = run.free > most and (not enough or run.fits >= tasks)
+        if holds:
+            better = run.free < most or not enough
+        if best < 0 or better:
             best, enough = r, holds
-        elif holds == enough:
-            # Tight where it suffices, large where it does not, so that few runs are used.
-            most = places.runs[best].free
-            if run.free < most if enough else run.free > most:
-                best = r
     return int(best)
 
 
@@ -514,7 +514,9 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
         heaviest = max(heaviest, places.weight[n])
         able += int64(places.fit[n] > 0)
     wanted = min(wanted, able)
-    for weight in range(heaviest + 1):
+    joined = places.wanted[s, 3] > 0
+    # Nodes that must be side by side may be of any weight; else a heavier one parts a run.
+    for weight in range(-1 if joined else 0, 0 if joined else heaviest + 1):
         by = places.key if apart else free
         runs = find_runs(places, by, int64(-1), int64(weight), apart)
         while tasks > 0 and (most == 0 or count < most):
@@ -525,7 +527,7 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
             first, last = places.runs[best].first, places.runs[best].last
             # The run holds all tasks, on as many nodes as are asked for at least.
             holds = places.runs[best].fits >= tasks and last - first >= fewest
-            if places.wanted[s, 3] > 0:  # nodes side by side: these alone, or none hold all
+            if joined:  # these alone, or none hold all
                 if not holds:
                     return 0
                 wanted = min(wanted, last - first)

@@ -114,7 +114,7 @@ def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
 
 
 def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
-    """The nodes in the order in which Slurm takes them: of small weight first, then by name."""
+    """The nodes in the order of Slurm's table, which is by name."""
     nodes_found, threaded = [], 0
     switch_of = _switches(r, config)
     # With CR_CPU single threads are given out.
@@ -156,9 +156,9 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
     if switch_of and (lost := [name for _, name, *_ in nodes_found if name not in switch_of]):
         r.notes.append(f"{len(lost):,} nodes are on no switch, and take no job: {lost[0]} …")
     # Slurm sorts its table of nodes by name, numbers by value, however its files list them: nodes
-    # are side by side, and one comes first, in that order.
+    # are side by side, and one comes first, in that order, whatever their weights.
     pad = re.compile(r"\d+")
-    nodes_found.sort(key=lambda node: (node[0], pad.sub(lambda n: n[0].zfill(20), node[1])))
+    nodes_found.sort(key=lambda node: pad.sub(lambda n: n[0].zfill(20), node[1]))
     unlike = len({weight for weight, *_ in nodes_found}) > 1
     built = (
         Node(name, devices, {k: v for k, v in labels.items() if v and (k != "weight" or unlike)})
