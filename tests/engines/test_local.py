@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -83,3 +85,10 @@ def test_ranks_of_a_job_that_was_cancelled_half_way_are_ended(tmp_path: Path) ->
     assert [row.phase for row in LocalEngine(tmp_path).jobs()] == ["cancelled"]
     # It is killed; until the kernel has ended it, it may still be seen.
     until(lambda: not launch.birth(started["ranks"][0]), "ended")
+
+
+def test_engines_know_nothing_of_the_service() -> None:
+    """The service knows the engines; otherwise neither could be read without the other."""
+    code = "import sys, gangwise.engines.local; print([m for m in sys.modules if '.service' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

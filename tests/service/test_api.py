@@ -26,8 +26,8 @@ from gangwise.engines.engine import Placed
 from gangwise.service.api import create_app
 from gangwise.service.ledger import Intent
 from gangwise.service.listening import server
-from gangwise.service.state import OperatorRequest, ServiceState, in_terminal, present, read_tokens
-from gangwise.service.store import FILE, ServiceStore
+from gangwise.service.state import ServiceState, explained, in_terminal, present, read_tokens
+from gangwise.service.store import FILE, OperatorRequest, ServiceStore
 
 LEFT = "left alone: unreadable, because"
 READER, OPERATOR = "reader-token-0123456789", "operator-token-0123456789"
@@ -93,6 +93,10 @@ class Made:
 
     def history(self, since: float, limit: int) -> list[dict[str, Any]]:
         return [row for row in self.ended if row["ended"] >= since][:limit]
+
+    def shown(self) -> list[dict[str, Any]]:
+        held = [{**row, "phase": "held"} for row in self.views["held"]]
+        return [*self.views["queue"], *held, *self.views["running"]]
 
     def job(self, name: str) -> dict[str, Any]:
         for row in [*self.views["queue"], *self.views["running"], *self.ended]:
@@ -183,6 +187,14 @@ def test_what_is_shown(web: httpx.Client) -> None:
     assert len(web.get("/api/timeline?seconds=60").json()["pieces"]) == 2
 
 
+def test_what_ended_lately_is_by_the_clock_of_the_service(web: httpx.Client, state: Made) -> None:
+    """A day behind that of this machine, of which job 5 would have ended a day ago."""
+    state.views["health"] |= {"now": time.time() - 86_400.0, "heard": moment()}
+    state.ended[0] |= {"started": time.time() - 86_600.0, "ended": time.time() - 86_500.0}
+    assert [j["job"] for j in web.get("/api/jobs?phase=ended").json()] == ["5"]
+    assert "5" in {p["job"] for p in web.get("/api/timeline?seconds=600").json()["pieces"]}
+
+
 def test_metrics_are_read_by_prometheus_own_parser(web: httpx.Client, state: Made) -> None:
     def read() -> dict[tuple[str, ...], float]:
         families = text_string_to_metric_families(web.get("/metrics").text)
@@ -214,6 +226,9 @@ def test_times_are_told_by_the_clock_of_the_service() -> None:
     health = {"now": 1000.0, "heard": [boot, seconds - 30.0], "troubles": trouble}
     assert present(health) == pytest.approx(1030.0, abs=1.0)
     assert "engine has been failing for 1.5 min: refused" in list(in_terminal({"health": health}))
+    waits = {"job": "7", "phase": "waiting", "tasks": 1, "demand": {"gpu": 1}, "why": "4 gpu"}
+    waits |= {"submitted": 910.0, "since": 940.0, "where": []}
+    assert "waits for 1.5 min" in explained(waits, 1000.0)
 
 
 def test_latencies_are_counted_from_what_was_decided(tmp_path: Path) -> None:

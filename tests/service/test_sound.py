@@ -252,7 +252,7 @@ store = ServiceStore(Path(sys.argv[1]) / "service.sqlite")
 number = int(store.about("number") or 0)
 while True:
     number += 1
-    store.commit(about=[("number", str(number))], views=[("health", 1.0, number)])
+    store.commit(about=[("number", str(number))], views=[("health", number)])
     os.write(1, b"%d\\n" % number)
 """
 
@@ -303,7 +303,8 @@ def test_the_answer_to_a_request_is_in_the_commit_of_its_effect(engine, time, tm
     ticks(service, time)
     service.store.ask("every", 3)
     ticks(service, time)
-    (line,) = [str(line) for line in service.store.lines(0) if '"answers"' in str(line)]
+    rows = service.store.rows("SELECT line FROM commits")
+    (line,) = [row["line"] for row in rows if '"answers"' in row["line"]]
     assert '"every", [3]' in line
     service.close()
 

@@ -340,25 +340,12 @@ def explain_command(
 
 
 def _explain_live(job: str, state: Path, as_json: bool) -> None:
-    from gangwise.service.state import explained
-    from gangwise.service.store import ServiceStore
+    from gangwise.service.state import ServiceState, explained, present
 
-    # Read only: to explain is nobody's reason to start a state.
-    store = ServiceStore(state / "service.sqlite", read_only=True)
-    # A view that was never written is empty.
-    rows = [
-        row
-        for name in ("queue", "running", "held")
-        for row in (store.view(name) or (0.0, []))[1]
-        if row["job"] == job
-    ]
-    if not rows:
-        # A job that is over is no longer in a view.
-        rows = store.rows("SELECT * FROM history WHERE job = ?", job)
-    if not rows:
-        names = [r["job"] for r in (store.view("queue") or (0.0, []))[1]]
-        raise UnknownName("job", job, names[:50])
-    echo(json_text(rows[0]) if as_json else explained(one_line(rows[0])))
+    shown = ServiceState(state)
+    row = shown.job(job)
+    told = explained(one_line(row), present(shown.view("health") or {}))
+    echo(json_text(row) if as_json else told)
 
 
 def _print_explanation(explained: Explained) -> None:

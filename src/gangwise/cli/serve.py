@@ -46,7 +46,7 @@ def rates_of(texts: list[str] | None) -> dict[str, float]:
     return rates
 
 
-def _demonstration(state: Path, served: bool) -> Demo:
+def _demonstration(state: Path, service: type[Service] | None) -> Demo:
     """A simulated cluster with users, in a folder of the service's state."""
     from gangwise.core.files import Tree
     from gangwise.engines.local import Demo
@@ -55,7 +55,7 @@ def _demonstration(state: Path, served: bool) -> Demo:
     own_folder(state)
     Tree(state).check_folder("cluster")
     say(f"a simulated cluster of 6 nodes with users, in {state / 'cluster'}")
-    return Demo(state / "cluster", served=served)
+    return Demo(state / "cluster", service)
 
 
 def _require_answer(cluster: Engine) -> None:
@@ -111,7 +111,7 @@ def serve_command(
     with ExitStack() as begun:
         if engine == "local" and "folder" not in values:
             values["folder"] = str(state / "cluster")
-            demo = _demonstration(state, served=not act)
+            demo = _demonstration(state, None if act else Service)
             begun.callback(demo.stop)
             rates = rates or rates_of(list(demo.rates))
         if engine != "local" and not act:
@@ -246,11 +246,10 @@ def listen(http: str, tokens: Path | None, state: Path) -> Listening:
 
 def top_command(state: Path = HERE, as_json: bool = False) -> None:
     """Show the cluster now: nodes slower than their label, who runs, who waits and why."""
-    from gangwise.service.state import VIEWS, in_terminal
-    from gangwise.service.store import ServiceStore
+    from gangwise.service.state import VIEWS, ServiceState, in_terminal
 
-    store = ServiceStore(state / "service.sqlite", read_only=True)
-    views = {name: view[1] for name in VIEWS if (view := store.view(name)) is not None}
+    shown = ServiceState(state)
+    views = {name: view for name in VIEWS if (view := shown.view(name)) is not None}
     if as_json:
         echo(json_text(views))
         return

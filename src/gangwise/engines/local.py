@@ -31,7 +31,8 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,6 @@ from gangwise.engines.engine import (
     tasks_by_node,
 )
 from gangwise.engines.leader import FolderLeader, Led
-from gangwise.service.loop import Service
 
 _NUMBER = re.compile("[0-9]{1,18}").fullmatch
 
@@ -469,13 +469,15 @@ class Demo:
     """Six nodes of two generations, one of them half as fast as its label says.
 
     Users submit gangs of one to four ranks, a few seconds each, forty in a hundred seconds.
-    Declared rates: ``model=new:2`` and 1 for the rest. Where it is ``served``, the cluster has a
+    Declared rates: ``model=new:2`` and 1 for the rest. With a class of services, the cluster has a
     scheduler of its own (EASY with best-fit), as one that is only watched needs.
     """
 
     rates = ("model=new:2",)
 
-    def __init__(self, folder: Path, served: bool, jobs: int = 40, seed: int = 0):
+    def __init__(
+        self, folder: Path, service: Callable[..., Any] | None, jobs: int = 40, seed: int = 0
+    ):
         self.folder = folder
         if not (folder / "nodes.json").exists():
             LocalEngine.create(
@@ -492,8 +494,9 @@ class Demo:
             )
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._users, args=(jobs, seed), daemon=True)]
-        if served:
-            self._threads.append(threading.Thread(target=self._serve, daemon=True))
+        if service is not None:
+            serve = partial(self._serve, service)
+            self._threads.append(threading.Thread(target=serve, daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -517,9 +520,9 @@ class Demo:
             except (OSError, GangwiseError):  # its folder is gone, or is none of its own any more
                 return
 
-    def _serve(self) -> None:
+    def _serve(self, service: Callable[..., Any]) -> None:
         engine = LocalEngine(self.folder)
-        own = Service(engine, self.folder / "own", "fcfs+easy+best-fit", act=True)
+        own = service(engine, self.folder / "own", "fcfs+easy+best-fit", act=True)
         try:
             while not self._stop.is_set():
                 own.tick(0.2)

@@ -519,7 +519,7 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
     """
     store = ServiceStore(Path(folder) / FILE, read_only=True)
     settings = json.loads(store.about("settings") or "{}")
-    begin = store.first()
+    begin = next((seq for seq, _ in store.records()), None)
     if begin != 1 or not settings:
         reason = (
             "nothing is recorded yet" if begin is None else "its beginning was dropped as too old"

@@ -446,10 +446,9 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> list[JobShown]:
         """Jobs: those that wait or are held (the first of them), run, or ended in the last day."""
-        held_rows = [{**row, "phase": "held"} for row in _view(state, "held")]
-        rows = [*_view(state, "queue"), *held_rows, *_view(state, "running")]
+        rows = state.shown()
         if phase in ("", "ended"):
-            rows += [_ended(row) for row in state.history(time.time() - 86_400, limit)]
+            rows += [_ended(row) for row in state.history(_now(state) - 86_400, limit)]
         wanted = (
             row
             for row in rows
@@ -549,6 +548,10 @@ def _view(state: ServiceState, name: str) -> Any:
     return finite(state.view(name) or [])
 
 
+def _now(state: ServiceState) -> float:
+    return present(state.view("health") or {})
+
+
 def _health(state: ServiceState) -> dict[str, Any]:
     shown = state.view("health")
     age = state.age()
@@ -567,7 +570,7 @@ def _ended(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timeline(state: ServiceState, seconds: float) -> Timeline:
-    instant = time.time()
+    instant = _now(state)
     gangs = [
         (row, row["nodes"], row["since"], None, "running")
         for row in _view(state, "running")
@@ -626,7 +629,7 @@ class _Metrics:
         left_alone = {(kind,): kinds.count(kind) for kind in {*kinds, *unreadable}}
         yield _gauge("unreadable", "What is left alone, as it cannot be read", left_alone, "kind")
         about = "Mean time in which waiting jobs start, by forecast: even chance, nine in ten"
-        instant = time.time()
+        instant = _now(self._state)
         queue = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
         ahead = {
             (quantile,): sum(max(row[name] - instant, 0.0) for row in queue) / len(queue)

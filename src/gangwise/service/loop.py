@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, InitVar, dataclass
@@ -203,7 +204,6 @@ class Service:
         except BaseException:
             os.close(self._lock)
             raise
-        self._answers: list[tuple[int, str, str]] = []
         self.quarantine = Quarantine()
         self._refused: set[str] = set()  # jobs that the books would not take
         self._sure: set[str] = set()  # waiting jobs that a round has come through with
@@ -219,10 +219,7 @@ class Service:
         self.round_seconds = 0.0
         self.views: dict[str, Any] = {}
         self._reasons: dict[str, dict[str, Any]] = {}
-        self._unsaved: list[tuple[int, ledger.Record]] = []
-        self._intents: list[tuple[float, ledger.Intent]] = []
-        self._states: list[tuple[str, float, str, str, int, str]] = []
-        self._history: list[Any] = []
+        self._new = defaultdict[str, list[Any]](list)  # what the next commit is to have, by kind
         self._todo: dict[tuple[str, str, int], ledger.Intent] = {}
         at_once = self.engine.capabilities.at_once
         self._placers = ThreadPoolExecutor(at_once) if at_once > 1 else None
@@ -315,7 +312,7 @@ class Service:
         """Do what operators ask for; most requests are records, so that a restart keeps them."""
         try:
             # A request that is done and whose answer could not be written must not be done again.
-            answered = {number for number, _, _ in self._answers}
+            answered = {number for number, *_ in self._new["answers"]}
             accepted = self.store.requests("state = 'accepted'")
             open_now = [request for request in accepted if request.id not in answered]
         except errors.StoreError as error:
@@ -336,7 +333,7 @@ class Service:
             except Exception as error:
                 answer = (request.id, "refused", _named(error))
             # Saved with the effect: an answer may not be on the disk before what it promises.
-            self._answers.append(answer)
+            self._new["answers"].append(answer)
             outcome = " ".join(filter(None, answer[1:]))
             self._note(f"an operator: {request.what} {request.value}: {outcome}")
         return None
@@ -402,7 +399,7 @@ class Service:
             # upon, or is over.
             if active is None or active.attempt != key[1] or active.phase == "waiting":
                 state = ("undone", instant, row["kind"], *key, "found undone at a restart")
-                self._states.append(state)
+                self._new["states"].append(state)
             elif row["state"] == "intended":
                 placed = active.placed
                 self._todo[row["kind"], *key] = ledger.Intent(row["kind"], *key, placed, row["by"])
@@ -499,7 +496,7 @@ class Service:
             self.ledger.mend()
             return False
         self.seq += 1
-        self._unsaved.append((self.seq, record))
+        self._new["records"].append((self.seq, record))
         return True
 
     def _take_in_nodes(self, nodes: Iterable[EngineNode], now: float) -> None:
@@ -670,47 +667,41 @@ class Service:
         self.round_seconds = time.process_time() - began
         self.counts["rounds"] += 1
         intents, ended = self.ledger.taken()
-        self._history += ended
-        self._intents += [(now, intent) for intent in intents]
+        self._new["ended"] += ended
+        self._new["intents"] += [(now, intent) for intent in intents]
         decided = [[i.kind, i.job, i.attempt, _plain(i.placed), i.by] for i in intents]
-        self._unsaved.append((self.seq, ("round", now, decided)))
+        self._new["records"].append((self.seq, ("round", now, decided)))
         for intent in intents:
             self._todo[intent.kind, intent.job, intent.attempt] = intent
 
     def _state(self, state: str, job: str, attempt: int, detail: str = "", kind: str = "") -> None:
         """Note for the next commit that an intent came to a state."""
         kinds = [kind] if kind else ["place"] if state == "started" else ["place", "preempt"]
-        self._states += [(state, self.ledger.now, each, job, attempt, detail) for each in kinds]
+        rows = [(state, self.ledger.now, each, job, attempt, detail) for each in kinds]
+        self._new["states"] += rows
 
     # Saving, then acting
 
     def _save(self, now: float) -> bool:
         """Commit all that is new; False when it cannot be."""
         _, ended = self.ledger.taken()
-        self._history += ended
+        self._new["ended"] += ended
         if not self._is_there():
             return False
-        if not self._is_behind():
+        if not any(self._new.values()):
             return "database" not in self.troubles
-        new = self._unsaved, self._intents, self._states, self._history
         try:
-            self.store.commit(*new, answers=self._answers)
+            self.store.commit(**self._new)
         except errors.StoreError as error:
             self._trouble("database", error)
             return False
         self._recovered("database")
         # Only now: what could not be written is written with the next commit.
-        self._unsaved, self._intents, self._states, self._history = [], [], [], []
-        self._answers = []
+        self._new.clear()
         # A checkpoint only after its records, or a restart would know less than the checkpoint.
         if now >= self._saved + self.checkpoint:
             self._keep()
         return True
-
-    def _is_behind(self) -> bool:
-        """Whether anything waits to be committed."""
-        new = (self._unsaved, self._intents, self._states, self._history, self._answers)
-        return any(new)
 
     def _act(self) -> None:
         """Send the cluster what is intended, all of which is on the disk."""
@@ -743,7 +734,8 @@ class Service:
                 if intent.kind == "place":
                     self._accepted[intent.job, intent.attempt] = at
                     self.counts["placed"] += 1
-                self._states.append(("accepted", at, intent.kind, intent.job, intent.attempt, ""))
+                state = ("accepted", at, intent.kind, intent.job, intent.attempt, "")
+                self._new["states"].append(state)
             del self._todo[intent.kind, intent.job, intent.attempt]
         if self._failed is None:
             self._take_back_late()
@@ -823,13 +815,13 @@ class Service:
     def _poll_helpers(self, now: float) -> None:
         """Take in what processes of their own have counted or verified, and start them anew."""
         if (answer := self._accountant.found()) is not None:
-            self._put_view("account", now, answer)
+            self._put_view("account", answer)
         elif self._accountant.due(now) and self.ledger.outcomes:
             # The other process reads the checkpoint, which is to be as new as the question.
             self._keep()
             self._accountant.start(now)
         if (answer := self._forecaster.found()) is not None:
-            self._put_view("forecast", now, answer)
+            self._put_view("forecast", answer)
             self._starts = {
                 row["job"]: {name: answer["now"] + row[name] for name in ("p50", "p90")}
                 for row in answer["jobs"]
@@ -847,9 +839,9 @@ class Service:
         elif self._verifier.due(now):
             self._verifier.start(now)
 
-    def _put_view(self, name: str, now: float, view: Any) -> None:
+    def _put_view(self, name: str, view: Any) -> None:
         with contextlib.suppress(errors.StoreError):  # the next one comes
-            self.store.commit(views=[(name, now, view)])
+            self.store.commit(views=[(name, view)])
 
     def _publish(self) -> None:
         instant = self.clock.now()
@@ -884,11 +876,11 @@ class Service:
                 self._trouble(f"view of {name}", error)
         views["health"] = self.health()
         # Only views that changed are written: most of them stay as they are for minutes.
-        changed = [(n, instant, _plain(v)) for n, v in views.items() if self.views.get(n) != v]
+        changed = [(n, _plain(v)) for n, v in views.items() if self.views.get(n) != v]
         try:
             self.store.commit(views=changed)
             self.views = views
-            if not self._is_behind():
+            if not any(self._new.values()):
                 self._recovered("database")
         except errors.StoreError as error:
             self._trouble("database", error)

@@ -29,20 +29,19 @@ from gangwise.notation.units import roughly
 from gangwise.service.store import FILE, OperatorRequest, ServiceStore, What
 
 
-class ServiceState:
-    """State of a service, by its files, whichever process it runs in; plain values.
+class ServiceState(ServiceStore):
+    """State of a service, by its file, whichever process it runs in; plain values.
 
     Raises StoreError when no service has run in this folder.
     """
 
     def __init__(self, folder: Path | str):
-        self._store = ServiceStore(Path(folder) / FILE, read_only=True)
-        self._lock = threading.Lock()
+        super().__init__(Path(folder) / FILE, read_only=True)
+        self._lock = threading.Lock()  # threads of the API share it
 
-    def view(self, name: str) -> Any:
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         with self._lock:
-            stored = self._store.view(name)
-        return None if stored is None else stored[1]
+            return super().rows(query, *values)
 
     def age(self) -> float:
         """Seconds since the service last said anything; inf where it never did, or not since the
@@ -52,7 +51,7 @@ class ServiceState:
 
     def decisions(self, limit: int) -> list[dict[str, Any]]:
         """The latest decisions, newest first."""
-        return self._rows("SELECT * FROM intents ORDER BY seq DESC LIMIT ?", limit)
+        return self.rows("SELECT * FROM intents ORDER BY seq DESC LIMIT ?", limit)
 
     def latencies(self, until: str, bounds: Sequence[float]) -> tuple[list[float], float]:
         """Placements that were accepted or started within each bound, all of them; summed time."""
@@ -61,7 +60,7 @@ class ServiceState:
         # A column's name cannot be bound as a value: it comes from this
         # table and never from a caller.
         column = {"accepted": "accepted", "started": "started"}[until]
-        (row,) = self._rows(
+        (row,) = self.rows(
             f"SELECT {within}, COUNT(*) AS n, TOTAL(x) AS total FROM "
             f"(SELECT {column} - decided AS x FROM intents WHERE kind = 'place' AND x IS NOT NULL)"
         )
@@ -70,45 +69,33 @@ class ServiceState:
     def history(self, since: float, limit: int) -> list[dict[str, Any]]:
         """Jobs that ended since a time, latest first."""
         query = "SELECT * FROM history WHERE ended >= ? ORDER BY ended DESC LIMIT ?"
-        return self._rows(query, since, limit)
+        return self.rows(query, since, limit)
 
     def job(self, name: str) -> dict[str, Any]:
         """One job, waiting, running or ended; raises UnknownName for one that is not known."""
-        rows = [*(self.view("queue") or ()), *(self.view("running") or ())]
+        rows = self.shown()
         for row in rows:
             if row["job"] == name:
-                return dict(row)
-        for row in self.view("held") or ():
-            if row["job"] == name:
-                return {**row, "phase": "held"}
-        ended = self._rows("SELECT * FROM history WHERE job = ?", name)
+                return row
+        ended = self.rows("SELECT * FROM history WHERE job = ?", name)
         if not ended:
             raise UnknownName("job", name, [row["job"] for row in rows[:50]])
         return {**ended[0], "phase": ended[0]["outcome"]}
 
-    def knows(self, job: str) -> bool:
-        with self._lock:
-            return self._store.knows(job)
+    def shown(self) -> list[dict[str, Any]]:
+        """Jobs that wait, are held, or run: the first of them."""
+        held = [{**row, "phase": "held"} for row in self.view("held") or ()]
+        return [*(self.view("queue") or ()), *held, *(self.view("running") or ())]
 
     def add_request(self, what: What, value: Any) -> int:
-        with self._lock:
-            # Never into a file that was put in the place of the service's own.
-            if not self._store.in_place():
-                raise StoreError(f"{self._store.path} is not the file that it was")
-            with closing(ServiceStore(self._store.path)) as store:
-                return store.ask(what, value)
+        # Never into a file that was put in the place of the service's own.
+        if not self.in_place():
+            raise StoreError(f"{self.path} is not the file that it was")
+        with closing(ServiceStore(self.path)) as store:
+            return store.ask(what, value)
 
     def get_request(self, number: int) -> OperatorRequest | None:
-        with self._lock:
-            requests = self._store.requests("id = ?", number)
-        return requests[0] if requests else None
-
-    def close(self) -> None:
-        self._store.close()
-
-    def _rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        with self._lock:
-            return self._store.rows(query, *values)
+        return next(iter(self.requests("id = ?", number)), None)
 
 
 def silence(health: Mapping[str, Any] | None) -> float:
@@ -257,16 +244,15 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
         table.add_row(row["job"], row["user"], asks(row, " × "), waited, reason, expected(row, at))
     yield table
     for row in (views.get("held") or [])[:10]:
-        yield explained(row)
+        yield explained({**row, "phase": "held"}, at)
     for row in (views.get("unreadable") or [])[:10]:
         if row["kind"] != "job":  # these are held
             yield f"{row['kind']} {row['name']} is {row['why']}"
 
 
-def explained(row: Mapping[str, Any]) -> str:
-    """Sentence on why a job waits, or where it runs or ran."""
-    instant = time.time()
-    if "phase" not in row and "outcome" not in row:
+def explained(row: Mapping[str, Any], instant: float) -> str:
+    """Sentence on why a job waits, or where it runs or ran, at a time of the service's clock."""
+    if row["phase"] == "held":
         of_cause = f"; {terminal.cause_words(c, 'meaning')}" if (c := row.get("cause")) else ""
         return f"job {row['job']} is held: {row['why']}{of_cause}"
     if "outcome" in row:

@@ -305,7 +305,7 @@ class ServiceStore:
         intents: Iterable[tuple[float, Intent]] = (),
         states: Iterable[tuple[str, float, str, str, int, str]] = (),
         ended: Iterable[Ended] = (),
-        views: Iterable[tuple[str, float, Any]] = (),
+        views: Iterable[tuple[str, Any]] = (),
         about: Iterable[tuple[str, str]] = (),
         know: Iterable[str] | None = None,
         requests: Iterable[OperatorRequest] = (),
@@ -331,10 +331,7 @@ class ServiceStore:
             # An empty list of known jobs is news: none waits or runs any more.
             if know is not None:
                 body["know"] = list(know)
-            shown = [
-                (name, sealed_line({"name": name, "time": at, "view": view}).decode())
-                for name, at, view in views
-            ]
+            shown = [(n, sealed_line({"name": n, "view": view}).decode()) for n, view in views]
             with self._transaction(durable=bool(body)):
                 if body:
                     self._append(body)
@@ -458,30 +455,19 @@ class ServiceStore:
             for line in lines:
                 self._take_in(line)
 
-    def lines(self, after: int = 0) -> Iterator[object]:
-        """Lines with records after number ``after``, as they stand in SQLite."""
-        with as_store_error(self.path), closing(self._db.cursor()) as cursor:
-            cursor.execute("SELECT line FROM commits WHERE last > ? ORDER BY number", (after,))
-            for (line,) in cursor:
-                yield line
-
     def last(self) -> int:
         return self._end[2]
-
-    def first(self) -> int | None:
-        """Number of the first record; None where nothing is recorded."""
-        return next((seq for seq, _ in self.records()), None)
 
     def records(
         self, after: int = 0, skip: Callable[[int, str], None] | None = None
     ) -> Iterator[tuple[int, Record]]:
-        """Records of the journal, in order.
+        """Records of the journal after number ``after``, in order.
 
         ``skip`` is called with rows that are no records, and why; without it they are an error. So
         is a line that is not as it was written.
         """
         link, number = None, 0
-        for text in self.lines(after):
+        for text in self._lines(after):
             line = ChainLine.of(text)
             if line is None or link not in (None, line.after):
                 place = f"after commit {number}" if number else "at its beginning"
@@ -500,6 +486,11 @@ class ServiceStore:
                     skip(seq, str(error))
                 else:
                     yield seq, record
+
+    def _lines(self, after: int) -> Iterator[object]:
+        with as_store_error(self.path), closing(self._db.cursor()) as cursor:
+            query = "SELECT line FROM commits WHERE last > ? ORDER BY number"
+            yield from (line for (line,) in cursor.execute(query, (after,)))
 
     def knows(self, job: str) -> bool:
         return bool(self.rows("SELECT job FROM known WHERE job = ?", job))
@@ -553,14 +544,15 @@ class ServiceStore:
             "WHERE state IN ('intended', 'accepted', 'started') ORDER BY seq"
         )
 
-    def view(self, name: str) -> tuple[float, Any] | None:
+    def view(self, name: str) -> Any:
+        """A view; None where it was never written."""
         rows = self.rows("SELECT body AS sealed FROM views WHERE name = ?", name)
         if not rows:
             return None
         content = unsealed(str(rows[0]["sealed"]).encode(errors="replace"))
         if content is None or content["name"] != name:
             raise StoreError(f"{self.path}: the view of {name} is damaged; it is made anew")
-        return float(content["time"]), content["view"]
+        return content["view"]
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Rows of a query as dictionaries; JSON columns are decoded."""
