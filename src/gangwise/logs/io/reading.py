@@ -98,20 +98,29 @@ def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl
     >>> kept["row"].to_list(), dict(stage.dropped)
     ([1, 3], {'asks for nothing': (1, 2)})
     """
+    used, lost = parted(frame, rules)
+    # Sorted by first row, with the reason after it, so that runs give the same report.
+    counted = lost.group_by("reason").agg(pl.len(), pl.col("row").min()).sort("row", "reason")
+    dropped = {text: (count, row) for text, count, row in counted.rows()}
+    return used, Stage(name, len(frame), len(used), dropped)
+
+
+def parted(frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows that break no rule; and ``row reason`` of the others, by the first that they break.
+
+    >>> frame = pl.DataFrame({"row": [1, 2], "cpu": [4.0, 0.0]})
+    >>> parted(frame, [("asks for nothing", pl.col("cpu") == 0)])[1].rows()
+    [(2, 'asks for nothing')]
+    """
     # Most rows break no rule, so that reasons, which are texts, are made for the others alone.
     numbers = [pl.when(broken).then(pl.lit(n, pl.Int32)) for n, (_, broken) in enumerate(rules)]
     broke = frame.with_columns(pl.coalesce(*numbers, pl.lit(None, pl.Int32)).alias(BROKE))
     sound = broke[BROKE].is_null()
     if sound.all():  # the usual case, without a copy
-        return frame, Stage(name, len(frame), len(frame), {})
+        return frame, pl.DataFrame(schema={"row": pl.Int64, "reason": pl.String})
     chosen = [(reason, pl.col(BROKE) == n) for n, (reason, _) in enumerate(rules)]
     lost = broke.filter(~sound).rechunk()  # polars 2.1 fails on texts in several chunks here
-    lost = lost.select("row", reason=first_reason(chosen))
-    # Sorted by first row, with the reason after it, so that runs give the same report.
-    counted = lost.group_by("reason").agg(pl.len(), pl.col("row").min()).sort("row", "reason")
-    dropped = {text: (count, row) for text, count, row in counted.rows()}
-    used = frame.filter(sound)
-    return used, Stage(name, len(frame), len(used), dropped)
+    return frame.filter(sound), lost.select("row", reason=first_reason(chosen))
 
 
 BROKE = "number of the rule"
@@ -248,84 +257,6 @@ class Schema:
         )
 
 
-class RowValidator:
-    """The rules of some columns of a schema, for frames in which a number is Float64.
-
-    A frame has ``row``, counted from 0; one whose lines were taken apart one by one also
-    ``broken``, why a line could not be, and ``fault``, the first column that is no number, both
-    null for sound lines.
-    """
-
-    def __init__(self, columns: Sequence[Column], checks: Sequence[Check]):
-        self.columns, self.checks = columns, checks
-
-    def judge(self, frame: pl.DataFrame, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The good rows with their line numbers, and why each other row is refused."""
-        # Rows of a frame count from 0, `line` is that of its first one in the file.
-        row = pl.col("row").cast(pl.Int64) + line
-        # All rules at once, without texts: nearly every block passes.
-        if "broken" not in frame.columns and frame.select(self._sound(frame)).item():
-            nothing = pl.DataFrame(schema={"row": pl.Int64, "reason": pl.String})
-            return frame.with_columns(row), nothing
-        reason = first_reason(self._rules(frame))
-        if "broken" in frame.columns:
-            reason = pl.coalesce("broken", reason)
-        frame = frame.with_columns(row, reason.alias("reason"))
-        refused = pl.col("reason").is_not_null()
-        return frame.filter(~refused), frame.filter(refused).select("row", "reason")
-
-    def _rules(self, frame: pl.DataFrame) -> list[tuple[str, pl.Expr]]:
-        rules: list[tuple[str, pl.Expr]] = []
-        taken_apart = "fault" in frame.columns
-        for c in self.columns:
-            value = pl.col(c.name)
-            fault = pl.col("fault") == c.name if taken_apart else pl.lit(False)
-            # A number that could not be parsed is null as well, but it is not empty.
-            blank = value.is_null() & ~fault.fill_null(False) if c.number else value == ""
-            if not c.empty:
-                rules.append((f"{c.name} is empty", blank))
-            if c.number and taken_apart:
-                rules.append((f"{c.name} is not a number", fault))
-            elif c.pattern:
-                # The whole text must fit, not a part of it; polars' engine
-                # needs the anchors for that.
-                fits = value.str.contains(f"^(?:{c.pattern})$")
-                rules.append((f"{c.name} does not look like one", ~fits & ~blank))
-        for c in (column for column in self.columns if column.number):
-            # Comparisons with null are null, and break no rule: an empty
-            # number is judged above alone.
-            value, least = pl.col(c.name), f"less than {c.least:g}" if c.least else "negative"
-            rules.append((f"{c.name} is not finite", ~value.is_finite()))
-            rules.append((f"{c.name} is {least}", value < c.least))
-            rules.append((f"{c.name} is larger than {c.most:g}", value > c.most))
-            if c.whole:
-                rules.append((f"{c.name} is not a whole number", value != value.floor()))
-        return rules + [(check.reason, check.broken) for check in self.checks]
-
-    def _sound(self, frame: pl.DataFrame) -> pl.Expr:
-        sound = []
-        for c in self.columns:
-            value = pl.col(c.name)
-            if c.number:
-                within = value.is_between(c.least, c.most)  # not a number is above all numbers
-                sound.append((within & (value == value.floor()) if c.whole else within).all())
-                if not c.empty:
-                    sound.append(value.null_count() == 0)
-            else:
-                if c.pattern:
-                    # The first thousand tell whether few texts come again and again, as names of
-                    # states do: then each is matched once.
-                    few = 2 * frame[c.name].head(1000).n_unique() < min(len(frame), 1000)
-                    texts = value.unique() if few else value
-                    fits = texts.str.contains(f"^(?:{c.pattern})$")
-                    sound.append(((texts == "") | fits if c.empty else fits).all())
-                if not c.empty:
-                    sound.append((value != "").all())
-        # A rule that is null of a row does not hold of it.
-        sound += [~check.broken.fill_null(False).any() for check in self.checks]
-        return pl.all_horizontal(*sound) if sound else pl.lit(True)
-
-
 SMALL_PART = 1 << 16  # bytes of lines that are not halved further
 LAST = "last field of the line"
 BLANKS = (b" ", b"\t", b"\x0b", b"\x0c")
@@ -376,7 +307,6 @@ class RowParser:
     def __init__(self, schema: Schema, layout: FieldLayout):
         self.schema, self.layout = schema, layout
         self.columns = [column for column in schema.columns if column.name in layout.at]
-        self._rules = RowValidator(self.columns, schema.checks)
 
     def read(self, data: bytes, rows: int, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good rows of a block, ``row`` and the columns; and ``row reason`` of the others."""
@@ -401,7 +331,43 @@ class RowParser:
                     *self._judged(data[:middle], above, line),
                     *self._judged(data[middle:], rows - above, line + above),
                 ]
-        return [self._rules.judge(self._slow(data) if frame is None else frame, line)]
+        frame = self._slow(data) if frame is None else frame
+        # Rows of a frame count from 0, `line` is that of its first one in the file.
+        return [parted(frame.with_columns(pl.col("row").cast(pl.Int64) + line), self._rules(frame))]
+
+    def _rules(self, frame: pl.DataFrame) -> list[Rule]:
+        """The rules of the columns, for a frame in which a number is Float64.
+
+        One whose lines were taken apart one by one has also ``broken``, why a line could not be,
+        and ``fault``, the first column that is no number, both null for sound lines.
+        """
+        taken_apart = "fault" in frame.columns
+        unread = pl.col("broken"), pl.col("broken").is_not_null()
+        rules: list[Rule] = [unread] if taken_apart else []
+        for c in self.columns:
+            value = pl.col(c.name)
+            fault = pl.col("fault") == c.name if taken_apart else pl.lit(False)
+            # A number that could not be parsed is null as well, but it is not empty.
+            blank = value.is_null() & ~fault.fill_null(False) if c.number else value == ""
+            if not c.empty:
+                rules.append((f"{c.name} is empty", blank))
+            if c.number and taken_apart:
+                rules.append((f"{c.name} is not a number", fault))
+            elif c.pattern:
+                # The whole text must fit, not a part of it; polars' engine
+                # needs the anchors for that.
+                fits = value.str.contains(f"^(?:{c.pattern})$")
+                rules.append((f"{c.name} does not look like one", ~fits & ~blank))
+        for c in (column for column in self.columns if column.number):
+            # Comparisons with null are null, and break no rule: an empty
+            # number is judged above alone.
+            value, least = pl.col(c.name), f"less than {c.least:g}" if c.least else "negative"
+            rules.append((f"{c.name} is not finite", ~value.is_finite()))
+            rules.append((f"{c.name} is {least}", value < c.least))
+            rules.append((f"{c.name} is larger than {c.most:g}", value > c.most))
+            if c.whole:
+                rules.append((f"{c.name} is not a whole number", value != value.floor()))
+        return rules + [(check.reason, check.broken) for check in self.schema.checks]
 
     def _fast(self, data: bytes, rows: int) -> pl.DataFrame | None:
         """The columns, typed; None when anything about the lines is unusual."""
@@ -620,9 +586,13 @@ class TableReader:
         good, bad = self._rows.read(rows.data, rows.rows, rows.line)
         self.read += len(good) + len(bad)
         if self.schema.unique:
-            fresh = self._new(good[self.schema.unique])
-            if fresh is not None:
-                # The first of equal values counts: a later row is most often a copy.
+            # A set of Python's for all blocks before; within one, polars is faster.
+            values = good[self.schema.unique]
+            seen = pl.Series([value in self._seen for value in values], dtype=pl.Boolean)
+            fresh = values.is_first_distinct() & ~seen
+            self._seen.update(values)
+            # The first of equal values counts: a later row is most often a copy.
+            if not fresh.all():
                 repeated = good.filter(~fresh).select(
                     "row", pl.lit(f"{self.schema.unique} was used before").alias("reason")
                 )
@@ -639,21 +609,6 @@ class TableReader:
                 self._account.leave_out(row, reason, count)
         self.kept += len(good)
         return good
-
-    def _new(self, values: pl.Series) -> pl.Series | None:
-        """Mask of values that were not there before; None for all of them, as a rule."""
-        # A set operation in C for the usual case; values are looked up one
-        # by one only if some repeat.
-        listed = values.to_list()
-        alone = set(listed)
-        if len(alone) == len(listed) and self._seen.isdisjoint(alone):
-            self._seen |= alone
-            return None
-        is_new = []
-        for value in listed:
-            is_new.append(value not in self._seen)
-            self._seen.add(value)
-        return pl.Series(is_new, dtype=pl.Boolean)
 
     def _cut_short(self, damage: str) -> None:
         torn = bool(self.blocks.torn)
