@@ -43,10 +43,10 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import entry
 from gangwise.core.simulation import Streams
-from gangwise.jobs import compiled
+from gangwise.jobs import compiled, run_times
 from gangwise.jobs.books import Books, Place, Queue
 from gangwise.jobs.compiled import joined, never_cut, outcome, pinned, row, stacked
-from gangwise.jobs.kernels import BY_RATE, DOWN
+from gangwise.jobs.kernels import DOWN
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import JobSimulation
@@ -484,13 +484,9 @@ class _DecidedInKernels:
 
         rules = compiled.built_in(scheduler, t.nodes, t.options)
         assert rules is not None
-        fixed, pieces = compiled.inputs(t, rules)
-        state = never_cut(compiled.initial_state(t, rules, pieces), len(t.jobs), pieces)
-        if rules.choice != BY_RATE:
-            return fixed, Environment(state, compiled.nothing_believed())
-        scheduler.resize(t.nodes, t.jobs.types)
-        fixed = fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
-        return fixed, Environment(state, scheduler.choice.state)
+        fixed, state, beliefs = compiled.prepared(t, scheduler, rules)
+        state = never_cut(state, len(t.jobs), len(state.out))
+        return fixed, Environment(state._replace(times=run_times.nothing()), beliefs)
 
     def begin(self, rows: Ints, episodes: Any) -> None:
         """Let environments begin these episodes."""

@@ -5,17 +5,17 @@ States of several simulations may be rows of one memory, which kernels open one 
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from gangwise.core.arrays import Ints, read_only
+from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.jit import Pinned, Reference, inlined_kernel
 from gangwise.jobs import kernels, model, queues, rate_kernels, round_kernels, run_times, tenancy
-from gangwise.jobs.books import Books
+from gangwise.jobs.books import Books, Piece
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.distance import TopologyAware
 from gangwise.jobs.distance_kernels import Apart, NearBeliefs
@@ -183,6 +183,14 @@ def play_compiled(
     progress: Callable[[int, int], None] | None,
 ) -> Schedule:
     """Play in compiled code from the first event to the last."""
+    play = round_kernels.play
+    return to_the_end(t, scheduler, play, only_used(*prepared(t, scheduler, rules)), progress)
+
+
+def prepared(
+    t: Tables, scheduler: Composed, rules: kernels.PlayRules
+) -> tuple[kernels.Inputs, kernels.State, rate_kernels.Beliefs]:
+    """Inputs, state and beliefs before the first event."""
     fixed, pieces = inputs(t, rules)
     state = initial_state(t, rules, pieces)._replace(times=scheduler.run_times(t))
     if rules.queue == kernels.MULTIFACTOR:
@@ -200,23 +208,36 @@ def play_compiled(
     if rules.choice == kernels.BY_TOPOLOGY:
         scheduler.resize(t.nodes, t.jobs.types)
         fixed = fixed._replace(topology=scheduler.choice.topology, cluster=uncapped(t))
-    fixed, state, beliefs = only_used(fixed, state, beliefs)
+    return fixed, state, beliefs
+
+
+def to_the_end(
+    t: Tables,
+    scheduler: Any,
+    play: Callable[..., int],
+    parts: tuple[Any, ...],
+    progress: Callable[[int, int], None] | None,
+) -> Schedule:
+    """Play in compiled code from the first event to the last: ``parts`` are inputs, state, others.
+
+    Nothing else may hold these, so that they are given back before the schedule is made.
+    """
+    given, state, *others = parts
+    del parts
     # 0 instants: compilation does not count as time of the scheduler.
-    round_kernels.play(fixed, state, beliefs, 0)  # compiles, or loads
-    began = time.perf_counter()
+    play(given, state, *others, 0)  # compiles, or loads
+    began, status = time.perf_counter(), -1
     # In portions, so that progress can be reported and more room be made.
-    while True:
-        status = round_kernels.play(fixed, state, beliefs, 200_000)
+    while status != round_kernels.DONE:
+        status = play(given, state, *others, 200_000)
         if progress is not None:
             progress(int(state.at.ended), len(t.jobs))
-        if status == round_kernels.DONE:
-            break
         if status == round_kernels.MORE_ROOM:
             state = more_room(state)
     seconds = time.perf_counter() - began
     described = t.describe(name_of(scheduler), "decided in compiled code")
-    piece_from = fixed.jobs["piece_from"].copy()
-    del fixed  # given back first: fresh memory costs more than the copies made below
+    piece_from = given.jobs["piece_from"].copy()
+    del given, others  # fresh memory costs more than the copies made below
     return outcome(t, piece_from, state, described, seconds)
 
 
@@ -445,6 +466,55 @@ def initial_state(
         feed=np.zeros(reports if feeds else 0, dtype=kernels.FEED),
         fed_rates=np.zeros(2 * pieces + 64 if feeds else 0),
     )
+
+
+def resume(
+    given: kernels.Inputs,
+    state: kernels.State,
+    books: Books,
+    now: float,
+    running: Ints,
+    begun: Floats,
+    waiting: Ints,
+    held: Mapping[int, Sequence[Piece]],
+) -> None:
+    """Bring a fresh state to the books of a moment, of which the round is still to come.
+
+    These rows run since ``begun`` and those wait, all rows up to the last of them; ``held`` are
+    pieces by row.
+    """
+    at, runs, R = state.at, state.jobs, running.size
+    state.room.free[:], state.room.device[:] = books.free, books.device
+    state.up[:] = books.up
+    for block in range(len(state.room.top)):
+        low = block * kernels.BLOCK
+        # A node that drains has less than nothing free, which no search may see as a maximum.
+        state.room.top[block] = books.free[low : low + kernels.BLOCK].max(axis=0, initial=0)
+    state.total[:] = np.maximum(books.free, 0).sum(axis=0)
+    for j, pieces in held.items():
+        runs["pieces"][j], begin = len(pieces), int(given.jobs["piece_from"][j])
+        for i, (node, tasks, mask) in enumerate(pieces):
+            state.out[begin + i] = mask, node, tasks
+    runs["phase"][running], runs["phase"][waiting] = kernels.RUNNING, kernels.WAITING
+    runs["begun"][running], runs["place"][running] = begun, np.arange(R)
+    runs["expect"][running] = begun + given.jobs["limit"][running]
+    state.running[:R] = running
+    if state.order.size:
+        state.order["time"][:R], state.order["item"][:R] = runs["expect"][running], running
+        at.entered = R
+    # Caps of running jobs are in use; several rows may count in one counter.
+    for c in given.jobs["claim"][running]:
+        mine = slice(given.caps.starts[c], given.caps.starts[c + 1])
+        np.add.at(state.used, given.caps.counter[mine], given.caps.amount[mine])
+    # Who waits is a bit in the words of the queue, by rank, and a bit for each word that has some.
+    rank = given.jobs["rank"][waiting].astype(np.int64)
+    np.bitwise_or.at(state.words, rank >> 6, np.left_shift(np.int64(1), rank & 63))
+    word = np.flatnonzero(state.words)
+    np.bitwise_or.at(state.summary, word >> 6, np.left_shift(np.int64(1), word & 63))
+    at.pieces, at.running, at.waiting = runs["pieces"][running].sum(), R, waiting.size
+    at.now, at.next_job = now, R + waiting.size
+    # 1: everything is tried again, plans are void, and the instant still lacks its round.
+    at.again = at.half = at.void = 1
 
 
 def _order(t: Tables, rules: kernels.PlayRules) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from gangwise.jobs.compiled import (
     more_room,
     nothing_believed,
     only_used,
+    resume,
 )
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, quantile_within, state_of
@@ -321,58 +322,23 @@ class Forecaster:
 
 def _resume(g: kernels.Inputs, x: kernels.State, moment: Moment, run: Floats) -> None:
     """Bring a fresh state to a moment: running jobs are the first rows, then those that wait."""
-    time, books, R, W = moment.now, moment.books, moment.running.size, moment.waiting.size
-    x.room.free[:], x.room.device[:], x.up[:] = books.free, books.device, books.up
-    for block in range(len(x.room.top)):
-        low = block * kernels.BLOCK
-        x.room.top[block] = books.free[low : low + kernels.BLOCK].max(axis=0)
-    x.total[:] = np.maximum(books.free, 0).sum(axis=0)
-    at, runs = x.at, x.jobs
+    time, at, R = moment.now, x.at, moment.running.size
+    row, waiting = np.arange(R), np.arange(R, R + moment.waiting.size)
+    held = dict(enumerate(moment.pieces))
+    resume(g, x, moment.books, time, row, moment.begun, waiting, held)
     # What should have ended by now is expected to end at once.
     ends = np.maximum(moment.begun + run[:R], time)
     if g.rules.enforced:
         ends = np.minimum(ends, np.maximum(moment.begun + g.jobs["limit"][:R], time))
-    row = np.arange(R)
-    for name, value in {
-        "phase": kernels.RUNNING,
-        "since": time,
-        "begun": moment.begun,
-        "left": ends - time,
-        "finish": ends,
-        "expect": moment.begun + g.jobs["limit"][:R],
-        "attempts": 1,
-        "pieces": [len(pieces) for pieces in moment.pieces],
-        "place": row,
-    }.items():
-        runs[name][:R] = value
-    for j, pieces in enumerate(moment.pieces):
-        begin = int(g.jobs["piece_from"][j])
-        for i, (node, tasks, mask) in enumerate(pieces):
-            x.out[begin + i] = mask, node, tasks
-    for c in g.jobs["claim"][:R]:
-        mine = slice(g.caps.starts[c], g.caps.starts[c + 1])
-        x.used[g.caps.counter[mine]] += g.caps.amount[mine]
+    what_goes_on = {"since": time, "left": ends - time, "finish": ends, "attempts": 1}
+    for name, value in what_goes_on.items():
+        x.jobs[name][:R] = value
+    x.start[:R] = moment.begun
     # Events of nodes up to now are in the books already.
     at.next_event = np.searchsorted(g.events["time"], time, side="right")
-    x.start[:R] = moment.begun
-    x.running[:R] = row
     # A list in order is a heap.
     by_end = np.lexsort((row, ends))
-    x.ends["time"][:R], x.ends["item"][:R] = ends[by_end], by_end
-    if x.order.size:
-        x.order["time"][:R], x.order["item"][:R] = runs["expect"][:R], row
-        at.entered = R
-    at.pieces = runs["pieces"][:R].sum()
-    at.running = at.ends = R
-    runs["phase"][R : R + W], runs["place"][R : R + W] = kernels.WAITING, kernels.IN_LINE
-    # Who waits is a bit in the words of the queue, by rank, and a bit for each word that has some.
-    rank = g.jobs["rank"][R : R + W].astype(np.int64)
-    np.bitwise_or.at(x.words, rank >> 6, np.left_shift(np.int64(1), rank & 63))
-    word = np.flatnonzero(x.words)
-    np.bitwise_or.at(x.summary, word >> 6, np.left_shift(np.int64(1), word & 63))
-    at.waiting, at.next_job, at.now = W, R + W, time
-    # 1: everything is tried again, plans are void, and the instant still lacks its round.
-    at.lowest, at.again, at.half, at.void = 0, 1, 1, 1
+    x.ends["time"][:R], x.ends["item"][:R], at.ends = ends[by_end], by_end, R
 
 
 # ------------------------------------------------------------------------------------ calibration

@@ -14,7 +14,6 @@ https://slurm.schedmd.com/sched_config.html
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -26,13 +25,13 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.registry import create
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Ask, Books, Piece, Preempt, Queue
-from gangwise.jobs.compiled import initial_state, inputs, more_room, only_used, outcome, outside
+from gangwise.jobs.compiled import initial_state, inputs, only_used, outside, resume, to_the_end
 from gangwise.jobs.kernels import RUNNING, WAITING, Inputs, State
 from gangwise.jobs.model import Conditions, Job, Jobs, Shape, terms_of
 from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN, Round
 from gangwise.jobs.schedule import Options, Schedule, Tables
-from gangwise.jobs.scheduler import Action, Composed, name_of
+from gangwise.jobs.scheduler import Action, Composed
 from gangwise.jobs.tenancy import Tenancy
 from gangwise.sites import slurm_kernels, slurm_places
 from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
@@ -189,34 +188,11 @@ class SlurmPasses(Composed):
             rows = [job.row for job in jobs]
             calendars = np.broadcast_to(hours.of_job, max(hours.of_job.size, 1 + max(rows)))
             g.jobs["hours"] = calendars[rows]
-        for j, pieces_ in enumerate(held):
-            x.jobs["pieces"][j] = len(pieces_)
-            q = int(g.jobs["piece_from"][j])
-            for i, (n, count, mask) in enumerate(pieces_):
-                x.out[q + i] = mask, n, count
-        x.room.free[:], x.room.device[:], x.up[:] = books.free, books.device, books.up
-        for b in range(len(x.room.top)):
-            some = books.free[b * kernels.BLOCK : (b + 1) * kernels.BLOCK]
-            x.room.top[b] = some.max(axis=0, initial=0)
-        # Waiting jobs are rows 0 to W − 1: a bit each in `words`, one for 64 in `summary`.
-        W, at = len(jobs) - len(runs), x.at
-        # `half`: the events of the instant are in, and the round is still to come.
-        at.now, at.half, at.next_job, at.waiting, at.running = now, 1, len(jobs), W, len(runs)
-        x.jobs["phase"][:W], x.jobs["phase"][W:] = WAITING, RUNNING
-        np.bitwise_or.at(x.words, np.arange(W) >> 6, np.int64(1) << (np.arange(W) & 63))
-        words = np.flatnonzero(x.words)
-        np.bitwise_or.at(x.summary, words >> 6, np.int64(1) << (words & 63))
-        for i, running in enumerate(runs):
-            j = W + i
-            x.running[i], x.jobs["place"][j] = j, i
-            x.jobs["begun"][j], x.jobs["overhead"][j] = running.begun, running.overhead
-            x.jobs["expect"][j] = running.begun + running.job.limit
-            x.order[i] = x.jobs["expect"][j], j
-            c = g.jobs["claim"][j]
-            # Caps of running jobs are in use; several rows may count in one counter.
-            of_claim = slice(g.caps.starts[c], g.caps.starts[c + 1])
-            np.add.at(x.used, g.caps.counter[of_claim], g.caps.amount[of_claim])
-        at.entered = len(runs)
+        running = np.arange(len(jobs) - len(runs), len(jobs))
+        begun = np.array([run.begun for run in runs])
+        x.jobs["overhead"][running] = [run.overhead for run in runs]
+        waiting = np.arange(len(jobs) - len(runs))
+        resume(g, x, books, now, running, begun, waiting, dict(enumerate(held)))
         return t, g, x
 
     def _enter(self, inputs: Inputs, passes: PassState, jobs: Sequence[Job]) -> None:
@@ -356,6 +332,11 @@ def _state(t: Tables, rules: kernels.PlayRules, pieces: int) -> State:
 def play(
     t: Tables, scheduler: SlurmPasses, progress: Callable[[int, int], None] | None
 ) -> Schedule:
+    return to_the_end(t, scheduler, slurm_kernels.play, _prepared(t, scheduler), progress)
+
+
+def _prepared(t: Tables, scheduler: SlurmPasses) -> tuple[Inputs, State, PassState]:
+    """Inputs and state before the first event, and that of the passes."""
     rules = rules_of(t, scheduler)
     given, pieces = inputs(t, rules)
     if rules.queue == kernels.FCFS:
@@ -369,18 +350,7 @@ def play(
         spare = np.zeros(state.running.size, dtype=kernels.EVENT)
         given = given._replace(events=np.concatenate([spare, given.events]))
         state.at.next_event = spare.size
-    given, state, _ = only_used(given, state)
-    # Compiles first, so that compilation is not counted as time of decisions.
-    slurm_kernels.play(given, state, p, 0)
-    began = time.perf_counter()
-    while (status := slurm_kernels.play(given, state, p, 200_000)) != slurm_kernels.DONE:
-        if progress is not None:
-            progress(int(state.at.ended), len(t.jobs))
-        if status == slurm_kernels.MORE_ROOM:
-            state = more_room(state)
-    seconds = time.perf_counter() - began
-    described = t.describe(name_of(scheduler), "decided in compiled code")
-    return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds)
+    return *only_used(given, state)[:2], p
 
 
 def _settings(scheduler: SlurmPasses, tenancy: Tenancy, by_user: bool) -> PassSettings:
