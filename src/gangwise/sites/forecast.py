@@ -16,17 +16,8 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import kernel
-from gangwise.jobs import kernels, round_kernels
+from gangwise.jobs import compiled, kernels, round_kernels
 from gangwise.jobs.books import Books, Piece
-from gangwise.jobs.compiled import (
-    built_in,
-    initial_state,
-    inputs,
-    more_room,
-    nothing_believed,
-    only_used,
-    resume,
-)
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, quantile_within, state_of
 from gangwise.jobs.schedule import Options, Schedule, Tables, placed_shapes
@@ -220,14 +211,14 @@ class Forecaster:
         staying = replace(jobs, withdrawn=np.full(len(jobs), np.inf))
         self.tables = Tables.of(staying, nodes, Conditions(), options or Options())
         decider = create_scheduler(scheduler)
-        rules = built_in(decider, nodes, self.tables.options)
+        rules = compiled.built_in(decider, nodes, self.tables.options)
         self.assumed = name_of(decider)
         if rules is None or rules.queue == kernels.MULTIFACTOR:
             reason = (
                 "which decides in Python" if rules is None else "whose use of the past is not known"
             )
             decider, name = create_scheduler(NO_RULES), self.assumed
-            rules = built_in(decider, nodes, self.tables.options)
+            rules = compiled.built_in(decider, nodes, self.tables.options)
             self.assumed = f"{NO_RULES} (in place of {name}, {reason})"
         assert rules is not None
         # What was learned of rates is not in the log; without it all nodes are taken as alike.
@@ -305,18 +296,18 @@ class Forecaster:
             claims=claims._replace(of_job=np.broadcast_to(claims.of_job, len(jobs))[row]),
             hours=replace(hours, of_job=np.broadcast_to(hours.of_job, len(jobs))[row]),
         )
-        fixed, pieces = inputs(tables, self.rules)
-        state = initial_state(tables, self.rules, pieces)
+        fixed, pieces = compiled.inputs(tables, self.rules)
+        state = compiled.initial_state(tables, self.rules, pieces)
         _resume(fixed, state, moment, run)
         started = state.start[R : R + W]
-        fixed, state, beliefs = only_used(fixed, state, nothing_believed())
+        fixed, state, beliefs = compiled.only_used(fixed, state, compiled.nothing_believed())
         # Played until all who wait have started, however long the rest of the future would take.
         while not np.isfinite(started).all():
             status = round_kernels.play(fixed, state, beliefs, CHUNK)
             if status == round_kernels.DONE:
                 break
             if status == round_kernels.MORE_ROOM:
-                state = more_room(state)
+                state = compiled.more_room(state)
         return started + self.tables.options.latency
 
 
@@ -325,7 +316,7 @@ def _resume(g: kernels.Inputs, x: kernels.State, moment: Moment, run: Floats) ->
     time, at, R = moment.now, x.at, moment.running.size
     row, waiting = np.arange(R), np.arange(R, R + moment.waiting.size)
     held = dict(enumerate(moment.pieces))
-    resume(g, x, moment.books, time, row, moment.begun, waiting, held)
+    compiled.resume(g, x, moment.books, time, row, moment.begun, waiting, held)
     # What should have ended by now is expected to end at once.
     ends = np.maximum(moment.begun + run[:R], time)
     if g.rules.enforced:

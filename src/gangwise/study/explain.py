@@ -30,18 +30,7 @@ from gangwise.jobs.waiting import waiting_causes
 from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.logs import pending as pending_tables
 from gangwise.notation.units import roughly
-from gangwise.sites.forecast import (
-    DAY,
-    DAYS,
-    DRAWS,
-    NO_RULES,
-    Forecaster,
-    History,
-    Moment,
-    StartCalibration,
-    moment_of,
-    waiting_at,
-)
+from gangwise.sites import forecast as forecasts
 from gangwise.sites.wait_history import LEAST, PendingJobs, forecast_in_order, pending_of
 from gangwise.study import changes, replay, replay_scenario, sweep
 from gangwise.study.statistics import count
@@ -250,10 +239,10 @@ class Past:
     """A log as it happened, in the simulation or as recorded, in which forecasts are made."""
 
     played: replay_scenario.ReplayInstance
-    scheduler: Any = NO_RULES
+    scheduler: Any = forecasts.NO_RULES
     options: Any = None
     recorded: bool = False  # who ran and waited is what the log says, and not the simulation
-    draws: int = DRAWS
+    draws: int = forecasts.DRAWS
 
     def __post_init__(self) -> None:
         jobs, nodes, conditions = self.played
@@ -269,16 +258,16 @@ class Past:
                 jobs, nodes, fresh(self.scheduler), conditions, self.options
             )
             self.begun, self.end = self.schedule.last_start, self.schedule.end
-        self.forecaster = Forecaster(jobs, nodes, self.scheduler, self.options)
-        self.history = History(jobs, self.end - self.begun, self.end)
+        self.forecaster = forecasts.Forecaster(jobs, nodes, self.scheduler, self.options)
+        self.history = forecasts.History(jobs, self.end - self.begun, self.end)
 
     def known_at(self, now: float, rng: np.random.Generator) -> Forecasts:
         jobs, nodes, _ = self.played
         can = ~self.forecaster.tables.aside
-        moment = moment_of(jobs, nodes, now, self.begun, self.end, can, self.schedule)
+        moment = forecasts.moment_of(jobs, nodes, now, self.begun, self.end, can, self.schedule)
         return self.forecast(moment, rng)
 
-    def forecast(self, moment: Moment, rng: np.random.Generator) -> Forecasts:
+    def forecast(self, moment: forecasts.Moment, rng: np.random.Generator) -> Forecasts:
         starts = self.forecaster.starts(moment, self.history, self.draws, rng)
         promised = self.forecaster.promised(moment)
         truth = self.begun[moment.waiting]
@@ -288,9 +277,9 @@ class Past:
 
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
-    ) -> StartCalibration:
+    ) -> forecasts.StartCalibration:
         """The calibration of forecasts at earlier instants, in order, as known by ``now``."""
-        fit = StartCalibration()
+        fit = forecasts.StartCalibration()
         for drawn in (self.known_at(instant, rng) for instant in instants):
             # A random part: the first ones have waited longest.
             for w in rng.permutation(drawn.waiting.size)[:MOST_JUDGED].tolist():
@@ -320,9 +309,9 @@ class ForecastOfLog:
 def forecast_log(
     source: str,
     at: float | str | None,
-    scheduler: str = NO_RULES,
+    scheduler: str = forecasts.NO_RULES,
     recorded: bool = False,
-    draws: int = DRAWS,
+    draws: int = forecasts.DRAWS,
     settings: Mapping[str, Any] | None = None,
     advance: sweep.Progress = sweep.silent,
 ) -> ForecastOfLog:
@@ -345,7 +334,9 @@ def forecast_log(
         first, last = (changes.instant_text(float(time), clock) for time in (submit[0], end))
         raise ScenarioError(f"--at {typed}: {source} is from {first} to {last}")
     past = Past(played, scheduler, scenario.options, recorded, draws)
-    waits = waiting_at(played.jobs, at, past.begun, past.end) & ~past.forecaster.tables.aside
+    waits = (
+        forecasts.waiting_at(played.jobs, at, past.begun, past.end) & ~past.forecaster.tables.aside
+    )
     if not waits.any():
         later = np.flatnonzero((past.begun > submit) & (submit > at))
         next_one = [changes.instant_text(float(time), clock) for time in submit[later[:1]]]
@@ -355,7 +346,7 @@ def forecast_log(
     # A fixed seed, so that the same question has the same answer.
     rng = np.random.default_rng(0)
     # Earlier forecasts correct this one: made at instants drawn from the days before.
-    begin = max(float(submit[0]), at - DAYS * DAY)
+    begin = max(float(submit[0]), at - forecasts.DAYS * forecasts.DAY)
     instants = sorted(rng.uniform(begin, at, TRIED).tolist())
 
     def counted() -> Iterator[float]:
@@ -368,7 +359,7 @@ def forecast_log(
     state = "as recorded" if recorded else f"as {scheduler} has played the log"
     assumed = past.forecaster.assumed
     waiting = count(len(rows), "job waits", "jobs wait")
-    drawn = {"draws": draws, "assumed": assumed, "days": DAYS, "tried": TRIED}
+    drawn = {"draws": draws, "assumed": assumed, "days": forecasts.DAYS, "tried": TRIED}
     line = phrase(
         "forecasts",
         waiting=waiting,
@@ -387,7 +378,7 @@ def end_of(jobs: model.Jobs) -> float:
 
 
 def forecast_rows(
-    jobs: model.Jobs, known: Forecasts, calibration: StartCalibration
+    jobs: model.Jobs, known: Forecasts, calibration: forecasts.StartCalibration
 ) -> list[dict[str, Any]]:
     rows, asks = [], bool(np.any(jobs.requested))  # else nobody says how long a job may take
     for w, j in enumerate(known.waiting.tolist()):

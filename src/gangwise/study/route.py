@@ -186,12 +186,8 @@ class Clusters:
                     "code, without learned rates: take fcfs+easy or sjf+easy"
                 )
             fixed, pieces = compiled.inputs(t, rules)
-            parts.append(
-                (
-                    fixed,
-                    compiled.never_cut(compiled.initial_state(t, rules, pieces), len(jobs), pieces),
-                )
-            )
+            begun = compiled.initial_state(t, rules, pieces)
+            parts.append((fixed, compiled.never_cut(begun, len(jobs), pieces)))
         bank, _ = compiled.stacked([given for given, _ in parts])
         # A second copy of the state, in which forecasts play ahead.
         (self.states, memory), (ahead, there) = (
