@@ -6,7 +6,7 @@ Books say what is free and which job runs where, in whole thousandths of devices
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal, Self, TypeVar
@@ -332,40 +332,45 @@ class Books:
     def tally(self) -> Tally:
         return Tally(self.caps, self.nodes, (r.job for r in self.running.values()))
 
-    def tell_apart(self, shape: Shape, tasks: Sequence[tuple[int, int]]) -> tuple[Piece, ...]:
+    def tell_apart(
+        self,
+        shape: Shape,
+        tasks: Sequence[tuple[int, int]],
+        device: Callable[[Books, int], int] | None = None,
+    ) -> tuple[Piece, ...]:
         """Give tasks on nodes their shared devices.
 
-        Fractions take the fullest device that has room, wholes the first that are unused.
+        Fractions take the fullest device that has room, wholes the first that are unused. With
+        ``device``, fractions take what it says, as a mask, of books and a node.
         """
         if shape.groups:
             trial, every = self.copy(), list[Piece]()
             for part, mine in of_groups(shape, tasks):
-                part_pieces = trial.tell_apart(part, mine)
+                part_pieces = trial.tell_apart(part, mine, device)
                 trial.take(part, part_pieces)
                 every += part_pieces
             return tuple(every)
         if (amount := self.of_shared(shape)) == 0:
             return tuple((int(n), int(c), 0) for n, c in tasks)
-        pieces: list[Piece] = []
+        trial, pieces = self.copy(), list[Piece]()
         for n, c in tasks:
             # A whole device is taken only when no fraction runs on it.
             if amount >= 1000:
                 unused = np.flatnonzero(self.device[n] == 1000)[: c * (amount // 1000)]
                 pieces.append((int(n), int(c), sum(1 << int(g) for g in unused)))
                 continue
-            free = self.device[n].copy()
-            on_node: list[Piece] = []
-            # Best fit: small fractions fill broken devices and leave whole ones whole.
-            for _ in range(c):
-                # 1001 is more than any free amount, so a full device loses to each that has room.
-                g = int(np.argmin(np.where(free >= amount, free, 1001)))
-                free[g] -= amount
+            for i in range(c):
+                # Best fit: small fractions fill broken devices and leave whole ones whole. 1001 is
+                # more than any free amount, so a full device loses to each that has room.
+                free = trial.device[n]
+                mask = 1 << int(np.argmin(np.where(free >= amount, free, 1001)))
+                mask = device(trial, n) if device else mask
+                trial.take(shape, [(n, 1, mask)])
                 # Neighbouring tasks on the same device become one piece.
-                if on_node and on_node[-1][2] == 1 << g:
-                    on_node[-1] = (int(n), on_node[-1][1] + 1, 1 << g)
+                if i and pieces[-1][2] == mask:
+                    pieces[-1] = (int(n), pieces[-1][1] + 1, mask)
                 else:
-                    on_node.append((int(n), 1, 1 << g))
-            pieces.extend(on_node)
+                    pieces.append((int(n), 1, mask))
         return tuple(pieces)
 
     def take(self, shape: Shape, pieces: Iterable[Piece], sign: int = -1) -> None:

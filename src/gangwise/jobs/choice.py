@@ -478,19 +478,11 @@ class FGD:
 
     def tell_apart(self, shape: Shape, tasks: Tasks, books: Books) -> tuple[Piece, ...]:
         """Shared devices of tasks placed on nodes: nodes do not interact, so each by itself."""
-        if not 0 < books.of_shared(shape) < 1000:
-            return books.tell_apart(shape, tasks)
-        trial = books.copy()
-        pieces: list[Piece] = []
-        for n, c in tasks:
-            for i in range(c):
-                mask = int(self._growth(shape, trial, np.arange(len(trial.up)) == n)[1][n])
-                trial.take(shape, [(n, 1, mask)])
-                if i and pieces[-1][2] == mask:
-                    pieces[-1] = (n, pieces[-1][1] + 1, mask)
-                else:
-                    pieces.append((n, 1, mask))
-        return tuple(pieces)
+
+        def device(trial: Books, n: int) -> int:
+            return int(self._growth(shape, trial, np.arange(len(trial.up)) == n)[1][n])
+
+        return books.tell_apart(shape, tasks, device)
 
     def _growth(self, shape: Shape, books: Books, able: Bools) -> tuple[Ints, Ints]:
         """Steps by which F grows with one more task on each node that is able, and its devices [N].
