@@ -15,18 +15,18 @@ or nodes do not say all (``skipped``), an instant is left out.
 
 import math
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.settings import DAY
 from gangwise.jobs.distance import place_at
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions, Shape, terms_of
 from gangwise.jobs.schedule import Options, placed_shapes
-from gangwise.jobs.tenancy import claims, of_arrays, weekly
+from gangwise.jobs.tenancy import claims, of_arrays
 
 LISTED = 20  # findings of each rule that are listed; the others are only counted
 # Smaller differences, in seconds or as a share of a key of the queue, do not count.
@@ -260,21 +260,12 @@ class _Auditor:
     def opens(self, j: int, at: float) -> float:
         """When a job may start from a time on: from one end of closed hours to the next."""
         for _ in range(1000 * bool(self.closed)):
-            shut = at
             # Hours of several rules may follow one another.
-            for rule, about in self.closed:
-                if about[j] and rule.since <= at < rule.to:
-                    date = rule.clock.date(at)
-                    for day, since, to in (span for text in rule.hours for span in weekly(text)):
-                        midnight = date.replace(hour=0, minute=0, second=0, microsecond=0)
-                        low, high = (
-                            rule.clock.at(midnight + timedelta(seconds=s)) for s in (since, to)
-                        )
-                        if day == date.weekday() and low <= at < high:
-                            shut = max(shut, min(high, rule.to))
-            if shut == at:
+            mine = [rule.times(at - DAY, at) for rule, about in self.closed if about[j]]
+            ends = [high for hours in mine for low, high in hours if low <= at < high]
+            if not ends:
                 return at
-            at = shut
+            at = max(ends)
         return math.inf if self.closed else at
 
     def hours_hold(self) -> None:
