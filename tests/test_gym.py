@@ -180,6 +180,7 @@ def test_first_come_first_served_by_hand_is_the_scheduler() -> None:
                 {"choice": "best-fit", "nodes": 4, "load": 6.0},
                 {"choice": "first-fit", "nodes": 4, "load": 4.0, "source": "twin:google-2011"},
                 {"choice": "learned", "nodes": 6, "load": 4.0},
+                {"choice": "tas-required", "nodes": 6, "load": 3.0, "world": "apart:rack=2"},
                 {"choice": "oracle", "nodes": 5, "load": 3.0, "source": "twin:alibaba-gpu-v2020"},
                 {"choice": "labels", "nodes": 6, "load": 2.0, "world": "drifting"},
             )

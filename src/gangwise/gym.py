@@ -43,7 +43,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import entry
 from gangwise.core.simulation import Streams
-from gangwise.jobs import compiled, run_times
+from gangwise.jobs import compiled
 from gangwise.jobs.books import Books, Place, Queue
 from gangwise.jobs.compiled import joined, never_cut, outcome, pinned, row, stacked
 from gangwise.jobs.kernels import DOWN
@@ -485,8 +485,7 @@ class _DecidedInKernels:
         rules = compiled.built_in(scheduler, t.nodes, t.options)
         assert rules is not None
         fixed, state, beliefs = compiled.prepared(t, scheduler, rules)
-        state = never_cut(state, len(t.jobs), len(state.out))
-        return fixed, Environment(state._replace(times=run_times.nothing()), beliefs)
+        return fixed, Environment(never_cut(state), beliefs)
 
     def begin(self, rows: Ints, episodes: Any) -> None:
         """Let environments begin these episodes."""

@@ -83,6 +83,9 @@ def has_room(inputs: Inputs, state: State, beliefs: Beliefs, j: int) -> bool:
     memo = state.memo[s]
     if cluster.groups is not None and cluster.shapes[s].groups > 0:
         return may_start(inputs, state, beliefs, j) > 0
+    # Where domains count, room alone does not say whether a gang fits.
+    if inputs.topology is not None:
+        return may_start(inputs, state, beliefs, j) > 0
     if capped(inputs, state, j) or opens(inputs, j, state.at.now) > state.at.now:
         return False
     # Nothing was given back since a job of this shape with as few tasks had no room.

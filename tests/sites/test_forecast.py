@@ -83,6 +83,18 @@ def test_a_promise_is_by_requests() -> None:
     assert forecaster.promised(moment).tolist() == [100.0, 130.0]
 
 
+def test_a_promise_keeps_to_the_topology() -> None:
+    """A core is free on either node; both pods of c have to be on one, which is free at 50."""
+    jobs = Jobs.of([0, 1, 2], [40, 10, 10], [1, 1, 2], {"cpu": [2, 2, 1]}, limit=[100, 49, 20])
+    nodes, times = Nodes.alike(2, {"cpu": 3}), np.array([0.0, 1.0, np.nan])
+    moment = moment_of(jobs, nodes, 5.0, times, np.full(3, np.inf), np.ones(3, bool))
+    starts = {
+        name: Forecaster(jobs, nodes, f"fcfs+easy+{name}").promised(moment).tolist()
+        for name in ("best-fit", "tas-required")
+    }
+    assert starts == {"best-fit": [5.0], "tas-required": [50.0]}
+
+
 def test_run_times_are_those_of_the_like_that_ran_longer() -> None:
     """u's jobs ran 10 or 60 s; one that has run for 30 s will take 60. v's say nothing of them."""
     run = np.array([10.0, 60.0] * 20 + [500.0] * 40 + [0.0])

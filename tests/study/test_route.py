@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gangwise.cli import app
-from gangwise.core.errors import GangwiseError
+from gangwise.core.errors import GangwiseError, ScenarioError
 from gangwise.core.registry import create
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.report.answers import route_sheet
@@ -50,6 +50,11 @@ def clusters_of(seed: int, scheduler: str = "fcfs+easy", speeds: Any = (), **mor
     drawn = logs(seed, **more)
     jobs, home = merged(drawn)
     return Clusters(jobs, home, [nodes for _, nodes in drawn], scheduler, speeds)
+
+
+def test_a_choice_by_topology_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="tas-required"):
+        clusters_of(0, "fcfs+easy+tas-required")
 
 
 class Odd(Route):

@@ -104,11 +104,11 @@ def copy_words(of: Ints, to: Ints) -> None:
         to[w] = of[w]
 
 
-def never_cut(state: State, jobs: int, pieces: int) -> State:
+def never_cut(state: State) -> State:
     """The state of a play in which no node fails, so that no attempt is cut short."""
     room: dict[str, Any] = {
-        "cuts": np.zeros(jobs + 2, CUT),
-        "cut_pieces": np.zeros(pieces + 1, PIECE),
+        "cuts": np.zeros(state.jobs.size + 2, CUT),
+        "cut_pieces": np.zeros(state.out.size + 1, PIECE),
     }
     return state._replace(**room)
 
@@ -183,16 +183,20 @@ def play_compiled(
     progress: Callable[[int, int], None] | None,
 ) -> Schedule:
     """Play in compiled code from the first event to the last."""
-    play = round_kernels.play
-    return to_the_end(t, scheduler, play, only_used(*prepared(t, scheduler, rules)), progress)
+
+    def parts() -> tuple[Any, ...]:
+        given, state, beliefs = prepared(t, scheduler, rules)
+        return only_used(given, state._replace(times=scheduler.run_times(t)), beliefs)
+
+    return to_the_end(t, scheduler, round_kernels.play, parts(), progress)
 
 
 def prepared(
     t: Tables, scheduler: Composed, rules: kernels.PlayRules
 ) -> tuple[kernels.Inputs, kernels.State, rate_kernels.Beliefs]:
-    """Inputs, state and beliefs before the first event."""
+    """Inputs, state and beliefs before the first event; requests are what jobs are to take."""
     fixed, pieces = inputs(t, rules)
-    state = initial_state(t, rules, pieces)._replace(times=scheduler.run_times(t))
+    state = initial_state(t, rules, pieces)
     if rules.queue == kernels.MULTIFACTOR:
         scheduler.queue.bind(t)
         state = state._replace(standing=copy_of(scheduler.queue.standing))

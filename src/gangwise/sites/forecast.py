@@ -228,7 +228,7 @@ class Forecaster:
             self.assumed += " with nodes alike"
         if decider.expects[0] != "requested":
             self.assumed += ", ends as requested"
-        self.rules = rules._replace(limits_of_work=False, slack=np.inf)
+        self.decider, self.rules = decider, rules._replace(limits_of_work=False, slack=np.inf)
 
     def starts(
         self, moment: Moment, history: History, draws: int, rng: np.random.Generator
@@ -296,11 +296,10 @@ class Forecaster:
             claims=claims._replace(of_job=np.broadcast_to(claims.of_job, len(jobs))[row]),
             hours=replace(hours, of_job=np.broadcast_to(hours.of_job, len(jobs))[row]),
         )
-        fixed, pieces = compiled.inputs(tables, self.rules)
-        state = compiled.initial_state(tables, self.rules, pieces)
+        fixed, state, beliefs = compiled.prepared(tables, self.decider, self.rules)
         _resume(fixed, state, moment, run)
         started = state.start[R : R + W]
-        fixed, state, beliefs = compiled.only_used(fixed, state, compiled.nothing_believed())
+        fixed, state, beliefs = compiled.only_used(fixed, state, beliefs)
         # Played until all who wait have started, however long the rest of the future would take.
         while not np.isfinite(started).all():
             status = round_kernels.play(fixed, state, beliefs, CHUNK)

@@ -17,7 +17,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import compiled, model, run_times
 from gangwise.jobs import route_kernels as kernels
-from gangwise.jobs.kernels import BY_RATE, NEVER
+from gangwise.jobs.kernels import BY_RATE, BY_TOPOLOGY, NEVER
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.study.replay_scenario import ReplayScenario
@@ -148,6 +148,10 @@ def merged(logs: Sequence[tuple[model.Jobs, model.Nodes]]) -> tuple[model.Jobs, 
     return jobs, np.array([int(name.partition(":")[0]) for name in jobs.id.tolist()])
 
 
+APART = BY_RATE, BY_TOPOLOGY
+"""Choices that go by what tells nodes apart, which differs from cluster to cluster."""
+
+
 class Clusters:
     """Clusters in compiled code that play the jobs of all, each under the same scheduler.
 
@@ -157,7 +161,7 @@ class Clusters:
     home : ndarray of int [J]
     nodes : sequence of Nodes [C]
     scheduler : str
-        Decided in compiled code, without learned rates.
+        Decided in compiled code, without learned rates or topology.
     speeds : sequence of float [C]
         Run times and requests are those of a job's log over the speed of the cluster.
     """
@@ -180,14 +184,13 @@ class Clusters:
         decider, parts = create_scheduler(scheduler), []
         for t in self.tables:
             rules = compiled.built_in(decider, t.nodes, t.options)
-            if rules is None or rules.choice == BY_RATE or decider.expects[0] != "requested":
+            if rules is None or rules.choice in APART or decider.expects[0] != "requested":
                 raise ScenarioError(
                     f"--route cannot play {scheduler!r}, for its forecasts play ahead in compiled "
-                    "code, without learned rates: take fcfs+easy or sjf+easy"
+                    "code, without learned rates or topology: take fcfs+easy or sjf+easy"
                 )
-            fixed, pieces = compiled.inputs(t, rules)
-            begun = compiled.initial_state(t, rules, pieces)
-            parts.append((fixed, compiled.never_cut(begun, len(jobs), pieces)))
+            fixed, begun, _ = compiled.prepared(t, decider, rules)
+            parts.append((fixed, compiled.never_cut(begun)))
         bank, _ = compiled.stacked([given for given, _ in parts])
         # A second copy of the state, in which forecasts play ahead.
         (self.states, memory), (ahead, there) = (
