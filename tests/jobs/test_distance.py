@@ -16,7 +16,7 @@ from gangwise.core.errors import GangwiseError
 from gangwise.jobs.audit import audit
 from gangwise.jobs.books import Books, Rate
 from gangwise.jobs.bounds import lower_bound
-from gangwise.jobs.choice import ByRate, Constants, SharedFactors
+from gangwise.jobs.choice import ByRate, Constants, SharedFactors, fill
 from gangwise.jobs.distance import (
     Distance,
     Near,
@@ -253,7 +253,8 @@ def test_a_gang_goes_where_no_other_placement_is_faster(seed):
 
     sets = (on for k in range(1, N + 1) for on in itertools.combinations(np.flatnonzero(fits), k))
     best = max(value(on) for on in sets if sum(fits[n] for n in on) >= tasks)
-    chosen = nearest(tasks, fits, worth, costs, domain)
+    among = nearest(tasks, fits, worth, costs, domain)
+    chosen = fill(tasks, np.where(among, fits, 0), np.argsort(-worth, kind="stable"))
     assert sum(c for _, c in chosen) == tasks
     assert all(c <= fits[n] for n, c in chosen)
     assert value(tuple(n for n, _ in chosen)) == pytest.approx(best)

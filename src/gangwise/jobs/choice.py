@@ -580,8 +580,9 @@ class ByRate(Worth):
         fits = books.fits(job.shape)
         if int(fits.sum()) < job.tasks:
             return None
-        worth, costs = self.worth(job, books, now), self.costs(job)
-        return nearest(job.tasks, fits, worth, costs, self.state.near.domain)
+        worth, domain = self.worth(job, books, now), self.state.near.domain
+        among = nearest(job.tasks, fits, worth, self.costs(job), domain)
+        return best_nodes(job, books, lambda: worth, among)
 
     def costs(self, job: Job) -> Floats:
         """Log slowdown of a gang at each level of distance [H + 1], as believed."""

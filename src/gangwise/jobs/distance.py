@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, distinct_pairs
+from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.books import Books
 from gangwise.jobs.distance_kernels import USUAL, Apart, NearBeliefs, Topology, choose_domains
@@ -283,14 +283,11 @@ class Near:
         return NearBeliefs(domain, mean, cov, *work)
 
 
-def nearest(
-    tasks: int, fits: Ints, worth: Floats, costs: Floats, domain: Ints
-) -> list[tuple[int, int]]:
-    """Tasks on nodes as :func:`place_near` places them; ``fits`` [N] hold the gang in all."""
+def nearest(tasks: int, fits: Ints, worth: Floats, costs: Floats, domain: Ints) -> Bools:
+    """Nodes of the domain in which :func:`place_near` places a gang, which ``fits`` [N] hold."""
     room = np.flatnonzero(fits)
     order = room[np.argsort(-worth[room], kind="stable")].tolist()
-    top, domain_of = -math.inf, np.zeros(fits.size, dtype=np.int64)
-    mine, home = domain_of, -1
+    top, mine = -math.inf, fits > 0
     for h, cost in enumerate(costs.tolist()):
         domain_of = np.arange(fits.size) if h == 0 else domain[h - 1]
         room_in = dict.fromkeys(domain_of.tolist(), 0)
@@ -299,14 +296,9 @@ def nearest(
             if room_in[int(domain_of[n])] >= tasks:
                 # The node that completes the gang is its slowest one in the domain.
                 if worth[n] - cost > top:
-                    top, mine, home = worth[n] - cost, domain_of, int(domain_of[n])
+                    top, mine = worth[n] - cost, domain_of == domain_of[n]
                 break
-    chosen = []
-    for n in order:
-        if mine[n] == home and tasks > 0:
-            chosen.append((n, min(int(fits[n]), tasks)))
-            tasks -= chosen[-1][1]
-    return chosen
+    return np.asarray(mine)
 
 
 def level_on(domain: Ints, nodes: Sequence[int]) -> int:
