@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs import Conditions, Jobs, Nodes, Options
+from gangwise.jobs import Conditions, Jobs, Nodes, Options, kernels
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.sites.forecast import (
     DAY,
@@ -49,7 +49,8 @@ SITE = {
 @pytest.mark.parametrize("site", [{}, SITE], ids=["plain", "site"])
 @pytest.mark.parametrize("enforced", [False, True])
 @pytest.mark.parametrize(
-    "rules", ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none+worst-fit", "wfp3+easy"]
+    "rules",
+    ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none+worst-fit", "wfp3+easy", "f3+easy"],
 )
 def test_with_the_true_times_a_future_is_the_schedule(
     rules: str, enforced: bool, site: dict
@@ -93,6 +94,20 @@ def test_a_promise_keeps_to_the_topology() -> None:
         for name in ("best-fit", "tas-required")
     }
     assert starts == {"best-fit": [5.0], "tas-required": [50.0]}
+
+
+@pytest.mark.parametrize("order", ["fair-share", "multifactor"])
+def test_an_order_by_use_of_the_past_is_not_assumed(order: str) -> None:
+    jobs = Jobs.of([0, 1], [40, 10], [2, 1])
+    assert Forecaster(jobs, Nodes.pool(2), f"{order}+easy").rules.queue == kernels.FCFS
+
+
+def test_a_promise_keeps_to_the_limit_of_an_array() -> None:
+    """One job of the array runs at once, though a core is free."""
+    jobs = Jobs.of([0, 1, 2], [40, 10, 10], 1, limit=[50, 20, 20], terms=["array=7%1"] * 3)
+    forecaster, times = Forecaster(jobs, Nodes.pool(2)), np.array([0.0, np.nan, np.nan])
+    moment = moment_of(jobs, Nodes.pool(2), 5.0, times, np.full(3, np.inf), np.ones(3, bool))
+    assert forecaster.promised(moment).tolist() == [50.0, 70.0]
 
 
 def test_run_times_are_those_of_the_like_that_ran_longer() -> None:

@@ -91,18 +91,29 @@ def simulate_jobs(
     if site is not None:
         jobs, nodes, conditions = site.placed(jobs, nodes, conditions)
         options = site.options(options)
-    # Arrays limit themselves in the log (`%N`): their caps are read off the jobs.
-    options = replace(options, caps=(*options.caps, *tenancy.of_arrays(jobs)))
-    require_playable(scheduler, nodes, options)
-    tables = Tables.of(jobs, nodes, conditions, options, refuses_groups(scheduler))
+    tables = tables_of(jobs, nodes, scheduler, conditions, options)
     if engine != "plain" and slurm_passes.compiles(scheduler):
         return slurm_passes.play(tables, scheduler, progress)
-    rules = compiled.built_in(scheduler, nodes, options)
+    rules = compiled.built_in(scheduler, nodes, tables.options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
     if engine != "plain" and rules is not None:
         return compiled.play_compiled(tables, scheduler, rules, progress)
     return JobSimulation(tables, scheduler).run(progress)
+
+
+def tables_of(
+    jobs: model.Jobs,
+    nodes: model.Nodes,
+    scheduler: Any,
+    conditions: model.Conditions,
+    options: Options,
+) -> Tables:
+    """Tables of what a scheduler is to play, which is given the options."""
+    # Arrays limit themselves in the log (`%N`): their caps are read off the jobs.
+    options = replace(options, caps=(*options.caps, *tenancy.of_arrays(jobs)))
+    require_playable(scheduler, nodes, options)
+    return Tables.of(jobs, nodes, conditions, options, refuses_groups(scheduler))
 
 
 def require_playable(scheduler: Any, nodes: model.Nodes, options: Options) -> None:

@@ -22,6 +22,7 @@ from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, quantile_within, state_of
 from gangwise.jobs.schedule import Options, Schedule, Tables, placed_shapes
 from gangwise.jobs.scheduler import create_scheduler, name_of
+from gangwise.jobs.tenancy import of_arrays
 
 DAY = 86_400.0
 DRAWS = 100  # futures that are played
@@ -209,11 +210,14 @@ class Forecaster:
     ):
         # Who will be withdrawn is not known, so everybody stays.
         staying = replace(jobs, withdrawn=np.full(len(jobs), np.inf))
-        self.tables = Tables.of(staying, nodes, Conditions(), options or Options())
+        options = options or Options()
+        # Arrays limit themselves, here as in a simulation.
+        options = replace(options, caps=(*options.caps, *of_arrays(jobs)))
+        self.tables = Tables.of(staying, nodes, Conditions(), options)
         decider = create_scheduler(scheduler)
         rules = compiled.built_in(decider, nodes, self.tables.options)
         self.assumed = name_of(decider)
-        if rules is None or rules.queue == kernels.MULTIFACTOR:
+        if rules is None or rules.queue in (kernels.FAIR_SHARE, kernels.MULTIFACTOR):
             reason = (
                 "which decides in Python" if rules is None else "whose use of the past is not known"
             )
@@ -298,6 +302,8 @@ class Forecaster:
         )
         fixed, state, beliefs = compiled.prepared(tables, self.decider, self.rules)
         _resume(fixed, state, moment, run)
+        # Orders count submissions from the first that can be played.
+        state.at.origin = jobs.submit[np.argmin(self.tables.aside)]
         started = state.start[R : R + W]
         fixed, state, beliefs = compiled.only_used(fixed, state, beliefs)
         # Played until all who wait have started, however long the rest of the future would take.

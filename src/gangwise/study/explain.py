@@ -24,8 +24,8 @@ from gangwise.jobs import kernels, model, schedule
 from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.simulation import JobSimulation, simulate_jobs
+from gangwise.jobs.scheduler import fresh
+from gangwise.jobs.simulation import JobSimulation, simulate_jobs, tables_of
 from gangwise.jobs.waiting import waiting_causes
 from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.logs import pending as pending_tables
@@ -84,11 +84,7 @@ def explain_job(
     j = ids.index(job)
     decider = fresh(registry.create("scheduler", replayed.scheduler_of(scheduler)))
     options = scenario.options
-    # As a simulation sets them before it plays.
-    if isinstance(decider, Composed):
-        decider.limits, decider.restart = options.limits, options.restart
-    refused = schedule.refuses_groups(decider)
-    tables = schedule.Tables.of(played.jobs, played.nodes, played.conditions, options, refused)
+    tables = tables_of(played.jobs, played.nodes, decider, played.conditions, options)
     simulation = _Following(tables, decider, job)
     # Played again from the start, up to where the job has left.
     while simulation.step() and simulation.jobs[j]["phase"] <= kernels.RUNNING:
