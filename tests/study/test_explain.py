@@ -40,6 +40,17 @@ def test_a_job_from_submission_to_end(tmp_path: Path) -> None:
         assert not math.isnan(told.about["end"])
 
 
+@pytest.mark.full
+def test_a_job_is_explained_where_limits_kill(tmp_path: Path) -> None:
+    """A scheduler that learns rates keeps jobs off nodes on which they would be killed."""
+    settings = {"first": 60, "world": "unlike", "nodes": 4, "load": 3, "enforced": True}
+    replay("twin:alibaba-gpu-v2023", ["fcfs+easy+learned"], 1, tmp_path, **settings)
+    outcome = Replayed.open(tmp_path).outcomes["fcfs+easy+learned"][0]
+    for j in np.argsort(outcome.jobs.submit - outcome.start)[:2].tolist():
+        told = explain_job(tmp_path, str(outcome.jobs.id[j]))
+        assert told.about["start"] == outcome.start[j] > outcome.jobs.submit[j]
+
+
 def test_wrong_input_is_named(tmp_path: Path) -> None:
     replay("twin:alibaba-gpu-v2023", ["fcfs"], 1, tmp_path, first=20)
     with pytest.raises(UnknownName, match="named"):
