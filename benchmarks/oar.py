@@ -28,20 +28,32 @@ def machines(file: Path) -> int:
     return next(int(x.split()[-1]) for x in file.read_text().splitlines() if "MaxProcs" in x)
 
 
+def run_times(rows: np.ndarray) -> np.ndarray:
+    """Seconds for which each job ran, with their fractions.
+
+    What is recorded is the second of the end less that of the start, up to a second off either way.
+    Over starts at any fraction of a second it is right on average. So jobs of one size and
+    walltime whose records differ by a second at most are taken as runs of one program.
+    """
+    run, size, limit = rows.T[3:]
+    alike = (size == size[:, None]) & (limit == limit[:, None]) & (abs(run - run[:, None]) <= 1)
+    mean: np.ndarray = alike @ run / alike.sum(axis=1)
+    return mean
+
+
 def retold(rows: np.ndarray, many: int, scheduler: str) -> np.ndarray:
     """Waits under a scheduler [draws, J], in whole seconds as they are recorded.
 
-    The logs do not say at which fraction of a second a job came, nor by which its run time was cut,
-    and a plan may turn on which of two ends came first: fractions are drawn.
+    The logs do not say at which fraction of a second a job came, and a plan may turn on which of
+    two ends came first: fractions are drawn.
     """
-    _, submit, _, run, size, limit = rows.T
+    _, submit, _, _, size, limit = rows.T
+    took = run_times(rows)
     nodes = Nodes.of(Node(f"n{n}", {"cpu": 1.0}) for n in range(many))
     waits = np.empty((DRAWS, len(rows)))
     for d in range(DRAWS):
         rng = np.random.default_rng(d)
-        came, left, entered = rng.random((3, len(rows)))
-        came += submit
-        took = np.maximum(run + left - entered, 0.1)
+        came = submit + rng.random(len(rows))
         order = np.argsort(came, kind="stable")
         columns = came[order], took[order], size[order].astype(int)
         jobs = Jobs.of(*columns, limit=limit[order])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.oar import run_times
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Node, Nodes, create_scheduler, simulate_jobs
@@ -77,3 +78,13 @@ def test_it_retells_real_runs(traces, name: str) -> None:
     off, share = RUNS[name]
     assert abs(waits.mean() / wait.mean() - 1) <= off
     assert 1 - np.abs(waits - wait).sum() / wait.sum() >= share
+
+
+def test_whole_seconds_of_alike_jobs_tell_their_run_times() -> None:
+    rng = np.random.default_rng(0)
+    program = np.repeat([61.3, 65.8, 290.5], 40)
+    limit = np.repeat([123.0, 123.0, 436.0], 40)
+    begin = rng.uniform(0, 1e4, 120)
+    seconds = np.floor(begin + program) - np.floor(begin)
+    rows = np.stack([np.arange(120), begin, begin, seconds, np.ones(120), limit], axis=1)
+    assert np.abs(run_times(rows) - program).max() < 0.25 < np.abs(seconds - program).max()

@@ -11,7 +11,7 @@ from benchmarks.intervals import draw
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Group, Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
-from gangwise.sites.retelling import Record, retell, sweep
+from gangwise.sites.retelling import Record, WeeklyClosing, retell, sweep
 
 DAY = 86400.0
 RULES = ("fcfs+easy+best-fit", "fcfs+none+best-fit", "sjf+easy+best-fit", "wfp3+easy+best-fit")
@@ -213,3 +213,13 @@ def test_wrong_rules_are_doubted_and_the_true_ones_are_not() -> None:
                     by_the_mean += found.explained < 0.8
         assert doubted >= 27
         assert doubted > by_the_mean
+
+
+def test_an_instant_at_the_edge_of_an_hour_belongs_to_the_hour_that_begins() -> None:
+    """Also where rounding of its seconds puts it a hair before."""
+    closed = np.isin(np.arange(168), [9])
+    rule = WeeklyClosing(np.ones(4), 0, closed, -np.inf, np.inf)
+    nine = 3600.0 * (9 + 168 * 2700)
+    at = np.array([np.nextafter(nine, 0), nine, np.nextafter(nine + 3600, 0), nine + 3600]) - 1800
+    assert at[0] < nine - 1800
+    assert rule.holds(at, 1800).tolist() == [True, True, False, False]

@@ -439,8 +439,9 @@ class WeeklyClosing(NamedTuple):
 
     def holds(self, at: Floats, monday: float, jobs: Any = slice(None)) -> Bools:
         """Whether these jobs may not start at these times."""
-        # Hours of the local week: the log's time 0 lies `monday` seconds after Monday 0:00.
-        hour = ((at + monday) // HOUR).astype(np.int64) % HOURS
+        # Hours of the local week: the log's time 0 lies `monday` seconds after Monday 0:00. An
+        # instant at an hour's edge belongs to the hour that begins, as in the sweep.
+        hour = np.floor((at + monday) / HOUR + 1e-9).astype(np.int64) % HOURS
         inside = (at >= self.begin) & (at < self.end) & self.hours[hour]
         return np.asarray(inside & (self.asks[jobs] > self.over))
 

@@ -8,8 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gangwise import create_policy, create_scenario, simulate
-from gangwise.papers.fluctuating_speeds.environment import pseudo_regret
+from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
+from gangwise.papers.fluctuating_speeds.environment import (
+    FluctuatingSpeedsFamily,
+    FluctuatingSpeedsInstance,
+    pseudo_regret,
+)
 from gangwise.papers.reproduce import artefacts, esdp, expected, measures
 from gangwise.papers.reproduce.esdp import ESDPByProgramme, numbers_s, smallest_gap
 from gangwise.papers.reproduce.expected import reproduce
@@ -139,6 +143,29 @@ def test_the_programme_chooses_as_well_as_branch_and_bound():
             assert (problem.requests[x].sum(axis=0) <= problem.cluster.capacity).all()
             worth.append(v[x].sum() + np.sqrt(s[x].sum()))
         assert worth[0] == pytest.approx(worth[1])
+
+
+class WholeRequests(FluctuatingSpeedsFamily):
+    """Instances of the family whose requests are whole; no two channels ask for the same."""
+
+    def fuzz(self, rng: np.random.Generator) -> FluctuatingSpeedsInstance:
+        drawn = super().fuzz(rng)
+        requests = np.ceil(2 * drawn.problem.requests)
+        requests[:, 0] = 1 + rng.permutation(len(requests))
+        capacity = np.ceil(3 * drawn.problem.cluster.capacity)
+        cluster = replace(drawn.problem.cluster, capacity=capacity)
+        return replace(drawn, problem=replace(drawn.problem, cluster=cluster, requests=requests))
+
+
+def test_the_programme_keeps_to_the_contract_where_requests_are_whole():
+    """Ties among rounded scores too go by what channels ask for, not by what they are called."""
+    check_policy(ESDPByProgramme(), problems=9, family=WholeRequests())
+
+
+def test_the_programme_refuses_other_requests_before_anything_is_played():
+    problem = FluctuatingSpeedsFamily().fuzz(np.random.default_rng(0)).problem
+    with pytest.raises(ScenarioError, match="whole requests"):
+        ESDPByProgramme().start(problem, np.random.default_rng(0))
 
 
 def test_times_are_committed_and_never_compared(tmp_path, monkeypatch):

@@ -475,6 +475,8 @@ class P3Solver:
         rows = np.flatnonzero(mask)
         if not rows.size:
             return 0.0, 0.0
+        # Of choices worth the same, the order of channels decides: one that no name decides.
+        rows = rows[np.lexsort((*self.requests[rows].T, s[rows], v[rows]))]
         v, s = v[rows], s[rows]
         if not ((v >= 0) & (v == np.round(v))).all():
             raise ScenarioError("the dynamic programme needs whole v, zero or larger")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats
 from gangwise.core.registry import create
 from gangwise.papers.fluctuating_speeds import environment, policies
-from gangwise.papers.fluctuating_speeds.solver import P3Solver
+from gangwise.papers.fluctuating_speeds.solver import DynamicProgramme, P3Solver
 from gangwise.papers.reproduce import measures, papers
 from gangwise.study.results import Results
 from gangwise.study.statistics import Estimate, mean_and_interval
@@ -21,7 +21,17 @@ SHARE_OF_SLOTS, JOB_TYPES = 0.9, 8
 
 @dataclass
 class ESDPByProgramme(policies.ESDPAsPrinted):
-    """The printed algorithm with the paper's own dynamic programme, to see how long it takes."""
+    """The printed algorithm with the paper's own dynamic programme, to see how long it takes.
+
+    ScenarioError at the start of a run whose requests are not whole numbers.
+    """
+
+    def start(
+        self, problem: environment.FluctuatingSpeedsProblem, rng: np.random.Generator
+    ) -> None:
+        super().start(problem, rng)
+        # The first slots, of channels never used, would do without the programme.
+        DynamicProgramme(problem.requests, np.floor(problem.cluster.capacity))
 
     def _choose(
         self, v: Floats, s: Floats, available: npt.NDArray[np.bool_]
