@@ -281,24 +281,20 @@ def _findings(
     uses: Mapping[str, Groups], shares: Sequence[ShareUse], held: Mapping[str, Groups]
 ) -> list[Finding]:
     """All findings, those of the most hours first."""
-    (device, (total, *_)), findings = next(iter(uses.items())), list[Finding]()
-    findings += [row._replace(device=device) for row in _of_shares(shares, total)]
-    for name, (all_used, *groups) in uses.items():
-        for kind, rows in zip(("user", "account"), _told_once(*groups)):
-            findings += [row._replace(device=name) for row in _of_use(rows, kind, all_used)]
-    for name, (all_held, *groups) in held.items():
-        for kind, rows in zip(("user", "account"), _told_once(*groups)):
-            findings += [row._replace(device=name) for row in _idle(rows, kind, all_held, name)]
+    device, (total, *_) = next(iter(uses.items()))
+    findings = _of_shares(shares, device, total)
+    for find, by_device in ((_of_use, uses), (_idle, held)):
+        for name, (everybody, users, accounts) in by_device.items():
+            for whose, rows in (("user", users), ("account", _told_once(users, accounts))):
+                findings += find(rows, whose, name, everybody)
     return sorted(findings, key=lambda row: -row.hours)
 
 
-def _told_once(
-    users: Sequence[Use], accounts: Sequence[Use]
-) -> tuple[Sequence[Use], Sequence[Use]]:
-    """Users, and accounts whose use is not that of one user; an only account is that of all."""
+def _told_once(users: Sequence[Use], accounts: Sequence[Use]) -> list[Use]:
+    """Accounts whose use is not that of one user; an only account is that of all."""
     of_users = {(row.jobs, row.used, row.cut) for row in users}
     more = [row for row in accounts if (row.jobs, row.used, row.cut) not in of_users]
-    return users, more if len(accounts) > 1 else ()
+    return more if len(accounts) > 1 else []
 
 
 def _used(log: JobLog, jobs: model.Jobs) -> dict[str, tuple[Floats, Floats]]:
@@ -485,50 +481,48 @@ def shares_of(
     return sorted(use_rows, key=lambda row: -row.share)
 
 
-def _of_use(uses: Sequence[Use], kind: str, total: Use) -> list[Finding]:
+def _of_use(uses: Sequence[Use], whose: str, device: str, total: Use) -> list[Finding]:
+    """Findings of those who ask for much more time than they use, or whose limits are too short."""
     findings = []
     for use in uses:
         if use.jobs < LEAST_JOBS:
             continue
         idle = use.asked - use.used
         if use.times > TIMES and idle > LEAST_SHARE * (total.asked - total.used):
-            about = {"kind": kind, "name": use.name, "times": use.times, "hours": idle}
-            findings.append(Finding("long", use.name, idle, phrase("audit asks", **about), kind))
+            about = {"kind": whose, "name": use.name, "times": use.times, "hours": idle}
+            text = phrase("audit asks", **about)
+            findings.append(Finding("long", use.name, idle, text, whose, device))
         if use.cut > CUT_SHARE * use.used and use.cut > LEAST_SHARE * total.used:
-            about = {"kind": kind, "name": use.name, "share": 100 * use.cut / use.used}
+            about = {"kind": whose, "name": use.name, "share": 100 * use.cut / use.used}
             text = phrase("audit cuts", **about)
-            findings.append(Finding("cut", use.name, use.cut, text, kind))
+            findings.append(Finding("cut", use.name, use.cut, text, whose, device))
     return findings
 
 
-def _idle(uses: Sequence[Use], kind: str, total: Use, device: str) -> list[Finding]:
+def _idle(uses: Sequence[Use], whose: str, device: str, total: Use) -> list[Finding]:
     """Findings of those who hold much more of a device type than they use."""
     findings = []
     for use in uses:
         idle = use.asked - use.used
-        if (
-            use.jobs >= LEAST_JOBS
-            and use.asked > TIMES * use.used
-            and idle > LEAST_SHARE * total.asked
-        ):
-            about = {"kind": kind, "name": use.name, "device": device, "idle": idle}
+        much = use.asked > TIMES * use.used and idle > LEAST_SHARE * total.asked
+        if use.jobs >= LEAST_JOBS and much:
+            about = {"kind": whose, "name": use.name, "device": device, "idle": idle}
             text = phrase("audit holds", hours=use.asked, share=100 * use.used / use.asked, **about)
-            findings.append(Finding("idle", use.name, idle, text, kind))
+            findings.append(Finding("idle", use.name, idle, text, whose, device))
     return findings
 
 
-def _of_shares(shares: Sequence[ShareUse], total: Use) -> list[Finding]:
-    findings = []
+def _of_shares(shares: Sequence[ShareUse], device: str, total: Use) -> list[Finding]:
+    """Findings of accounts that starve, and of those above their share while one does."""
+    findings, starves = [], any(row.short_hours >= SHORT_HOURS for row in shares)
     for row in shares:
         about = {"name": row.account, "share": 100 * row.share, "use": 100 * row.use}
         if row.short_hours >= SHORT_HOURS and row.short > LEAST_SHARE * total.used:
             text = phrase("audit starves", hours=row.short, times=row.short_hours, **about)
-            findings.append(Finding("starved", row.account, row.short, text))
-        if row.over > LEAST_SHARE * total.used and any(
-            r.short_hours >= SHORT_HOURS for r in shares
-        ):
+            findings.append(Finding("starved", row.account, row.short, text, device=device))
+        if starves and row.over > LEAST_SHARE * total.used:
             text = phrase("audit borrows", hours=row.over, **about)
-            findings.append(Finding("over", row.account, row.over, text))
+            findings.append(Finding("over", row.account, row.over, text, device=device))
     return findings
 
 
@@ -569,11 +563,8 @@ def _shorter(
     changed = limit < jobs.limit
     if not changed.any():
         return None
-    under = _played(
-        played._replace(jobs=replace(jobs, limit=limit)),
-        scheduler,
-        replace(options, enforced=False),
-    )
+    shorter = played._replace(jobs=replace(jobs, limit=limit))
+    under = _played(shorter, scheduler, replace(options, enforced=False))
     names = ("as requested", "shorter")
     compared = answer.Compared("", dict(zip(names, ([base], [under]))), rules=names[0])
     both = base.queued & under.queued
