@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gangwise.logs.io.blocks import squeezed
+from gangwise.logs.io.blocks import Commented
 from gangwise.study.runs import NamedSource, Rows
 from gangwise.study.store import Store
 
@@ -30,12 +30,13 @@ def test_a_replay_that_prints_tables_loads_no_figures_and_no_solvers() -> None:
     assert not heavy & set(told.stdout.split())
 
 
-def test_squeezed_lines_are_those_that_words_joined_by_one_blank_make() -> None:
-    rng = random.Random(0)
-    for _ in range(2_000):
-        text = "".join(rng.choice("ab1; \t\n\v\f  ") for _ in range(rng.randrange(30))) + "\n"
-        lines = text.encode()[:-1].split(b"\n")
-        assert squeezed(text.encode()) == b"\n".join(b" ".join(x.split()) for x in lines) + b"\n"
+def test_a_file_whose_fields_blanks_part_gives_words_joined_by_one_blank(tmp_path: Path) -> None:
+    rng, file = random.Random(0), tmp_path / "words"
+    texts = ["".join(rng.choice("ab1, \t\v\f  ") for _ in range(30)) for _ in range(2_000)]
+    file.write_text("\n".join(["; head", *texts, "a ;b", "; between", "c"]))
+    rows = [" ".join(text.split()) for text in texts if text.strip()]
+    read = b"".join(block.data for block in Commented(file, b";", squeeze=True))
+    assert read.decode().splitlines() == [*rows, "a b", "c"]
 
 
 def test_the_seal_of_rows_is_that_of_the_file_that_holds_them(tmp_path: Path) -> None:

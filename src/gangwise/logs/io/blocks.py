@@ -544,28 +544,16 @@ def zstd_blocks(file: IO[bytes]) -> Iterator[ZstdBlock]:
 
 class _Pieces:
     def __init__(self, pieces: Iterator[bytes]):
-        self._pieces = pieces
-        self._have: list[bytes] = []
+        self._pieces, self._have = pieces, bytearray()
 
     def put_back(self, data: bytes) -> None:
-        self._have.insert(0, data)
+        self._have[:0] = data
 
     def read(self, size: int) -> bytes:
-        # Pieces are kept apart until enough are there: joining each time would be quadratic.
-        total = sum(map(len, self._have))
-        while total < size and (piece := next(self._pieces, b"")):
-            self._have.append(piece)
-            total += len(piece)
-        over = total - size
-        if over <= 0:
-            data, self._have = b"".join(self._have), []
-        elif over < len(self._have[-1]):  # the usual case: all pieces and a part of the last
-            newest = self._have.pop()
-            data = b"".join([*self._have, newest[: len(newest) - over]])
-            self._have = [newest[len(newest) - over :]]
-        else:
-            joined = b"".join(self._have)
-            data, self._have = joined[:size], [joined[size:]]
+        while len(self._have) < size and (piece := next(self._pieces, b"")):
+            self._have += piece
+        data = bytes(self._have[:size])
+        del self._have[:size]
         return data
 
 
@@ -585,13 +573,6 @@ class Commented(Blocks):
         opens = True
         for block in super().__iter__():
             line = block.line
-            # A block without comments needs no look at each line; most blocks are such.
-            if self.squeeze and self.mark and self.mark not in block.data:
-                data = squeezed(block.data)
-                if not data.startswith(b"\n") and b"\n\n" not in data:  # every line is a row
-                    yield Block(data, block.rows, line, opens)
-                    opens = False
-                    continue
             lines = block.data[:-1].split(b"\n")
             for whole_rows, run in groupby(lines, self._is_row):
                 texts = list(run)
@@ -625,16 +606,6 @@ def with_points(line: bytes) -> bytes:
     """
     # Only a field that is a number as a whole is one, so a text with commas stays as it is.
     return re.sub(rb'(?<![^;])(\s*"?[-+]?\d+),(\d+"?\s*)(?=;|$)', rb"\1.\2", line)
-
-
-def squeezed(data: bytes) -> bytes:
-    r"""Lines with one blank between fields, and none around them.
-
-    >>> squeezed(b"  1\t  2 \n3 4\n \n")
-    b'1 2\n3 4\n\n'
-    """
-    single = re.sub(rb"[ \t\v\f]+", b" ", data)
-    return single.replace(b"\n ", b"\n").replace(b" \n", b"\n").removeprefix(b" ")
 
 
 def _written(name: str, kind: pl.DataType) -> pl.Expr:
