@@ -29,7 +29,7 @@ from gangwise.logs import open_tables
 from gangwise.logs.jobs import jobs_of
 from gangwise.logs.tables import Tables, server_table
 from gangwise.sites.node_effects import Runs, node_effects
-from gangwise.study.findings import slow_nodes_of
+from gangwise.study.findings import find_slow_nodes
 
 SLOWER = (5, 10, 20, 50)
 LOGS = {  # file, nodes, cores of each, slow nodes of each kind
@@ -106,7 +106,7 @@ def tried(name: str, draws: int, repeats: int, noise: float, log: Tables, names:
         rows = rows.with_columns(run=pl.col("run") * pl.Series(planted(rows, factor)))
         rows = rows.with_columns(deleted=pl.col("started") + pl.col("run"))
         try:
-            said = slow_nodes_of(Tables("swf", server_table(), rows, ()), by=0.0)
+            said = find_slow_nodes(Tables("swf", server_table(), rows, ()), by=0.0)
         except GangwiseError:
             share.append(0.0)
             continue

@@ -168,7 +168,7 @@ class DistanceFindings:
 
 
 def find_slow_nodes(
-    path: Path | str,
+    log: Tables | Path | str,
     *,
     trace: str = "",
     by: float = 0.01,
@@ -179,24 +179,15 @@ def find_slow_nodes(
 ) -> NodeFindings:
     """Slow nodes of a log, from its run times and node lists alone.
 
-    ``path``, ``trace`` and ``knobs`` are those of :func:`~gangwise.logs.open_tables`. Nodes are
-    named on which runs take longer ``by`` more than this share. With a ``topology``, a file of
-    :func:`.node_effects.read_topology` or what it gives, what distance costs gangs is estimated as
-    well, of each kind of jobs: by the log's names, or ``kinds`` by place. TraceError when the log
-    has no node lists, or no program ran twice on several nodes.
+    ``log`` is its tables, or with ``trace`` and ``knobs`` what :func:`~gangwise.logs.open_tables`
+    opens. Nodes are named on which runs take longer ``by`` more than this share. With a
+    ``topology``, a file of :func:`.node_effects.read_topology` or what it gives, what distance
+    costs gangs is estimated as well, of each kind of jobs: by the log's names, or ``kinds`` by
+    place. TraceError when the log has no node lists, or no program ran twice on several nodes.
     """
     advance = progress or (lambda what, done, of: None)
     advance("reading", 0, 1)
-    return slow_nodes_of(open_tables(path, trace=trace, **knobs), by, advance, topology, kinds)
-
-
-def slow_nodes_of(
-    tables: Tables,
-    by: float = 0.01,
-    advance: Callable[[str, int, int], None] = lambda *_: None,
-    topology: Path | Places | None = None,
-    kinds: Mapping[int, str] | None = None,
-) -> NodeFindings:
+    tables = log if isinstance(log, Tables) else open_tables(log, trace=trace, **knobs)
     rows, left_out = _comparable(tables)
     rows, unnamed = _programs(rows, kinds)
     alone = len(rows)
