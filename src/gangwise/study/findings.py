@@ -24,7 +24,7 @@ import polars as pl
 import gangwise
 from gangwise.core import files, terminal
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.settings import Clock, json_text
+from gangwise.core.settings import Clock, toml_text
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.tenancy import ALWAYS
 from gangwise.logs import open_tables
@@ -465,8 +465,8 @@ class Calibrated:
                 lines.append(
                     f"# explains {explained:,} of {refused:,} refused jobs in weeks it was not from"
                 )
-            table = ["[start]" if rule.kind == "start" else f"[[{rule.kind}]]"]
-            table += [f"{key} = {_value(value)}" for key, value in rule.entry.items()]
+            entry = rule.entry if rule.kind == "start" else [rule.entry]
+            table = toml_text({rule.kind: entry}).splitlines()
             always = rule.entry.get("hours") == [ALWAYS]
             if rule.kind == "closed" and self.log.clock is None and not always:
                 table = [f"# {line}" for line in table]
@@ -506,12 +506,6 @@ def entry_text(one: FoundRule) -> str:
 
     entries = (f"{key.replace('_', ' ')} {text(key, v)}" for key, v in one.entry.items())
     return f"{one.kind}: {', '.join(entries)}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return json_text(value).strip() if isinstance(value, str) else f"{value:.12g}"
 
 
 def calibrate_log(
