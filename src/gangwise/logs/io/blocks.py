@@ -451,14 +451,8 @@ class Blocks:
             if at_end and not self.damage and data and not data.endswith(b"\n"):
                 data += b"\n"
             end_of_lines = data.rfind(b"\n") + 1
-            end = end_of_lines
-            # The byte before the last line end tells at once that there are
-            # no blank lines, as a rule.
-            if (
-                data[end_of_lines - 2 : end_of_lines - 1].isspace() or end_of_lines < 2
-            ):  # blank lines at the end
-                complete = len(data[:end_of_lines].rstrip())
-                end = data.index(b"\n", complete) + 1 if complete else 0
+            complete = len(data[:end_of_lines].rstrip())
+            end = data.index(b"\n", complete) + 1 if complete else 0
             # Blank lines count as rows only where something follows; at the
             # end of a file they are none.
             if end:
