@@ -352,7 +352,9 @@ class Books:
             return tuple(every)
         if (amount := self.of_shared(shape)) == 0:
             return tuple((int(n), int(c), 0) for n, c in tasks)
-        trial, pieces = self.copy(), list[Piece]()
+        # Only arrays are tried on: copying who runs would cost more than the rest.
+        trial = replace(self, free=self.free.copy(), device=self.device.copy())
+        pieces = list[Piece]()
         for n, c in tasks:
             # A whole device is taken only when no fraction runs on it.
             if amount >= 1000:
