@@ -300,12 +300,12 @@ class Forecaster:
             claims=claims._replace(of_job=np.broadcast_to(claims.of_job, len(jobs))[row]),
             hours=replace(hours, of_job=np.broadcast_to(hours.of_job, len(jobs))[row]),
         )
-        fixed, state, beliefs = compiled.prepared(tables, self.decider, self.rules)
+        fixed, state, prior = compiled.prepared(tables, self.decider, self.rules)
         _resume(fixed, state, moment, run)
         # Orders count submissions from the first that can be played.
         state.at.origin = jobs.submit[np.argmin(self.tables.aside)]
         started = state.start[R : R + W]
-        fixed, state, beliefs = compiled.only_used(fixed, state, beliefs)
+        fixed, state, beliefs = compiled.only_used(fixed, state, prior)
         # Played until all who wait have started, however long the rest of the future would take.
         while not np.isfinite(started).all():
             status = round_kernels.play(fixed, state, beliefs, CHUNK)
