@@ -262,6 +262,28 @@ CASES = {
         load=0.9,
         most=32,
     ),
+    "several": Case(
+        WEIGHED + "PriorityWeightPartition=2000\nPriorityWeightAge=1000\n"
+        "PartitionName=DEFAULT State=UP DefaultTime=01:00:00\n"
+        "PartitionName=batch Nodes=c[01-08] Default=YES PriorityJobFactor=10\n"
+        "PartitionName=spare Nodes=c[05-12] PriorityJobFactor=1\n"
+        "PartitionName=first Nodes=c[10-12] PriorityTier=5\n",
+        partitions=("batch", "spare", "batch,spare", "spare,batch", "first,batch", "spare,first"),
+        most=24,
+    ),
+    "minutes": Case(
+        "AccountingStorageEnforce=associations,limits,qos,safe\n"
+        + WEIGHED
+        + "PriorityWeightAge=1000\nPriorityDecayHalfLife=00:20:00\n"
+        "PartitionName=short Nodes=ALL Default=YES MaxTime=00:30:00 State=UP\n",
+        accounts=(
+            "modify account red set GrpTRESMins=cpu=700",
+            "modify account green set GrpTRESRunMins=cpu=600",
+            "modify account blue set GrpWall=60",
+        ),
+        partitions=("short",),
+        most=16,
+    ),
 }
 
 
@@ -380,7 +402,8 @@ def compared(file: Path, phases: int = PHASES, scheduler: str = "") -> Compared:
             moved, site.nodes, create_scheduler(scheduler or site.scheduler), site=site
         )
         found.append(played.start - moved.submit + jobs.submit)
-    return Compared(jobs.submit, jobs.recorded_start, np.array(found))
+    ran = np.isfinite(jobs.recorded_start)  # who waited until it was cancelled has no start
+    return Compared(jobs.submit[ran], jobs.recorded_start[ran], np.array(found)[:, ran])
 
 
 def table(folder: Path) -> None:

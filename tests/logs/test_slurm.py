@@ -589,10 +589,10 @@ def test_options_are_played_or_named_job_by_job(tmp_path):
     times = f"{DAY}10:00:00|{DAY}10:00:00|{DAY}11:00:00|3600|120|cpu=1,node=1|cpu=1,node=1|n1"
     asks = "-p a,b --nice=70 -w n1 -x n[2-3] --reservation=res --switches=1 --deadline=now+2hours"
     tables = listing(tmp_path, *(f"{i}|ann|COMPLETED|{times}|sbatch {asks} r.sh" for i in (1, 2)))
-    assert tables.jobs["terms"].to_list() == ["on=n1,not=n2|n3,reservation=res"] * 2
+    assert tables.jobs["terms"].to_list() == ["on=n1,not=n2|n3,reservation=res,pools=a|b"] * 2
     assert tables.jobs["priority"].to_list() == [-70, -70]
     notes = "\n".join(tables.notes)
-    for named in ("several partitions", "--reservation", "--switches", "--deadline"):
+    for named in ("--reservation", "--switches", "--deadline"):
         assert f"2 jobs ask for {named}" in notes
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.core.settings import DAY
+from gangwise.jobs import Conditions, Jobs, Nodes, simulate_jobs
+from gangwise.jobs.queue_kernels import hold, priority_key, tick
+from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.tenancy import AccountRule, PriorityWeights, Qos
+from gangwise.jobs.tenancy import AccountRule, PriorityWeights, Qos, standing_of
 from gangwise.sites.site import CapRule, Pool, Rules, Site
 from gangwise.study.replay_scenario import ReplayScenario
 from tests.jobs.middle import SiteCase
@@ -164,6 +168,44 @@ def test_use_of_the_past_moves_a_user_back_and_is_forgotten():
         site = Site(Rules(priority=weights))
         start = simulate_jobs(jobs, Nodes.pool(4), "multifactor+easy", site=site).start
         assert ("ann" if start[3] < start[4] else "bob") == first
+
+
+def test_a_priority_never_falls_where_it_may_only_grow_and_use_is_forgotten_when_due():
+    """incr_only, and reset at the next midnight: of one user whose other job runs."""
+    jobs = Jobs.of([0, 0, 0], 9, user=["ann", "ann", "bob"], charged="x")
+
+    def keys(**more) -> list[int]:
+        weights = PriorityWeights(fair_share=1000, period=60, half_life=math.inf, **more)
+        options = Site(Rules(priority=weights)).options(Options())
+        standing = standing_of(Tables.of(jobs, Nodes.pool(4), Conditions(), options))
+        found = []
+        for time in (0.0, 3600.0, DAY - 1.0, DAY):
+            tick(standing, time)
+            found.append(int(-priority_key(standing, 1)))
+            if time == 0.0:
+                hold(standing, 0, 1.0, 60.0)
+            if time == 3600.0:
+                hold(standing, 0, -1.0, 7200.0)
+        return found
+
+    assert keys() == [1000, 500, 500, 500]
+    assert keys(flags=("incr_only",)) == [1000] * 4
+    assert keys(reset="daily") == [1000, 500, 500, 1000]
+    assert keys(reset="monthly") == keys()
+
+
+def test_use_is_forgotten_at_midnight_of_the_days_that_slurm_says():
+    """From Friday, 30 October 2026, 6 in the morning; Sundays, months, quarters and years."""
+    epoch = datetime(2026, 10, 30, 6, tzinfo=UTC).timestamp()
+
+    def first(word: str) -> str:
+        times = PriorityWeights(reset=word).resets(epoch, 400 * DAY)
+        return datetime.fromtimestamp(epoch + times[0], UTC).isoformat()[:16]
+
+    assert first("daily") == "2026-10-31T00:00"
+    assert first("weekly") == first("monthly") == "2026-11-01T00:00"  # a Sunday
+    assert (first("quarterly"), first("yearly")) == ("2027-01-01T00:00",) * 2
+    assert PriorityWeights().resets(epoch, 400 * DAY).size == 0
 
 
 def differing(seed: int) -> list[str]:

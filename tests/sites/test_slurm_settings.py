@@ -39,16 +39,16 @@ OTHER = {
     "PreemptExemptTime=00:05:00 PreemptMode=CANCEL PreemptParameters=youngest_first "
     "PreemptType=preempt/none PriorityCalcPeriod=60 PriorityDecayHalfLife=1-0 "
     "PriorityFavorSmall=YES PriorityFlags=NO_FAIR_TREE PriorityMaxAge=1-0 "
-    "PriorityType=priority/basic "
+    "PriorityType=priority/basic PriorityUsageResetPeriod=MONTHLY "
     "PriorityWeightAge=1 PriorityWeightFairShare=1 PriorityWeightJobSize=1 "
     "PriorityWeightPartition=1 PriorityWeightQOS=1 PriorityWeightTRES=cpu=1 "
     "SchedulerParameters=bf_interval=60 SchedulerType=sched/builtin SelectType=select/linear "
     "SelectTypeParameters=CR_Core TopologyPlugin=topology/none",
-    "PriorityFlags": "ACCRUE_ALWAYS NO_FAIR_TREE MAX_TRES SMALL_RELATIVE_TO_TIME NO_NORMAL_ALL "
-    "NO_NORMAL_PART NO_NORMAL_QOS NO_NORMAL_TRES",
+    "PriorityFlags": "ACCRUE_ALWAYS INCR_ONLY NO_FAIR_TREE MAX_TRES SMALL_RELATIVE_TO_TIME "
+    "NO_NORMAL_ALL NO_NORMAL_PART NO_NORMAL_QOS NO_NORMAL_TRES",
     "SchedulerParameters": "bf_interval=61 bf_max_job_test=61 bf_max_job_assoc=61 "
     "bf_max_job_part=61 bf_max_job_start=61 bf_max_job_user=61 bf_max_job_user_part=61 "
-    "bf_min_age_reserve=61 bf_min_prio_reserve=61 partition_job_depth=61 "
+    "bf_min_age_reserve=61 bf_min_prio_reserve=61 partition_job_depth=61 bf_one_resv_per_job "
     "sched_max_job_start=61 default_queue_depth=61 bf_resolution=61 bf_window=61 "
     "preempt_reorder_count=3 preempt_strict_order preempt_youngest_first",
     "node": "NodeName=n1 CPUs=7 CPUTot=6 CPUEfctv=5 CoreSpecCount=1 CPUSpecList=0-1 "
@@ -63,9 +63,11 @@ OTHER = {
     "qos": "Name=other Priority=2 GrpTRES=cpu=1 GrpJobs=1 MaxTRES=cpu=1 MaxTRESPU=cpu=1 "
     "MaxJobsPU=1 MaxTRESPA=cpu=1 MaxJobsPA=1 MaxWall=60 UsageFactor=2 Preempt=normal "
     "GrpJobsAccrue=1 MaxJobsAccruePU=1 MaxJobsAccruePA=1 "
+    "GrpTRESMins=cpu=1 GrpTRESRunMins=cpu=1 GrpWall=60 MaxTRESMins=cpu=1 "
     "PreemptMode=cancel PreemptExemptTime=00:05:00 Flags=OverPartQOS",
     "assoc": "Account=other ParentName=acc GrpTRES=cpu=1 GrpJobs=1 MaxJobs=1 MaxTRES=cpu=1 Share=2 "
-    "GrpJobsAccrue=1 MaxJobsAccrue=1",
+    "GrpJobsAccrue=1 MaxJobsAccrue=1 "
+    "GrpTRESMins=cpu=1 GrpTRESRunMins=cpu=1 GrpWall=60 MaxTRESMins=cpu=1 MaxWall=60",
     "assoc2": "Cluster=far User=bob Partition=p",
     "reservation": "ReservationName=l StartTime=2025-01-01T00:00:00 EndTime=2026-01-03T00:00:00 "
     "Nodes=n2 Flags=WEEKLY",

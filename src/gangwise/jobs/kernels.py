@@ -331,7 +331,9 @@ class FairShareState(NamedTuple):
     parent: Ints  # [A]
     share: Floats  # [A] of the shares of its siblings and its own
     path: Ints  # [A, D] nodes from below the root down to a leaf, −1 behind it
+    resets: Floats  # times at which all use is forgotten
     # what changes
+    least: Floats  # [J] the highest priority so far, where none ever falls; else [0]
     clock: Floats  # [1] when priorities were computed last
     use: Floats  # [A] of a leaf, as of `since`
     rate: Floats  # [A] of a leaf: use per second

@@ -275,7 +275,7 @@ class Job:
         of a task, of a job that never ran;
         ``size=CxN``: cores and nodes that multifactor priority counts; ``given=N``: nodes that it
         needed, of those that were free; ``mem=X``: memory that it asked for, where it
-        was given other; ``reservation=NAME``;
+        was given other; ``reservation=NAME``; ``pools=A|B``: under ``slurm`` it waits in each;
         ``apart=1``: no two groups of its tasks share a node (of a live cluster).
     """
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 
+from gangwise.core.arrays import Floats
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels
 from gangwise.jobs.kernels import Ageing, FairShareState, Inputs, Rows, State, int64
@@ -73,7 +74,7 @@ TIER = 2.0**33
 
 def copy_of(shares: FairShareState) -> FairShareState:
     """A deep copy of the mutable arrays."""
-    own = "eligible", "clock", "use", "rate", "since", "total", "level", "factor", "order"
+    own = "least", "eligible", "clock", "use", "rate", "since", "total", "level", "factor", "order"
     shares = shares._replace(**{name: getattr(shares, name).copy() for name in own})
     if (limits := shares.ageing) is not None:
         changing = {name: getattr(limits, name).copy() for name in ("used", "line", "size")}
@@ -118,6 +119,9 @@ def tick(shares: FairShareState, now: float) -> bool:
     due = math.floor(now / shares.period) * shares.period
     if due <= shares.clock[0]:
         return False
+    if any_between(shares.resets, shares.clock[0], due):
+        for a in range(shares.use.size):
+            shares.use[a], shares.since[a] = 0.0, due
     shares.clock[0] = due
     # Use weighs nothing, but ages grow with the clock all the same.
     if shares.fair_share == 0.0:
@@ -134,6 +138,15 @@ def tick(shares: FairShareState, now: float) -> bool:
     else:
         fair_tree(shares)
     return True
+
+
+@lean_kernel
+def any_between(times: Floats, after: float, until: float) -> bool:
+    """Whether one of the times is behind the first, and not behind the second."""
+    for time in times:  # noqa: SIM110 - generators do not compile
+        if after < time <= until:
+            return True
+    return False
 
 
 @lean_kernel
@@ -216,6 +229,8 @@ def priority_key(shares: FairShareState, j: int) -> float:
     priority = (
         shares.age * age + shares.fair_share * shares.factor[shares.leaf[j]] + shares.score[j]
     )
+    if shares.least.size > 0:
+        priority = shares.least[j] = max(priority, shares.least[j])
     # Two tiers are further apart than any two priorities; negative, as the smallest key is first.
     return float(-(shares.tier[j] * TIER + min(max(math.floor(priority), 1.0), HIGHEST)))
 

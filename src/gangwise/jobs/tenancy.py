@@ -25,6 +25,19 @@ from gangwise.jobs.model import Job, Jobs, Nodes, Shape, terms_of
 Scope = Literal["user", "account", "pool", "qos", "all", "job", "array"]
 AGEING = "ageing"
 """What a cap is of in a site file that counts waiting jobs whose priority grows with age."""
+USED, USED_UP, AHEAD = "minutes", "total-minutes", "running-minutes"
+"""Before a slash: a cap is of minutes that were used, and decay or not; or until jobs' limits."""
+
+
+def over_time(of: str) -> tuple[bool, str]:
+    """Whether a cap is of minutes, and the device that it counts.
+
+    >>> over_time("running-minutes/cpu"), over_time("license/ansys")
+    ((True, 'cpu'), (False, 'license/ansys'))
+    """
+    word, _, device = of.partition("/")
+    of_minutes = word in (USED, USED_UP, AHEAD)
+    return of_minutes, device if of_minutes else of
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,16 +304,18 @@ def claims(
                 if column == "qos" and cap.or_pools:
                     among |= np.array([name in cap.or_pools for name in jobs.pools])[jobs.pool]
                 counts &= among
-        amount = np.full(len(jobs), 1000, dtype=np.int64)
-        if cap.of == "nodes":
+        amount, (of_minutes, of) = np.full(len(jobs), 1000, dtype=np.int64), over_time(cap.of)
+        if of == "nodes":
             amount = 1000 * fewest_of(jobs, nodes)
-        elif cap.of.startswith("license/"):
-            amount = np.array([licences(text, cap.of) for text in jobs.terms])[jobs.term]
-        elif cap.of != "jobs":
-            kind, _, model = cap.of.partition(":")
+        elif of.startswith("license/"):
+            amount = np.array([licences(text, of) for text in jobs.terms])[jobs.term]
+        elif of != "jobs":
+            kind, _, model = of.partition(":")
             k = nodes.devices.index(kind) if kind in nodes.devices else -1
             per_shape = [asked_of(shape, k, model) for shape in jobs.shapes_on(nodes.devices)]
             amount = np.array(per_shape, dtype=np.int64)[jobs.shape] * jobs.tasks
+        if of_minutes:  # a job alone: until its limit
+            amount = amount * np.ceil(np.minimum(jobs.limit, 365 * DAY) / 60.0).astype(np.int64)
         counts = counts & (amount > 0)
         alone = counts & (cap.scope != "job")  # one that is about each job takes of no counter
         holds = counts & ~_spared(cap, jobs)
@@ -545,6 +560,7 @@ class AccountRule(StrictModel):
 
 PriorityFlag = Literal[
     "accrue_always",
+    "incr_only",
     "max_tres",
     "small_relative_to_time",
     "no_normal_part",
@@ -571,6 +587,29 @@ class PriorityWeights(StrictModel):
     period: float = Field(300.0, gt=0)
     billing: Mapping[str, Amount] = Field(default_factory=dict)
     flags: tuple[PriorityFlag, ...] = ()
+    reset: Literal["", "daily", "weekly", "monthly", "quarterly", "yearly"] = ""
+
+    def resets(self, epoch: float, until: float) -> Floats:
+        """When all use is forgotten up to some time, in seconds from ``epoch``, as in Slurm.
+
+        At midnight: of Sundays, or of the first day of a month, a quarter, or a year.
+
+        >>> PriorityWeights(reset="monthly").resets(0.0, 70 * DAY) / DAY
+        array([31., 59.])
+        """
+        if not self.reset:
+            return np.zeros(0)
+        unit = {"daily": "D", "weekly": "W", "yearly": "Y"}.get(self.reset, "M")
+        first, last = (
+            np.datetime64(int(t), "s").astype(f"M8[{unit}]") for t in (epoch, epoch + until)
+        )
+        times = np.arange(first, last + 1)
+        if self.reset == "quarterly":
+            times = times[times.astype(np.int64) % 3 == 0]
+        # Weeks of this unit begin on Thursdays, as 1970 did.
+        thursdays = 3 * DAY if self.reset == "weekly" else 0.0
+        seconds: Floats = times.astype("M8[s]").astype(np.float64) + thursdays - epoch
+        return seconds[seconds > 0.0]
 
 
 @dataclass(frozen=True)
@@ -601,6 +640,8 @@ class Tenancy:
     """Seconds since 1970 at time 0: from there Slurm counts half minutes and its resolution."""
     ageing: tuple[Cap, ...] = ()
     """How many of some jobs that wait age at once, in the order of their submission."""
+    minutes: tuple[Cap, ...] = ()
+    """How many minutes of devices may be used over time, under ``slurm``."""
 
 
 def check_tree(accounts: tuple[AccountRule, ...]) -> None:
@@ -728,6 +769,8 @@ def standing_of(t: Any) -> FairShareState:
         parent,
         shares,
         path,
+        w.resets(tenancy.epoch, float(jobs.submit.max(initial=0.0)) + 365 * DAY),
+        np.zeros(len(jobs) if "incr_only" in w.flags else 0),
         *_unused(parent.size),
         leaves,
         _ageing(t) if w.age and "accrue_always" not in w.flags else None,
@@ -753,7 +796,9 @@ _NONE, _NO_INTS = np.zeros(0), np.zeros(0, dtype=np.int64)
 _OF_JOBS = _NO_INTS, _NONE, _NO_INTS, _NONE, _NONE
 _TREE = _NO_INTS, _NONE, np.zeros((0, 0), dtype=np.int64)
 NOBODY = FairShareState(
-    0.0, 0.0, 1.0, 1.0, 0.0, False, 1.0, *_OF_JOBS, *_TREE, *_unused(0), _NO_INTS, None
+    *(0.0, 0.0, 1.0, 1.0, 0.0, False, 1.0, *_OF_JOBS, *_TREE, _NONE, _NONE, *_unused(0)),
+    _NO_INTS,
+    None,
 )
 """Fair-share state without accounts, for orders that do not use it."""
 

@@ -260,7 +260,7 @@ class Site:
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
             "closed": {"__all__": {"exempt"}},
             "reservation": True,
-            "priority": {"flags"},
+            "priority": {"flags", "reset"},
             "cap": {"__all__": {"alone", "or_pools", "spares"}},
         }
         # Settings that came later are left out where unused: stored results keep their names.
@@ -269,7 +269,7 @@ class Site:
         late_rules = any(p.whole or p.by_user or p.least_loaded for p in r.pool)
         late_rules |= any(rule.exempt for rule in r.closed)
         late_rules |= any(cap.alone or cap.or_pools or cap.spares for cap in r.cap)
-        late_rules |= bool(r.reservation or (r.priority and r.priority.flags))
+        late_rules |= bool(r.reservation or (r.priority and (r.priority.flags or r.priority.reset)))
         if r.preemption.by or r.kueue or late_rules:
             text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
@@ -581,14 +581,16 @@ class Site:
         asks += [tenancy.Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in r.qos]
         # Pools and QOS that ask for nothing bound nothing.
         bounds = tuple(b for b in asks if b != tenancy.Bounds(b.pool, qos=b.qos))
-        caps, ageing = list[tenancy.Cap](), list[tenancy.Cap]()
+        caps, ageing, minutes = list[tenancy.Cap](), list[tenancy.Cap](), list[tenancy.Cap]()
         for cap in r.cap:
             below = tenancy.below(r.account, cap.account) if cap.account else ()
             own = cap.model_dump(exclude={"account", "alone"})
             # `alone`: the account itself, without those below it.
             own["accounts"] = (cap.account,) * cap.alone or below
             # What counts waiting jobs keeps none from starting.
-            (ageing if cap.of == tenancy.AGEING else caps).append(tenancy.Cap(**own))
+            lasting = tenancy.over_time(cap.of)[0] and cap.scope != "job"
+            kind = ageing if cap.of == tenancy.AGEING else minutes if lasting else caps
+            kind.append(tenancy.Cap(**own))
         closed = tuple(
             tenancy.Closing(
                 *(rule.hours, self._hours(rule), rule.longer_than),
@@ -612,6 +614,7 @@ class Site:
         shares = tenancy.Tenancy(
             *(priority, r.pool, r.qos, r.account, r.preemption, r.kueue, reservations, epoch),
             tuple(replace(cap, of="jobs") for cap in ageing),
+            tuple(minutes),
         )
         options = replace(options, closed=closed, tenancy=shares, latency=r.start.latency)
         return replace(options, caps=tuple(caps), bounds=bounds)
@@ -621,7 +624,7 @@ class Site:
         r, priority = self.rules, self.rules.priority or tenancy.PriorityWeights()
         counted = [*nodes.devices, "jobs", "nodes"]
         counts = {
-            "cap": [cap.of for cap in r.cap if cap.of != tenancy.AGEING],
+            "cap": [tenancy.over_time(cap.of)[1] for cap in r.cap if cap.of != tenancy.AGEING],
             "closed": [rule.of for rule in r.closed],
         }
         for table, kinds in counts.items():

@@ -31,6 +31,8 @@ from gangwise.jobs.fit_kernels import copy_room, fits, tell_apart
 from gangwise.jobs.kernels import ClusterArrays, Inputs, Rows, State, int64
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 from gangwise.sites import preemption
+from gangwise.sites.several_pools import become_one, stand_again
+from gangwise.sites.slurm_minutes import add_up, begin_minutes, fading, over_minutes
 from gangwise.sites.slurm_places import (
     ANY,
     GROUPS,
@@ -155,9 +157,10 @@ def may_start(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
     own = passes.known[j].reservation
     if own >= 0:
         barred = barred or passes.reserved[own].begin > now or passes.reserved[own].end <= now
-    return not (
-        barred or queue_kernels.capped(inputs, state, j) or kernels.opens(inputs, j, now) > now
-    )
+    barred = barred or queue_kernels.capped(inputs, state, j)
+    if passes.minutes is not None and not barred:
+        barred = over_minutes(inputs, passes.minutes, j)
+    return not (barred or kernels.opens(inputs, j, now) > now)
 
 
 @inner_kernel
@@ -240,6 +243,8 @@ def fits_now(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
 @inner_kernel
 def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) -> None:
     """Job j starts on the pieces tried, whose devices are told apart here."""
+    if passes.known[j].rows > 1:
+        j = become_one(inputs, state, passes, j)
     shape, resumed = inputs.cluster.shapes[inputs.jobs[j].shape], passes.known[j].asleep
     if passes.gangs is not None and not resumed:
         preemption.find_cores(inputs, state, passes, j, pieces)
@@ -254,6 +259,8 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
         s = int64(inputs.jobs[j].shape)
         pieces = tell_apart(inputs.cluster, state, passes.room, s, pieces, int64(kernels.FIRST_FIT))
     start(inputs, state, j, pieces)
+    if passes.minutes is not None:
+        begin_minutes(inputs, state, passes.minutes, j)
     clock = passes.clock
     clock.events += 1
     clock.started += 1
@@ -1063,6 +1070,10 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
         elif holds_no_nodes(inputs, state, passes, j):
             continue
         elif time <= now + passes.settings.window and time < kernels.NEVER:
+            o = passes.known[j].job
+            if passes.settings.one_each and passes.known[o].booked == clock.passes:
+                continue
+            passes.known[o].booked = clock.passes
             reserve(inputs, state, passes, j, time, pieces)
             # Only a reservation that begins before the last job would end can take its place away.
             begins = passes.reserved[clock.reserved - 1].begin
@@ -1100,6 +1111,7 @@ def prepare(inputs: Inputs, state: State, passes: PassState) -> None:
     """Before a round: the order, who is preempted, and when running jobs are expected to end."""
     clock, at = passes.clock, state.at
     elapse(clock, passes.settings.interval, at.now)
+    stand_again(inputs, state, passes)
     fresh, at.fresh = at.fresh, 0
     if state.standing is not None and passes.settings.accrues:
         age_from_submission(inputs, state, passes, fresh)
@@ -1129,6 +1141,8 @@ def prepare(inputs: Inputs, state: State, passes: PassState) -> None:
     if passes.gangs is not None:
         preemption.count_cores(inputs, state, passes)
     clock.changed = clock.changed or clock.events > 0 or unlike_before(inputs, state, passes)
+    if passes.minutes is not None and add_up(inputs, state, passes.minutes):
+        clock.changed = 1
     for r in range(clock.site):  # nodes that were kept are free again, or a job may use them
         booking = passes.reserved[r]
         turned = clock.passed < booking.begin <= at.now or clock.passed < booking.end <= at.now
@@ -1196,6 +1210,8 @@ def ask(inputs: Inputs, state: State, passes: PassState, first: int) -> None:
     steady = clock.changed == 0 and j < 0
     for r in range(clock.site):
         steady = steady and passes.reserved[r].end < now
+    if passes.minutes is not None:
+        steady = steady and not fading(passes.minutes)
     clock.steady = steady
     # Nothing runs and nothing is to come: only a change of the line could start anyone.
     over = (

@@ -9,6 +9,7 @@ https://slurm.schedmd.com/resource_limits.html
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any, NamedTuple
 
@@ -24,13 +25,19 @@ OF_QOS = {
     "GrpJobs": "all",
     "MaxJobsPU": "user",
     "MaxJobsPA": "account",
+    "GrpTRESMins": "all",
+    "GrpTRESRunMins": "all",
+    "GrpWall": "all",
+    "MaxTRESMins": "job",
     "GrpJobsAccrue": "all",
     "MaxJobsAccruePU": "user",
     "MaxJobsAccruePA": "account",
 }
 """Limits of a QOS, and of whom."""
-GRP_OF_ASSOCIATION = ("GrpTRES", "GrpJobs", "GrpJobsAccrue")
-OF_USER = ("MaxTRES", "MaxJobs", "MaxJobsAccrue")
+OF_MINUTES = ("GrpTRESMins", "GrpTRESRunMins", "GrpWall")
+GRP_OF_ASSOCIATION = ("GrpTRES", "GrpJobs", "GrpJobsAccrue", *OF_MINUTES)
+OF_USER = ("MaxTRES", "MaxTRESMins", "MaxWall", "MaxJobs", "MaxJobsAccrue")
+OF_A_JOB = ("MaxTRES", "MaxTRESMins", "MaxWall")
 """Limits of a user's association: what it does not say, an account above it may."""
 ALSO = {
     "MaxJobs": ("MaxJobsPU", "MaxJobsPA"),
@@ -70,9 +77,14 @@ def limits_of(r: SlurmReading, row: SettingRow, names: Any) -> Limits:
         if "Jobs" in name:
             if (amount := r.value(row, name, float, -1.0)) >= 0:
                 limits[name, tenancy.AGEING if "Accrue" in name else "jobs"] = amount
+        elif "Wall" in name:
+            if (seconds := r.value(row, name, notation.time_limit, math.inf)) < math.inf:
+                word = tenancy.USED if name == "GrpWall" else tenancy.AHEAD
+                limits[name, f"{word}/jobs"] = seconds / 60.0
         else:
+            word = tenancy.USED if name == "GrpTRESMins" else tenancy.AHEAD
             for device, amount in r.value(row, name, notation.amounts, notation.NO_AMOUNTS).items():
-                limits[name, device] = amount
+                limits[name, f"{word}/{device}" if "Mins" in name else device] = amount
     return limits
 
 
@@ -87,7 +99,8 @@ def caps_of_qos(
             of_pool[name] = own
         elif own:
             r.notes.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
-    limits = {name: limits_of(r, row, OF_QOS) for name, row in qos.items()}
+    # MaxWall of a QOS bounds its jobs; here it only comes before that of an association.
+    limits = {name: limits_of(r, row, (*OF_QOS, "MaxWall")) for name, row in qos.items()}
     flags = {name: row.values.get("Flags", "").upper().split(",") for name, row in qos.items()}
     # Lists, not sets: the order of caps is part of the digest of a site.
     over_partition = [name for name in qos if "OVERPARTQOS" in flags[name]]
@@ -95,6 +108,8 @@ def caps_of_qos(
     for name in qos:
         pools = tuple(pool for pool, own in of_pool.items() if own == name)
         for key, most in limits[name].items():
+            if key[0] not in OF_QOS:
+                continue
             # Its own jobs in partitions whose QOS counts, and jobs there whose own QOS does.
             spares = [
                 (pool, name)
@@ -103,7 +118,11 @@ def caps_of_qos(
             ]
             over = [q for q in over_partition if q != name and key in limits[q]]
             spares += [(pool, q) for pool in pools for q in over]
-            cap = {"scope": OF_QOS[key[0]], "of": key[1], "most": most, "qos": name}
+            # Of a QOS with NoDecay what was used stays.
+            word, slash, device = key[1].partition("/")
+            stays = "NODECAY" in flags[name] and word == tenancy.USED
+            of = tenancy.USED_UP + slash + device if stays else key[1]
+            cap = {"scope": OF_QOS[key[0]], "of": of, "most": most, "qos": name}
             caps.append({**cap, "or_pools": pools, "spares": tuple(spares)})
     return caps, Limited(limits, of_pool, over_partition)
 
@@ -162,7 +181,7 @@ def caps_of_associations(
                 alike[name, "", (), key, most] = []
     # Users with the same limit share a cap, which is of each of them apart.
     for (name, pool, not_in, (setting, device), most), accounts in alike.items():
-        cap = {"scope": "job" if setting == "MaxTRES" else "user", "of": device, "most": most}
+        cap = {"scope": "job" if setting in OF_A_JOB else "user", "of": device, "most": most}
         scope: dict[str, Any] = {"account": name, "alone": True} if name in parents else {}
         left_to_others = (*spares(setting, device), *((account, "") for account in not_in))
         caps.append(

@@ -35,6 +35,8 @@ from gangwise.jobs.scheduler import Action, Composed
 from gangwise.jobs.tenancy import Tenancy
 from gangwise.sites import slurm_kernels, slurm_places
 from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
+from gangwise.sites.several_pools import in_each_pool, of_jobs
+from gangwise.sites.slurm_minutes import minutes_of
 from gangwise.sites.slurm_places import FutureWindows, Gangs, PassSettings, PassState, Places
 
 
@@ -75,6 +77,11 @@ class SlurmPasses(Composed):
     leaf_cores : bool
         Under ``topology/tree``, a leaf switch suits a job only if it has the cores, too, and not
         just the nodes; up to Slurm 23.02 nodes alone counted.
+    one_each : bool
+        A job that asks for several partitions has one reservation (``bf_one_resv_per_job``).
+    safe : bool
+        A job starts only if it can reach its limit within limits of minutes
+        (``AccountingStorageEnforce=safe``).
     """
 
     groups: ClassVar[bool] = True
@@ -96,6 +103,8 @@ class SlurmPasses(Composed):
     least_wait: float = 0.0
     least_priority: float = 0.0
     leaf_cores: bool = True
+    one_each: bool = False
+    safe: bool = False
     _passed: float = field(default=-math.inf, init=False, repr=False)
     _whole: float = field(default=-math.inf, init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
@@ -332,11 +341,16 @@ def _state(t: Tables, rules: kernels.PlayRules, pieces: int) -> State:
 def play(
     t: Tables, scheduler: SlurmPasses, progress: Callable[[int, int], None] | None
 ) -> Schedule:
-    return to_the_end(t, scheduler, slurm_kernels.play, _prepared(t, scheduler), progress)
+    every, rows = in_each_pool(t)
+    if every is t:
+        return to_the_end(t, scheduler, slurm_kernels.play, _prepared(t, scheduler, rows), progress)
+    parts = _prepared(every, scheduler, rows)
+    played = to_the_end(every, scheduler, slurm_kernels.play, parts, progress)
+    return of_jobs(t, played, rows, np.asarray(parts[0].jobs["shape"]))
 
 
-def _prepared(t: Tables, scheduler: SlurmPasses) -> tuple[Inputs, State, PassState]:
-    """Inputs and state before the first event, and that of the passes."""
+def _prepared(t: Tables, scheduler: SlurmPasses, rows: Ints) -> tuple[Inputs, State, PassState]:
+    """Inputs and state before the first event, and that of the passes; ``rows``: whose each is."""
     rules = rules_of(t, scheduler)
     given, pieces = inputs(t, rules)
     if rules.queue == kernels.FCFS:
@@ -346,6 +360,8 @@ def _prepared(t: Tables, scheduler: SlurmPasses) -> tuple[Inputs, State, PassSta
         scheduler.queue.bind(t)
         state = state._replace(standing=copy_of(scheduler.queue.standing))
     p = passing_of(t, scheduler, given, state)
+    _, first, count = np.unique(rows, return_index=True, return_counts=True)
+    p.known["rows"], p.known["job"] = count[rows], (first + count - 1)[rows]
     if (p.classes["way"] == CANCELLED).any():  # room for events in front of those that are known
         spare = np.zeros(state.running.size, dtype=kernels.EVENT)
         given = given._replace(events=np.concatenate([spare, given.events]))
@@ -496,6 +512,7 @@ def passing_of(
     }
     known = np.zeros(J, dtype=slurm_places.KNOWN)
     known["until"], known["together"], known["kind"] = -math.inf, math.inf, kind
+    known["job"] = np.arange(J)
     known["reservation"], of_site, nodes_of_site = _reserved(t)
     terms = [terms_of(text) for text in jobs.terms]
     known["named"] = np.array(["on" in term for term in terms])[jobs.term]
@@ -527,6 +544,7 @@ def passing_of(
         clock=clock,
         room=_room(x) if suspends else x.room,
         gangs=_gangs(t, len(x.out)) if suspends else None,
+        minutes=minutes_of(t, scheduler.safe),
         leaving=np.zeros(J, dtype=kernels.DUE) if suspends else x.order,
         places=_places(t, x, scheduler.leaf_cores),
         ahead=_ahead(t, x, clock),

@@ -75,6 +75,7 @@ CLOCK = record(
     # of the windows made last
     bounds=np.int64,  # rows of `PassState.bounds`
     passes=np.int64,  # of backfilling, so far
+    requeued=np.int64,  # how many jobs had lost their nodes by the last round
 )
 BOUND = record(limit=np.float64, time=np.float64, tasks=np.int64, shape=np.int64)
 """So many tasks of a shape for so long found too little room at any time before this one."""
@@ -100,6 +101,9 @@ KNOWN = record(  # of a job
     own=np.int64,  # it shares nodes with jobs of its user alone
     ages=np.float64,  # since when its age counts, where it does before the job is eligible
     together=np.float64,  # when all its groups can start, as this pass of backfilling has found
+    job=np.int64,  # the last row of the job, which may have one for each of several pools
+    rows=np.int64,  # how many it has
+    booked=np.int64,  # the pass of backfilling that reserved for the job last
 )
 
 
@@ -121,6 +125,7 @@ class PassSettings(NamedTuple):
     part_depth: int  # jobs of a partition that the main loop looks at; 0 for any number
     least_wait: float  # seconds that a job must have waited to hold nodes it does not start on
     least_priority: float  # that it must have to do so
+    one_each: bool  # a job has one reservation, however many pools it asks for
     by_user: bool  # some jobs share nodes with those of their user alone
     accrues: bool  # age counts from submission on
     epoch: float  # Slurm's time, in seconds since 1970, at time 0
@@ -186,6 +191,7 @@ class PassState(NamedTuple):
     clock: Any  # CLOCK
     room: FreeDevices  # State.room; under gang scheduling without what suspended jobs hold
     gangs: Any  # Gangs; None where no jobs are suspended, which hold their cores
+    minutes: Any  # slurm_minutes.Minutes; None where no limit is of minutes
     leaving: Rows  # DUE [J]: jobs that run, and suspended ones, by when they are expected to end
     places: Places
     front: Ints  # who waits, in order: the first of the line

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from gangwise.jobs.model import Node, Nodes
-from gangwise.jobs.tenancy import AGEING, PriorityFlag
+from gangwise.jobs.tenancy import AGEING, PriorityFlag, over_time
 from gangwise.notation import slurm as notation
 from gangwise.notation.slurm import expand_nodes, time_limit
 from gangwise.sites.slurm_files import SettingRow, SlurmReading
@@ -79,10 +79,22 @@ def read_slurm(
     lost = [
         cap
         for cap in caps
-        if cap["of"].partition(":")[0] not in countable and not cap["of"].startswith("license/")
+        if over_time(cap["of"])[1].partition(":")[0] not in countable
+        and not cap["of"].startswith("license/")
     ]
     r.notes += [f"a cap of {cap['of']} is left out: the nodes give out none" for cap in lost]
     caps = [cap for cap in caps if cap not in lost]
+    minutes = [cap for cap in caps if over_time(cap["of"])[0] and cap["scope"] != "job"]
+    if minutes and several:
+        r.notes.append(
+            f"{len(minutes)} limits are of minutes: what was used before the log begins is not "
+            "known, and taken as nothing; only the scheduler slurm plays them"
+        )
+    elif minutes:  # nobody adds up use
+        r.notes.append(
+            f"{len(minutes)} limits of minutes: not modelled without priority/multifactor"
+        )
+        caps = [cap for cap in caps if cap not in minutes]
     # Tiers of partitions are part of the priority order, whatever PriorityType says.
     order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
     rules: dict[str, Any] = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
@@ -341,12 +353,25 @@ def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
         "max_age": r.value(row, "PriorityMaxAge", time_limit, 604_800.0),
         # A half-life of 0 is no decay: use counts for ever.
         "half_life": r.value(row, "PriorityDecayHalfLife", time_limit, 604_800.0) or np.inf,
+        "reset": r.value(row, "PriorityUsageResetPeriod", reset_period, ""),
         "period": r.value(row, "PriorityCalcPeriod", time_limit, 300.0),
         "favor_small": row.values.get("PriorityFavorSmall", "").upper() in ("YES", "TRUE", "1"),
         "fair": "classic" if "no_fair_tree" in flags else "tree",
         "damping": r.value(row, "FairShareDampeningFactor", float, 1.0) or 1.0,
         "flags": tuple(sorted(flags & {*get_args(PriorityFlag)})),
     }
+
+
+def reset_period(text: str) -> str:
+    """How often use is forgotten; NOW is once, before the log begins.
+
+    >>> reset_period("MONTHLY"), reset_period("NONE")
+    ('monthly', '')
+    """
+    word = text.lower().replace("none", "").replace("now", "")
+    if word not in ("", "daily", "weekly", "monthly", "quarterly", "yearly"):
+        raise ValueError(f"{text!r} is no period")
+    return word
 
 
 def whole_minutes(text: str) -> float:
@@ -468,6 +493,8 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
         place = row.places.get("SchedulerParameters", row.where)
         r.notes.append(f"{place}: bf_max_job_user does not count beside bf_max_job_assoc")
         arguments["per_user"] = 0
+    arguments["safe"] = "safe" in row.values.get("AccountingStorageEnforce", "").lower()
+    arguments["one_each"] = "bf_one_resv_per_job" in parameters.values
     # sched/builtin has the main loop and no backfilling.
     arguments["tested"] *= kind != "sched/builtin"
     # A version that is not known is taken for a new one.

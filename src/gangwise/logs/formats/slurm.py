@@ -366,11 +366,11 @@ class SlurmSacct(Reader):
         # The number of names, where no column gives it.
         hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
         raw = raw.with_columns(
-            nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
-            # Of several partitions that a job asked for the first counts until it starts.
-            partition=pl.col("partition").str.split(",").list.first(),
+            nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts))
         )
         raw, named = with_terms(raw)
+        # Of several partitions that a job asked for the first counts until it starts.
+        raw = raw.with_columns(partition=pl.col("partition").str.split(",").list.first())
         if raw["name"].str.contains("+", literal=True).any():  # components start together
             raw = raw.with_columns(job=pl.col("name").str.replace(r"\+\d+", ""))
         start = float(raw["submit"].min())  # type: ignore[arg-type]  # a number: rows have times

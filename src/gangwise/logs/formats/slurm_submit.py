@@ -369,8 +369,6 @@ def _not_played(asked: dict[str, str], nodes: int | None) -> list[str]:
     # --hint alone, or nomultithread, is played.
     if asked.get("hint", "nomultithread") != "nomultithread":
         options.append("--hint (which cores of a node is not played)")
-    if "," in asked.get("partition", ""):
-        options.append("several partitions (each job is of the one that it ran in)")
     if asked.get("exclusive", "user") not in ("", "user"):
         options.append(f"--exclusive={asked['exclusive']} (nodes are shared with anybody)")
     if "reservation" in asked:
@@ -457,7 +455,8 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     Where what a job waited for is not played, it is submitted when it became eligible: ``late``.
     """
     raw, earlier = runs_in_turn(raw)
-    columns = [pl.col(name).fill_null("") for name in ("name", "line", "features", "req", "alloc")]
+    names = ("name", "line", "features", "req", "alloc", "partition")
+    columns = [pl.col(name).fill_null("") for name in names]
     columns.append(pl.concat_str("user", pl.lit("/"), "application", ignore_nulls=True))
     rows = raw.select(*columns, "nodes", "submit").rows()
     preceding, on_hold = [""] * len(raw), [False] * len(raw)
@@ -471,7 +470,7 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     own, played, sizes = [""] * len(raw), [False] * len(raw), [""] * len(raw)
     nice, named = [0.0] * len(raw), Counter[str]()
     for i in raw["submit"].arg_sort().to_list():
-        name, line, features, req, alloc, title, nodes, submit = rows[i]
+        name, line, features, req, alloc, partitions, title, nodes, submit = rows[i]
         offset = name.partition("#")[0].partition("+")[2]
         options = submitted(line, int(offset or 0)) if line else {}
         if not options:
@@ -483,6 +482,10 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
             if "nice" in options:  # 100 where no number is given
                 lower = options["nice"] or "100"
                 nice[i] = -float(lower) if re.fullmatch(r"-?\d+", lower) else 0.0
+        # A job that has not started has all its partitions in that column; then, where it ran.
+        partitions = options.get("partition", "") if "," not in partitions else partitions
+        if "," in partitions:
+            own[i] += "," * bool(own[i]) + "pools=" + partitions.replace(",", "|")
         # Who waits for its array or for jobs is played as such, and not moved.
         on_hold[i], played[i] = "hold" in options, "array=" in own[i]
         # Dependencies are played where the log has the jobs that they name.
