@@ -213,3 +213,23 @@ def test_minutes_need_multifactor_and_are_told(tmp_path):
     basic = site_of(tmp_path, conf.replace("multifactor", "basic"), **files)
     assert not basic.rules.cap
     assert any("without priority/multifactor" in note for note in basic.notes)
+
+
+# ------------------------------------------------------------------------------------ look-ahead
+
+
+@pytest.mark.parametrize(("limit", "early"), [(310, True), (400, False)])
+def test_an_end_elsewhere_joins_the_next_end_here_to_its_group(limit, early, tmp_path):
+    """As a real Slurm planned job 31 of `several` for the end of the job after the one it needed.
+
+    Two nodes are free for the third job at 300 s; where a job on other nodes ends within the same
+    half minute, Slurm plans it for 3000 s, and a fourth job of 1000 s may go first.
+    """
+    conf = "NodeName=n[1-4] CPUs=1\nPartitionName=a Nodes=n[1-3]\nPartitionName=b Nodes=n4\n"
+    limits = [300, 3000, limit, 600, 1000]
+    jobs = in_pools(
+        [0, 0, 0, 1, 2], limits, ["a", "a", "b", "a", "a"], "", [1, 1, 1, 2, 1], per_node=1
+    )
+    start = played(site_of(tmp_path, conf), jobs).start
+    assert start[:3].tolist() == [0, 0, 0]
+    assert (start[4] < 100) == early

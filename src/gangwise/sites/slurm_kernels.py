@@ -260,7 +260,7 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
         pieces = tell_apart(inputs.cluster, state, passes.room, s, pieces, int64(kernels.FIRST_FIT))
     start(inputs, state, j, pieces)
     if passes.minutes is not None:
-        begin_minutes(inputs, state, passes.minutes, j)
+        begin_minutes(inputs, passes.minutes, j)
     clock = passes.clock
     clock.events += 1
     clock.started += 1
@@ -634,13 +634,21 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
         reaching = on_nodes_of(inputs, state, passes, j, reaching, int64(1))
         if reaching == ending:
             return kernels.NEVER
-    length = FIRST_WINDOW
-    # Each further group is twice as long as the one before it.
-    while order[reaching].time > edge + length:
-        length *= 2.0
-    latest = int64(behind(order, ending, edge + length) - 1)
-    final = on_nodes_of(inputs, state, passes, j, latest, int64(-1))
-    return float(max(order[final].time, not_yet))
+    length, first = FIRST_WINDOW, nearest
+    while True:
+        # Each further group is twice as long as the one before it.
+        while order[first].time > edge + length:
+            length *= 2.0
+        latest = int64(behind(order, ending, edge + length) - 1)
+        final = on_nodes_of(inputs, state, passes, j, latest, int64(-1))
+        # Slurm goes on while whoever ends next does so within the group. If that is a job on other
+        # nodes it is passed over, and the next on these belongs to the group, whenever it ends.
+        further = on_nodes_of(inputs, state, passes, j, int64(latest + 1), int64(1))
+        if final < latest and further < ending:
+            final = further
+        if final >= reaching:
+            return float(max(order[final].time, not_yet))
+        first = on_nodes_of(inputs, state, passes, j, int64(final + 1), int64(1))
 
 
 @inlined_kernel

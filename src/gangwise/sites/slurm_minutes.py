@@ -18,7 +18,8 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inner_kernel
 from gangwise.core.settings import DAY
 from gangwise.jobs import kernels
-from gangwise.jobs.kernels import Inputs, State, int64
+from gangwise.jobs.event_kernels import boolean
+from gangwise.jobs.kernels import Inputs, State
 from gangwise.jobs.queue_kernels import any_between
 from gangwise.jobs.schedule import NO_CAP, Claims, Tables
 from gangwise.jobs.tenancy import AHEAD, USED, claims
@@ -43,9 +44,7 @@ class Minutes(NamedTuple):
     period: float  # seconds between the times at which Slurm adds up
     time: Floats  # [1] the last of these times
     used: Floats  # [C] by then, and by jobs that have ended since
-    devices: Floats  # [C] of running jobs
-    since: Floats  # [C] for each of their devices, the time up to which its use is in `used`
-    until: Floats  # [C] for each of their devices, the time of its job's limit
+    ahead: Floats  # [C] of running jobs, until their limits
     running: Ints  # [J] jobs that count
     size: Ints  # [1] how many
 
@@ -64,7 +63,6 @@ def minutes_of(t: Tables, safe: bool) -> Minutes | None:
     of_caps = claims(bare, t.jobs, t.nodes, t.cluster.demand)
     of_each = [counter.max(initial=-1) + 1 for counter, _, _ in of_caps]
     own = Claims.of(bare, of_caps, J)
-    zeros = {name: np.zeros(own.counters) for name in ("used", "devices", "since", "until")}
     until = float(t.jobs.submit.max(initial=0.0)) + 365 * DAY
     return Minutes(
         caps=own.caps,
@@ -76,74 +74,61 @@ def minutes_of(t: Tables, safe: bool) -> Minutes | None:
         safe=safe,
         period=tenancy.priority.period,
         time=np.zeros(1),
-        **zeros,
+        used=np.zeros(own.counters),
+        ahead=np.zeros(own.counters),
         running=np.zeros(J, dtype=np.int64),
         size=np.zeros(1, dtype=np.int64),
     )
 
 
 @inner_kernel
-def begin_minutes(inputs: Inputs, state: State, minutes: Minutes, j: int) -> None:
-    """Job j starts: its devices count from now on."""
-    c, now = minutes.claim[j], state.at.now
-    if minutes.caps.starts[c] == minutes.caps.starts[c + 1]:
-        return
-    change(inputs, minutes, j, 1.0, now, now)
-    minutes.running[minutes.size[0]] = j
-    minutes.size[0] += 1
+def begin_minutes(inputs: Inputs, minutes: Minutes, j: int) -> None:
+    """Job j starts: until its limit its devices count."""
+    c, limit = minutes.claim[j], min(inputs.jobs[j].limit, LONGEST)
+    for m in range(minutes.caps.starts[c], minutes.caps.starts[c + 1]):
+        minutes.ahead[minutes.caps.counter[m]] += minutes.caps.amount[m] / 1000.0 * limit
+    if minutes.caps.starts[c] < minutes.caps.starts[c + 1]:
+        minutes.running[minutes.size[0]] = j
+        minutes.size[0] += 1
 
 
 @inner_kernel
-def change(
-    inputs: Inputs, minutes: Minutes, j: int, sign: float, begun: float, since: float
-) -> None:
-    """Job j, which began then, counts among those that run (sign 1), or no longer (−1)."""
-    c = minutes.claim[j]
-    for i in range(minutes.caps.starts[c], minutes.caps.starts[c + 1]):
-        k, devices = minutes.caps.counter[i], sign * minutes.caps.amount[i] / 1000.0
-        minutes.devices[k] += devices
-        minutes.since[k] += devices * since
-        minutes.until[k] += devices * (begun + min(inputs.jobs[j].limit, LONGEST))
-
-
-@inner_kernel
-def settle(inputs: Inputs, state: State, minutes: Minutes, until: float) -> None:
-    """Count what jobs that ended by then used, since the time at which it was added up last."""
-    left = 0
+def count_until(inputs: Inputs, state: State, minutes: Minutes, until: float, adds: bool) -> None:
+    """Count what jobs have used that ended by then, and others too where Slurm adds up then."""
+    left, known = 0, until if adds else minutes.time[0]
+    minutes.ahead[:] = 0.0
     for i in range(minutes.size[0]):
         j = minutes.running[i]
-        run = state.jobs[j]
-        # Of a job that lost its nodes and waits again, the end is now.
-        end = state.at.now if run.phase == kernels.WAITING else state.end[j]
-        if run.phase == kernels.RUNNING or end > until:
-            minutes.running[left] = j
-            left += 1
-            continue
-        since = max(run.begun, minutes.time[0])
-        change(inputs, minutes, int64(j), -1.0, run.begun, since)
-        c = minutes.claim[j]
+        run, c = state.jobs[j], minutes.claim[j]
+        end = kernels.NEVER if run.phase == kernels.RUNNING else state.end[j]
+        if run.phase == kernels.WAITING:  # it lost its nodes now
+            end = state.at.now
+        over, limit = end <= until, min(inputs.jobs[j].limit, LONGEST)
         for m in range(minutes.caps.starts[c], minutes.caps.starts[c + 1]):
-            used = minutes.caps.amount[m] / 1000.0 * max(end - since, 0.0)
-            minutes.used[minutes.caps.counter[m]] += used
+            k, devices = minutes.caps.counter[m], minutes.caps.amount[m] / 1000.0
+            if over or adds:
+                since = max(run.begun, minutes.time[0])
+                minutes.used[k] += devices * max(min(end, until) - since, 0.0)
+            if not over:
+                minutes.ahead[k] += devices * (run.begun + limit - max(run.begun, known))
+        minutes.running[left] = j
+        left += not over
     minutes.size[0] = left
 
 
 @inner_kernel
 def add_up(inputs: Inputs, state: State, minutes: Minutes) -> bool:
     """Count what was used since the last round; whether Slurm has added up since."""
-    before = minutes.time[0]
-    kept = math.exp(-minutes.decay * minutes.period)
+    before, kept = minutes.time[0], math.exp(-minutes.decay * minutes.period)
     while minutes.time[0] + minutes.period <= state.at.now:
         due = minutes.time[0] + minutes.period
-        settle(inputs, state, minutes, due)
+        count_until(inputs, state, minutes, due, boolean(True))
         forgotten = any_between(minutes.resets, minutes.time[0], due)
         for k in range(minutes.used.size):
-            minutes.used[k] += minutes.devices[k] * due - minutes.since[k]
             if not minutes.stays[k]:
                 minutes.used[k] *= 0.0 if forgotten else kept
-            minutes.since[k] = minutes.devices[k] * due
         minutes.time[0] = due
-    settle(inputs, state, minutes, state.at.now)
+    count_until(inputs, state, minutes, state.at.now, boolean(False))
     return bool(minutes.time[0] > before)
 
 
@@ -155,7 +140,7 @@ def over_minutes(inputs: Inputs, minutes: Minutes, j: int) -> bool:
         k = minutes.caps.counter[i]
         kind, most = minutes.kind[k], minutes.caps.most[i] / 1000.0
         used = math.floor(minutes.used[k] / 60.0)
-        ahead = math.floor(max(minutes.until[k] - minutes.since[k], 0.0) / 60.0)
+        ahead = math.floor(max(minutes.ahead[k], 0.0) / 60.0)
         wanted = minutes.caps.amount[i] / 1000.0 * math.ceil(inputs.jobs[j].limit / 60.0)
         if minutes.caps.most[i] == NO_CAP:  # another limit counts for this job
             continue
