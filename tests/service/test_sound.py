@@ -282,6 +282,17 @@ def test_commits_that_sqlite_drops_without_a_word_are_told(state: Path):
     assert examine(state).lost == [f"commits {last} to {last}"]
 
 
+def test_a_whole_file_of_another_service_is_not_taken_for_ones_own(tmp_path: Path):
+    for name, count in (("own", 3), ("other", 5)):
+        (tmp_path / name).mkdir()
+        with closing(ServiceStore(tmp_path / name / FILE)) as store:
+            for i in range(count):
+                store.commit(about=[(name, str(i))])
+    shutil.copy(tmp_path / "other" / FILE, tmp_path / "own" / FILE)
+    assert examine(tmp_path / "own").lost == ["commits 3 to 5"]
+    assert examine(tmp_path / "other").sound
+
+
 def test_two_processes_write_one_chain(engine, time, tmp_path: Path):
     service = opened(engine, time, tmp_path)
     operator = ServiceState(tmp_path)
@@ -296,6 +307,18 @@ def test_two_processes_write_one_chain(engine, time, tmp_path: Path):
     killed(service)
     service.store.close()
     assert examine(tmp_path).sound
+
+
+def test_commits_wait_for_the_disk_and_views_do_not(tmp_path: Path):
+    with closing(ServiceStore(tmp_path / FILE)) as store:
+        for new, waits in (
+            ({"know": ["1"]}, 2),
+            ({"views": [("health", {})]}, 1),
+            ({"know": []}, 2),
+        ):
+            store.commit(**new)
+            (row,) = store.rows("PRAGMA synchronous")
+            assert row["synchronous"] == waits
 
 
 def test_the_answer_to_a_request_is_in_the_commit_of_its_effect(engine, time, tmp_path: Path):
@@ -448,20 +471,24 @@ def test_repair_waits_for_the_service_to_end(engine, time, tmp_path: Path):
     service.close()
 
 
-def test_requests_that_were_answered_go_with_their_commits(engine, time, tmp_path: Path):
-    service = opened(engine, time, tmp_path, keep=5.0)
-    for i in range(5):
-        service.store.ask("cancel", str(i))
-        engine.submit(str(i))
-        ticks(service, time, 3)
-    assert [w.id for w in service.store.requests("1")] == [1, 2, 3, 4, 5]
-    service._forgot = -1e9
-    service._keep()
-    left = [w.id for w in service.store.requests("1")]
-    assert 1 not in left
-    assert left[-1] == 5
-    assert service.store.ask("pause", True) == 6
-    service.close()
+def test_requests_that_were_answered_go_with_their_commits(tmp_path: Path):
+    """Those that are open, or were answered later, stay; and no number is given twice."""
+    with closing(ServiceStore(tmp_path / FILE)) as store:
+        for value in (1, 2, 3):
+            store.ask("every", value)
+        store.commit(answers=[(1, "done", "")])
+        store.commit([(1, ("every", 5.0, 1))])
+        store.commit([(2, ("every", 50.0, 3))], answers=[(3, "done", "")])
+        store.forget(1, 10.0)
+        assert [(w.id, w.value, w.state) for w in store.requests("1")] == [
+            (2, 2, "accepted"),
+            (3, 3, "done"),
+        ]
+        store.commit([(3, ("every", 60.0, 3))], answers=[(2, "refused", "late")])
+        store.commit([(4, ("every", 99.0, 3))])
+        store.forget(3, 90.0)
+        assert [w.id for w in store.requests("1")] == [3]
+        assert store.ask("pause", True) == 4
     assert examine(tmp_path).sound
 
 
@@ -495,7 +522,9 @@ def test_a_repair_that_is_killed_loses_nothing_more(
         patch.setattr(sound, "_make", dying(sound._make))
         patch.setattr(sound.os, "replace", dying(os.replace))
         repair(examine(state))
-    repair(examine(state))
+    report = examine(state)
+    assert report.commits == broken
+    repair(report)
     assert examine(state).sound
     assert content(state)["commits"] == rows[:broken]
     assert (state / f"{FILE}.damaged").exists()
