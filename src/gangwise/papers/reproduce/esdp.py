@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats
 from gangwise.core.registry import create
 from gangwise.papers.fluctuating_speeds import environment, policies
+from gangwise.papers.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.papers.fluctuating_speeds.solver import DynamicProgramme, P3Solver
 from gangwise.papers.reproduce import measures, papers
 from gangwise.study.results import Results
@@ -26,9 +27,7 @@ class ESDPByProgramme(policies.ESDPAsPrinted):
     ScenarioError at the start of a run whose requests are not whole numbers.
     """
 
-    def start(
-        self, problem: environment.FluctuatingSpeedsProblem, rng: np.random.Generator
-    ) -> None:
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
         # The first slots, of channels never used, would do without the programme.
         DynamicProgramme(problem.requests, np.floor(problem.cluster.capacity))
