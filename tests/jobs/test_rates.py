@@ -225,6 +225,19 @@ def test_only_the_slowest_rank_of_a_gang_may_be_seen():
     assert every.estimate("train")[0][0] != slowest.estimate("train")[0][0]
 
 
+@pytest.mark.parametrize("learner", [SharedFactors, MeanRates])
+def test_pieces_of_a_gang_on_one_node_are_seen_as_one(learner) -> None:
+    pieces, nodes = learner(), learner()
+    for each in (pieces, nodes):
+        each.beliefs(cluster(4, 1), ["train"])
+    for rate in (0.8, 0.9, 0.7):
+        # Parts of devices make pieces of their own, which share what is particular to their node.
+        pieces.observe("train", ["n1", "n2", "n1", "n1"], [rate, 1.0, rate, rate])
+        nodes.observe("train", ["n1", "n2"], [rate, 1.0])
+    for seen, wanted in zip(pieces.estimate("train"), nodes.estimate("train")):
+        np.testing.assert_array_equal(seen, wanted)
+
+
 def test_esdp_index_is_the_formula():
     rates = MeanRates(Constants(pack=0.0))
     state = rates.beliefs(cluster(3, 1), ["t"])

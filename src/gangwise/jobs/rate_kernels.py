@@ -23,7 +23,7 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import distance_kernels
-from gangwise.jobs.kernels import Rows, record
+from gangwise.jobs.kernels import Rows, int64, record
 
 LABELS, MEANS, SHARED = range(3)
 """Models of rates: declared rates, a mean per (job type, node), shared factors."""
@@ -277,6 +277,8 @@ def observe(
     ``log_rates``. What was measured before (``first`` false) tells something only if it has changed
     since: then it is a surprise, else it is left alone.
     """
+    if not beliefs.constants.slowest_only:
+        count = one_by_node(beliefs.gang, nodes, log_rates, count)
     if beliefs.near is not None:
         take_distance_off(beliefs, l, nodes, log_rates, count, first, tasks)
     if beliefs.kind == MEANS:
@@ -299,6 +301,28 @@ def observe(
             take_in(beliefs, l, nodes, log_rates, at, k, first, now)
             at += k
             remaining -= k
+
+
+@inner_kernel
+def one_by_node(work: GangWorkspace, nodes: Ints, log_rates: Floats, count: int) -> int:
+    """Let pieces of one gang on one node be one, at their mean log rate; how many are left.
+
+    They share f[n] and e, and are no independent news of it: their number depends on whether
+    devices are told apart.
+    """
+    place, number, kept = work.along, work.spread, 0
+    for i in range(count):
+        number[nodes[i]] = 0.0
+    for i in range(count):
+        n = nodes[i]
+        if number[n] == 0.0:
+            nodes[kept], log_rates[kept], place[n] = n, log_rates[i], kept
+            kept += 1
+        number[n] += 1.0
+        m = int64(place[n])
+        # Mean so far, plus its share of the difference: 0 where all are alike.
+        log_rates[m] += (log_rates[i] - log_rates[m]) / number[n]
+    return kept
 
 
 @inner_kernel
