@@ -181,6 +181,8 @@ def test_gangs_run_as_a_plain_simulation_says(seed, engine):
                 ("fcfs+easy+tas-unconstrained", "wall-clock", True),
                 ("fcfs+easy+distance", "work", False),
                 ("fcfs+conservative+distance", "wall-clock", False),
+                ("fcfs+conservative+tas-required", "wall-clock", False),
+                ("fcfs+conservative+tas-preferred", "wall-clock", True),
                 ("fcfs+easy+distance-oracle", "wall-clock", True),
                 ("fcfs+easy+distance", "wall-clock", True),
                 ("fcfs+easy+best-fit", "wall-clock", True),

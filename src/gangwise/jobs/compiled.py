@@ -134,9 +134,6 @@ def built_in(scheduler: Any, nodes: model.Nodes, options: Options) -> kernels.Pl
         return None
     if getattr(scheduler.choice, "classes", ()):  # kernels count what was submitted
         return None
-    # Kueue's rule may refuse a gang that has room, and a plan goes by room.
-    if choice == kernels.BY_TOPOLOGY and backfilling == kernels.CONSERVATIVE:
-        return None
     rates = getattr(scheduler.choice, "rates", "labels")
     rates = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
         rates if isinstance(rates, str) else "", kernels.LEARNED
