@@ -145,6 +145,8 @@ def numbered(values: Ints) -> tuple[Ints, Ints]:
     (array([-1,  7]), array([1, 0, 1]))
     """
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 1)
+    if low == high:  # as columns are that few logs fill
+        return np.array([low]), np.zeros(values.size, dtype=np.int64)
     if high - low >= 4 * values.size:
         return np.unique(values, return_inverse=True)
     present = np.zeros(high - low + 1, dtype=bool)

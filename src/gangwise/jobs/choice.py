@@ -18,8 +18,8 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import fit_kernels, kernels, rate_kernels, schedule, tenancy
 from gangwise.jobs.books import Books, Piece, Rate, of_groups
-from gangwise.jobs.distance import Near, level_on, nearest, slowdowns
-from gangwise.jobs.distance_kernels import Apart
+from gangwise.jobs.distance import Near, level_on, nearest
+from gangwise.jobs.distance_kernels import Apart, believe_costs
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
 
@@ -529,7 +529,6 @@ class ByRate(Worth):
     walled: bool = field(default=False, init=False, repr=False)
     state: Any = field(default=None, init=False, repr=False)
     _types: dict[str, int] = field(default_factory=dict, init=False, repr=False)
-    _labels: Floats | None = field(default=None, init=False, repr=False)
     _truth: Any = field(default=None, init=False, repr=False)
     _factor: Any = field(default=None, init=False, repr=False)
     _apart: Any = field(default=None, init=False, repr=False)
@@ -538,7 +537,6 @@ class ByRate(Worth):
         # The job types of the beliefs before, which find their rows in the new ones.
         former = (self.state.near, tuple(self._types)) if self.state and self.near else None
         self._types = {name: l for l, name in enumerate(job_types)}
-        self._labels = np.log(nodes.declared(job_types))
         learner = Labels() if isinstance(self.rates, str) else self.rates
         # Labels tell nothing of how much of its limit a job needs; slower nodes come last anyway.
         # Under limits of the clock a slow node may cost a job its end.
@@ -554,9 +552,9 @@ class ByRate(Worth):
 
     def believed(self, job: Job, now: float) -> tuple[Floats, Floats]:
         """Mean and standard deviation of log rates [N]."""
-        assert self._labels is not None, "resize comes first"
+        assert self.state is not None, "resize comes first"
         l = self._types[job.job_type]
-        mean, sd = self._labels[l].copy(), np.zeros(self._labels.shape[1])
+        mean, sd = self.state.labels[l].copy(), np.zeros(self.state.labels.shape[1])
         if self.rates == "oracle":
             mean[:] = 0.0 if self._truth is None else self._truth[l] + self._factor
         elif self.rates != "labels":
@@ -588,7 +586,8 @@ class ByRate(Worth):
         """Log slowdown of a gang at each level of distance [H + 1], as believed."""
         if self.rates != "oracle":
             tasks = job.tasks * job.shape.size
-            return np.array(slowdowns(self.state.near, self._types[job.job_type], tasks))
+            believe_costs(self.state.near, self._types[job.job_type], tasks)
+            return np.array(self.state.near.cost)
         if self._apart is None:
             return np.zeros(len(self.state.near.mean) + 1)
         # The factor is on the rate, the cost on the logarithm of time: hence the sign.

@@ -200,7 +200,7 @@ def prepared(
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, t.jobs.types)
         beliefs: Any = scheduler.choice.state
-        fixed = fixed._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
+        fixed = fixed._replace(labels=beliefs.labels)
         # A scheduler that believes in distance needs a truth about it, if only of no cost.
         if scheduler.choice.near is not None and t.distance is None:
             fixed = fixed._replace(distance=nothing_apart(beliefs.near, len(t.jobs)))
@@ -311,7 +311,7 @@ def outcome(
         begun = np.fmin(begun + late, np.where(attempts > 0, state.end, np.nan))
         # Only a first attempt has its first start and its last one at the same time.
         state.start[:] = np.where(attempts == 1, begun, state.start + late)
-    on_nodes = np.isin(phase, (kernels.RUNNING, kernels.FINISHED, kernels.KILLED))
+    on_nodes = (phase >= kernels.RUNNING) & (phase <= kernels.KILLED)
     on_nodes |= (phase == kernels.CANCELLED) & np.isfinite(state.end)
     return Schedule(
         t.jobs,

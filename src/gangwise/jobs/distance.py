@@ -28,7 +28,7 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.books import Books
-from gangwise.jobs.distance_kernels import USUAL, Apart, NearBeliefs, Topology, choose_domains
+from gangwise.jobs.distance_kernels import Apart, NearBeliefs, Topology, choose_domains
 from gangwise.jobs.model import Job, Jobs, Nodes
 
 KNOWN = (
@@ -55,10 +55,12 @@ def levels_of(nodes: Nodes) -> tuple[str, ...]:
     >>> levels_of(Nodes.of([Node("a", {"gpu": 8}, {"rack": "r1", "block": "b"})]))
     ('rack', 'block')
     """
+    present = set[str]().union(*nodes.labels)
+    paths = [_path(labels) for labels in nodes.labels] if SWITCH in present else [""]
     # Depth of the deepest switch path; nodes without one have depth 0.
-    depth = max(_path(labels).count("/") + bool(_path(labels)) for labels in nodes.labels)
+    depth = max(path.count("/") + bool(path) for path in paths)
     switches = [f"{SWITCH}.{i}" for i in range(depth, 0, -1)]
-    return tuple(switches or [k for k in KNOWN if any(k in labels for labels in nodes.labels)])
+    return tuple(switches or [label for label in KNOWN if label in present])
 
 
 def _path(labels: Any) -> str:
@@ -68,9 +70,8 @@ def _path(labels: Any) -> str:
 
 def place_at(labels: Any, level: str) -> str:
     """Where a node is at a level; empty where its labels do not say."""
-    label, _, depth = level.partition(".")
-    if label == SWITCH and depth:
-        return "/".join(_path(labels).split("/")[: int(depth)])
+    if level.startswith(f"{SWITCH}."):
+        return "/".join(_path(labels).split("/")[: int(level.partition(".")[2])])
     return str(labels.get(level, ""))
 
 
@@ -80,16 +81,16 @@ def domains(nodes: Nodes, levels: Sequence[str]) -> Ints:
     Nodes are in one domain if they agree on its label and on those of all wider levels. A node
     without the label is in a domain of its own.
     """
-    numbers = []
-    for i in range(len(levels)):
-        places = []
-        for name, labels in zip(nodes.names, nodes.labels):
-            # With the wider labels: racks of one name in two blocks are two racks.
-            place = tuple(place_at(labels, level) for level in levels[i:])
-            places.append(place if place[0] else (*place, name))
-        number = {place: d for d, place in enumerate(dict.fromkeys(places))}
-        numbers.append([number[place] for place in places])
-    return np.array([*numbers, [0] * len(nodes)], dtype=np.int64).reshape(-1, len(nodes))
+    within: list[tuple[Any, ...]] = [()] * len(nodes)
+    numbers = [[0] * len(nodes)]
+    for level in reversed(levels):
+        places = [place_at(labels, level) for labels in nodes.labels]
+        # With the wider labels: racks of one name in two blocks are two racks.
+        within = list(zip(places, within))
+        own = [key if key[0] else (key, name) for key, name in zip(within, nodes.names)]
+        number = {key: d for d, key in enumerate(dict.fromkeys(own))}
+        numbers.insert(0, [number[key] for key in own])
+    return np.array(numbers, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,21 +315,10 @@ def levels_on(domain: Ints, host: Ints, host_from: Ints) -> Ints:
     ... )
     array([0, 1, 2])
     """
-    rows, begin = (
-        np.concatenate([np.arange(domain.shape[1])[None], domain])[:, host],
-        host_from[:-1],
-    )
+    rows = np.concatenate([np.arange(domain.shape[1])[None], domain])[:, host]
     # A gang is in one domain of a level if the least and the largest number are the same.
-    low, high = (ends.reduceat(rows, begin, axis=1) for ends in (np.minimum, np.maximum))
+    low, high = (ends.reduceat(rows, host_from[:-1], axis=1) for ends in (np.minimum, np.maximum))
     return np.asarray((low < high).sum(axis=0))
-
-
-def slowdowns(near: NearBeliefs, l: int, tasks: int) -> list[float]:
-    """Log slowdown of a gang of type l at each level, as :func:`believe_costs` has it."""
-    costs, more = [0.0], math.log(tasks / USUAL)
-    for of_type, of_tasks in near.mean[:, [l, -1]].tolist():
-        costs.append(max(costs[-1], of_type + more * of_tasks))
-    return costs
 
 
 @dataclass

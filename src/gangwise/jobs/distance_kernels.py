@@ -48,13 +48,6 @@ def level_of(domain: Ints, pieces: Rows, low: int, high: int) -> int:
     return level
 
 
-@inlined_kernel
-def factor_of(apart: Apart, state: State, j: int, low: int) -> float:
-    """Share of its nodes' rate that running job j has, whose pieces begin at ``low``."""
-    level = level_of(apart.domain, state.out, low, low + state.jobs[j].pieces)
-    return float(apart.factor[apart.of_job[j], level])
-
-
 @by_reference
 class NearBeliefs(NamedTuple):
     """Beliefs about distance, for L job types."""
@@ -77,7 +70,7 @@ def level_between(domain: Ints, nodes: Ints, count: int) -> int:
     return level
 
 
-@inlined_kernel
+@lean_kernel
 def believe_costs(near: NearBeliefs, l: int, tasks: int) -> None:
     """Put the log slowdown of a gang of type l at each level in ``cost``: farther is no faster."""
     H, L = near.mean.shape[0], near.mean.shape[1] - 1

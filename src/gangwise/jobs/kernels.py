@@ -216,6 +216,7 @@ class ClusterArrays(NamedTuple):
 
     shapes: Rows  # SHAPE [S]
     demand: Ints  # [S, K] thousandths
+    per_task: Floats  # [S, K] one over what a task asks for, 0 where it asks for none
     capacity: Ints  # [N, K]
     largest: Ints  # [K] of the largest node, at least 1
     shared: int  # device type whose devices are told apart, or -1

@@ -20,7 +20,7 @@ from gangwise.jobs.event_kernels import (
     interrupt,
     measure_again,
 )
-from gangwise.jobs.fit_kernels import fits, opened, take_piece, tasks_in
+from gangwise.jobs.fit_kernels import copy_room, fits, take_piece, tasks_in
 from gangwise.jobs.kernels import FreeDevices, Inputs, Rows, State, int64
 from gangwise.jobs.rate_kernels import Beliefs, migrate, remaining
 from gangwise.jobs.run_times import corrected
@@ -45,19 +45,18 @@ def shift_shadow(
     first: int,
     i: int,
     sign: int,
+    counts: bool,
 ) -> int:
     """Move piece i of a job of shape s in a room; how many more tasks of shape h fit by it.
 
-    ``allowed`` [N]: the nodes that tasks of shape h may use. Groups are not counted so: 0.
+    ``allowed`` [N]: the nodes that tasks of shape h may use. Without ``counts``, and of groups: 0.
     """
     n = int64(pieces[i].node)
-    if not allowed[n] or inputs.cluster.shapes[h].groups > 0:
-        take_piece(inputs.cluster, room, s, pieces, first, i, sign)
-        return 0
     # Only node n changes, so the difference there is the difference of the whole room.
-    fitting = fits(inputs.cluster, room, h, n)
+    counts = counts and allowed[n] and inputs.cluster.shapes[h].groups == 0
+    fitting = fits(inputs.cluster, room, h, n) if counts else 0
     take_piece(inputs.cluster, room, s, pieces, first, i, sign)
-    return int(fits(inputs.cluster, room, h, n) - fitting)
+    return int(fits(inputs.cluster, room, h, n) - fitting) if counts else 0
 
 
 @inlined_kernel
@@ -76,31 +75,37 @@ def correct(inputs: Inputs, state: State) -> bool:
             kernels.put(state.order, at.entered, end, j)
             at.entered += 1
         i += 1
-    at.outlived = kernels.NEVER
-    for m in range(i, at.entered):
+    at.outlived = state.order[i].time if i < size else kernels.NEVER
+    for m in range(size, at.entered):
         at.outlived = min(at.outlived, state.order[m].time)
     return bool(at.entered > size)
 
 
 @inlined_kernel
-def give_back(inputs: Inputs, state: State, room: FreeDevices, j: int, o: int) -> int:
-    """Running job o gives its devices back in a room; how many more tasks of job j fit by it."""
+def give_back(inputs: Inputs, state: State, room: FreeDevices, j: int, o: int, counts: bool) -> int:
+    """Running job o gives its devices back in a room.
+
+    Gives how many more tasks of job j fit by it, where that counts.
+    """
     h, s = int64(inputs.jobs[j].shape), int64(inputs.jobs[o].shape)
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[h].constraint]
     p = inputs.jobs[o].piece_from
     freed = 0
     for m in range(p, p + state.jobs[o].pieces):
-        freed += shift_shadow(inputs, room, h, allowed, s, state.out, p, m, kernels.GIVE_BACK)
+        freed += shift_shadow(
+            inputs, room, h, allowed, s, state.out, p, m, kernels.GIVE_BACK, counts
+        )
     return freed
 
 
 @inlined_kernel
 def counted_anew(inputs: Inputs, state: State, room: FreeDevices, have: int, j: int) -> int:
-    """How many tasks of job j fit in a room, of which ``have`` were counted unless it has groups.
+    """How many tasks of job j fit in a room: ``have``, if they were counted and it has no groups.
 
     What was counted before, moves of pieces corrected; of groups nothing was.
     """
-    if inputs.cluster.groups is None or inputs.cluster.shapes[inputs.jobs[j].shape].groups == 0:
+    groups = inputs.cluster.groups is not None
+    if have >= 0 and not (groups and inputs.cluster.shapes[inputs.jobs[j].shape].groups > 0):
         return have
     return tasks_in(inputs, state, room, j)
 
@@ -115,17 +120,22 @@ def promise(inputs: Inputs, state: State, q: int, j: int, ends: Rows, size: int)
     """
     now = instant = state.at.now
     room = referenced(kernels.room_of(state.shadow, q))
-    fitting = opened(inputs, state, room, j)
+    copy_room(state.room, room)
+    # While fewer devices are free in all than job j asks for, none of its tasks need be counted.
+    fitting, asked = -1, taken_by(inputs, j, j)
+    free = state.total[inputs.cluster.shapes[inputs.jobs[j].shape].dominant]
     time = kernels.NEVER
     i = 0
     # From end to end. Once the start is known the walk goes on to it, so that the room is what is
     # free then.
     while instant <= time and instant < kernels.NEVER:
         while i < size and max(ends[i].time, now) == instant:
-            fitting += give_back(inputs, state, room, j, ends[i].item)
+            fitting += give_back(inputs, state, room, j, ends[i].item, fitting >= 0)
+            free += taken_by(inputs, ends[i].item, j)
             i += 1
         # Groups cannot be counted by differences: they are placed anew at every instant.
-        fitting = counted_anew(inputs, state, room, fitting, j)
+        if free >= asked:
+            fitting = counted_anew(inputs, state, room, fitting, j)
         # At once only if its hours are closed: else it has just been refused, though by room.
         waits = i == 0 and kernels.opens(inputs, j, now) <= now
         if time == kernels.NEVER and fitting >= inputs.jobs[j].tasks and not waits:
@@ -208,13 +218,13 @@ def keep_start(inputs: Inputs, state: State, p: int, j: int) -> None:
         promised < kernels.NEVER and kernels.opens(inputs, j, now) <= now
     ):  # set before: enough end by then, as a rule
         room = referenced(kernels.room_of(state.shadow, q))
-        fit = opened(inputs, state, room, j)
+        copy_room(state.room, room)
         # Everything whose request ends by then is given back, in any order: only the sum matters.
         for i in range(at.running):
             o = state.running[i]
             if max(state.jobs[o].begun + state.times.request[o], now) <= promised:
-                fit += give_back(inputs, state, room, j, o)
-        fit = counted_anew(inputs, state, room, fit, j)
+                give_back(inputs, state, room, j, o, False)
+        fit = tasks_in(inputs, state, room, j)
     if fit >= inputs.jobs[j].tasks:
         state.promises[q].time = promised
         state.promises[q].fits = fit
@@ -241,7 +251,7 @@ def keeps_promise(
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[h].constraint]
     # Job j runs past the promise, so its devices are missing then.
     for i in range(count):
-        have += shift_shadow(inputs, room, h, allowed, s, state.tried, 0, i, kernels.TAKE)
+        have += shift_shadow(inputs, room, h, allowed, s, state.tried, 0, i, kernels.TAKE, True)
     have = counted_anew(inputs, state, room, have, head)
     if have >= inputs.jobs[head].tasks:
         return have
@@ -471,6 +481,19 @@ def surely_delays(inputs: Inputs, state: State, j: int) -> bool:
 
 
 @inlined_kernel
+def surely_waits(inputs: Inputs, state: State, j: int) -> int:
+    """1 if job j waits, whoever else starts in this round, and need not be put in order; else 0.
+
+    What does not fit will not once others have taken devices. Groups are asked again, and where
+    backfilling looks at no more than `depth` jobs, those who do not fit count as well.
+    """
+    groups = inputs.cluster.shapes[inputs.jobs[j].shape].groups > 0
+    if groups or state.at.waiting > inputs.rules.depth:
+        return 0
+    return int(not start_kernels.may_fit(inputs, state, j))
+
+
+@inlined_kernel
 def refused_alike(inputs: Inputs, state: State, kind: int, j: int) -> bool:
     """Job j would be refused like one of its shape, tasks and kind that was refused before.
 
@@ -658,7 +681,7 @@ def decide(inputs: Inputs, state: State, beliefs: Beliefs | None) -> None:
                 continue
             if not passing and state.heads[kernels.pool_of(inputs, j)] >= 0:
                 state.sequence[aside].item = j
-                aside += 1
+                aside += 1 - surely_waits(inputs, state, j)
                 continue
             if tested >= inputs.rules.depth:
                 at.again = 1  # those behind were not tried: they are at the next instant

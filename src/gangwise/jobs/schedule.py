@@ -344,6 +344,7 @@ def cluster_of(
     return kernels.ClusterArrays(
         table,
         demand,
+        np.where(demand > 0, 1.0 / np.maximum(demand, 1), 0.0),
         nodes.capacity,
         np.maximum(nodes.capacity.max(axis=0), 1),
         shared,

@@ -43,7 +43,10 @@ def together(inputs: Inputs, state: State, j: int) -> float:
     """Share of its nodes' rate that running job j has, for their distance."""
     if inputs.distance is None:
         return 1.0
-    return distance_kernels.factor_of(inputs.distance, state, j, inputs.jobs[j].piece_from)
+    low = inputs.jobs[j].piece_from
+    high = low + state.jobs[j].pieces
+    level = distance_kernels.level_of(inputs.distance.domain, state.out, low, high)
+    return float(inputs.distance.factor[inputs.distance.of_job[j], level])
 
 
 @inlined_kernel

@@ -207,7 +207,6 @@ def _opened(
         np.array(labelled, dtype=bool).reshape(len(places), N),
         np.array(member, dtype=bool).reshape(len(member), N),
         cluster.allowed.all(axis=1),
-        np.where(cluster.demand > 0, 1.0 / np.maximum(cluster.demand, 1), 0.0),
         kinds,
         waits,
         rows[order],
@@ -277,15 +276,9 @@ def _kinds(
     named = np.array(["reservation" in terms_of(text) for text in jobs.terms])[jobs.term]
     # Thousandths of the main device type that all tasks ask for.
     ask = tasks * cluster.demand[shape, main[shape]]
-    claim, hours, unsplit, exempt = (column[rows] for column in (*of_jobs, named))
-    columns: dict[str, Any] = {
-        "ask": ask,
-        "shape": shape,
-        "tasks": tasks,
-        "claim": claim,
-        "hours": hours,
-    }
-    columns |= {"unsplit": unsplit.astype(np.int64), "exempt": exempt.astype(np.int64)}
+    names = "ask", "shape", "tasks", "claim", "hours", "unsplit", "exempt"
+    of_waits = (column[rows].astype(np.int64) for column in (*of_jobs, named))
+    columns = dict(zip(names, (ask, shape, tasks, *of_waits)))
     kind = np.zeros(rows.size, dtype=np.int64)
     # Kinds that use the same nodes and type stand together, those that ask for less before others.
     for column in (cluster.shapes["constraint"][shape], main[shape], *columns.values()):

@@ -104,7 +104,6 @@ class Sweep(NamedTuple):
     labelled: Bools  # [C, N] nodes that a shape may use, whatever its partition
     member: Bools  # [partitions, N]
     everywhere: Bools  # [C] allowed on all nodes
-    per_task: Floats  # [S, K] one over what a task asks for, 0 where it asks for none
     kinds: Rows  # [Q], in the order of what they may use and how much they ask for
     waits: Rows  # [W + 1]
     rows: Ints  # [W] of their jobs
@@ -187,9 +186,9 @@ def _refit(x: Sweep, s: int, n: int) -> None:
     shape, k = x.cluster.shapes[s], x.needs[s].main
     most = by_type = shape.per_node
     for i in range(x.free.shape[1]):
-        if x.per_task[s, i] > 0.0:
-            # The quotient of whole numbers: half a thousandth is more than rounding takes away.
-            quotient = int64((max(x.free[n, i], 0) + 0.5) * x.per_task[s, i])
+        if x.cluster.per_task[s, i] > 0.0:
+            # Rounded down as in `fits_of`.
+            quotient = int64((max(x.free[n, i], 0) + 0.5) * x.cluster.per_task[s, i])
             most = min(most, quotient)
             if i == k:
                 by_type = min(by_type, quotient)
