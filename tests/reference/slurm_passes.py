@@ -249,7 +249,8 @@ def groups(
     """Books as they will be if running jobs end when expected: now, and a group of jobs at a time.
 
     As a job of a rank sees them that may use some nodes [N]: only jobs on these are taken away. The
-    first group ends 30 s after the whole half minute behind the first end, the others 60, 120 … s.
+    first group ends 30 s after the whole half minute behind the first end, the others 60, 120 … s;
+    an end on other nodes in it makes the next on these its last.
     """
     yield now, rows.view(books, rank)
     epoch = books.tenancy.epoch if books.tenancy else 0.0
@@ -258,16 +259,26 @@ def groups(
     left = [(ends[name], name) for name in books.running if rows.shows(name, rank)]
     left = sorted([*left, *((end, name) for name, end in asleep.items())])
     holder = {name: books.running.get(name) or rows.held[name] for _, name in left}
-    left = [(e, n) for e, n in left if usable[[node for node, _, _ in holder[n].pieces]].any()]
-    edges = [((left[0][0] + epoch) // 30 + 1) * 30 - epoch + 30 * 2**k for k in range(40) if left]
-    for since, edge in zip([-np.inf, *edges], edges):
-        group = [(end, name) for end, name in left if since < end <= edge]
-        for _, name in group:
+    here = {n: usable[[node for node, _, _ in holder[n].pieces]].any() for _, n in left}
+    first = next((end for end, name in left if here[name]), 0.0)
+    edge, length, i = ((first + epoch) // 30 + 1) * 30 - epoch, 30, 0
+    while i < len(left):
+        group = list[float]()
+        while i < len(left):
+            (end, name), i = left[i], i + 1
+            if not here[name]:
+                continue
+            while not group and end > edge + length:
+                length *= 2
+            group.append(end)
             then.take(holder[name].job.shape, holder[name].pieces, sign=1)
             gone.append(name)
+            # Whoever ends next, on any nodes, says whether the group goes on.
+            if i < len(left) and left[i][0] > edge + length:
+                break
         if group:
             then = rows.view(then, rank, gone)
-            yield max(group[-1][0], float(np.nextafter(now, np.inf))), then.copy()  # not free yet
+            yield max(group[-1], float(np.nextafter(now, np.inf))), then.copy()  # not free yet
 
 
 class Reserved(NamedTuple):
