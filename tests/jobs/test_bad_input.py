@@ -160,6 +160,15 @@ def test_a_node_that_drains_keeps_what_runs_and_takes_nothing_new(engine):
     assert [schedule.placed(j)[0][0] for j in range(4)] == [0, 1, 0, 0]
 
 
+def test_amounts_that_are_not_counted_exactly_are_refused():
+    jobs = Jobs.of(submit=[0.0] * 4, run=[1.0] * 4, demand={"memory": 7e11}, limit=[1.0] * 4)
+    # 2.1e12 / 7e11: three fit at once, to the last byte.
+    played = simulate_jobs(jobs, Nodes.alike(1, {"memory": 2.1e12}), "fcfs+easy+best-fit")
+    assert played.start.tolist() == [0.0, 0.0, 0.0, 1.0]
+    with pytest.raises(ScenarioError, match="memory in a larger unit"):
+        simulate_jobs(jobs, Nodes.alike(1, {"memory": 2.3e12}), "fcfs+easy+best-fit")
+
+
 @pytest.mark.parametrize(
     "call",
     [
