@@ -591,9 +591,9 @@ def as_replayed(text: str, phase: int, began: Sequence[float] = ()) -> str:
     for number, when in enumerate(began):
         instant = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         alike = next(line for line in lines if "^None assigned^" not in line)
-        fields = dict(zip(names, alike.split("^"))) | {"JobID": f"{FIRST_ADDED + number}"}
-        fields |= dict.fromkeys(("Submit", "Eligible", "Start", "End"), instant)
-        found.append("^".join(fields.values()))
+        added = dict(zip(names, alike.split("^"))) | {"JobID": f"{FIRST_ADDED + number}"}
+        added |= dict.fromkeys(("Submit", "Eligible", "Start", "End"), instant)
+        found.append("^".join(added.values()))
     for row, line in enumerate(lines):
         fields = line.split("^")
         shift = late(fields[0], phase)

@@ -124,7 +124,8 @@ def _so_many(job: Job, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
     fewest, most = job.shape.nodes
     wanted = min(max(job.shape.nodes), int((fits > 0).sum()))
     left, chosen = job.tasks, dict[int, int]()
-    for mine in _weights(nodes):
+    any_weight = (np.ones(len(nodes), dtype=bool),)
+    for mine in any_weight if "contiguous" in terms_of(job.terms) else _weights(nodes):
         runs: list[list[int]] = []
         for n in range(len(nodes)):
             if mine[n] and fits[n] > 0:
@@ -134,13 +135,19 @@ def _so_many(job: Job, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
                     runs.append([n])
         while runs and left > 0 and len(chosen) != (most or -1):
             need = max(fewest - len(chosen), 1)
-            enough = [run for run in runs if len(run) >= need and int(fits[run].sum()) >= left]
-            best = min(enough, key=lambda run: int(free[run].sum())) if enough else None
+            # In order: the first; the first that suffices, or a smaller one; or a larger one that
+            # does not, but if one suffices only where it lacks nodes and no room.
+            best, tight = runs[0], False
+            for run in runs:
+                size, than = int(free[run].sum()), int(free[best].sum())
+                room = int(fits[run].sum()) >= left
+                holds = room and len(run) >= need
+                if (size < than or not tight) if holds else size > than and (room or not tight):
+                    best, tight = run, holds
             if "contiguous" in terms_of(job.terms):  # on one run, which is to hold it all
-                if best is None:
+                if not tight:
                     return None
                 wanted = min(wanted, len(best))
-            best = best or max(runs, key=lambda run: int(free[run].sum()))
             runs.remove(best)
             able = [n for n in best if fits[n] >= left and wanted - len(chosen) <= 1]
             for n in [min(able, key=lambda n: int(free[n]))] if able else best:
