@@ -344,8 +344,8 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
 
     shown = ServiceState(state)
     row = shown.job(job)
-    told = explained(one_line(row), present(shown.view("health") or {}))
-    echo(json_text(row) if as_json else told)
+    sentence = explained(one_line(row), present(shown.view("health") or {}))
+    echo(json_text(row) if as_json else sentence)
 
 
 def _print_explanation(explained: Explained) -> None:

@@ -109,16 +109,16 @@ def _check_file(report: Report, head: dict[str, Any]) -> None:
         fault = fault or str(error) or type(error).__name__
     chain = report._chain
     numbers = {line.number: line.link for line in chain}
-    last = chain[-1].number if chain else 0
+    end = chain[-1].number if chain else 0
     if numbers.get(head["number"], head.get("link")) != head.get("link"):
         fault = f"commit {head['number']} is another than was written"
-        last = head["number"] - 1
-        report._chain = chain = [line for line in chain if line.number <= last]
-    elif head["number"] > last and not fault:
+        end = head["number"] - 1
+        report._chain = chain = [line for line in chain if line.number <= end]
+    elif head["number"] > end and not fault:
         fault = f"its last commits are missing, up to {head['number']}"
     report.commits = len(chain)
-    if (newest := max(newest, head["number"])) > last:
-        report.lost.append(f"commits {last + 1} to {newest}")
+    if (newest := max(newest, head["number"])) > end:
+        report.lost.append(f"commits {end + 1} to {newest}")
     if fault:
         report.wrong(stores.FILE, fault)
     elif stores.FILE not in report._files:
@@ -244,11 +244,11 @@ def mend(folder: Path | str) -> list[str]:
     """
     if not is_state(folder):
         return []
-    taken = take_over(Path(folder))
+    imported = take_over(Path(folder))
     report = examine(folder)
     if report.lost:
         raise StoreError(
             f"{folder} is damaged, and lost is {', '.join(report.lost)}; see gangwise verify "
             f"{folder}, and with --repair the cluster's table fills in who waits and runs"
         )
-    return [*taken, *report.damaged, *repair(report)]
+    return [*imported, *report.damaged, *repair(report)]

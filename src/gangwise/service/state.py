@@ -84,8 +84,8 @@ class ServiceState(ServiceStore):
 
     def shown(self) -> list[dict[str, Any]]:
         """Jobs that wait, are held, or run: the first of them."""
-        held = [{**row, "phase": "held"} for row in self.view("held") or ()]
-        return [*(self.view("queue") or ()), *held, *(self.view("running") or ())]
+        held_rows = [{**row, "phase": "held"} for row in self.view("held") or ()]
+        return [*(self.view("queue") or ()), *held_rows, *(self.view("running") or ())]
 
     def add_request(self, what: What, value: Any) -> int:
         # Never into a file that was put in the place of the service's own.
