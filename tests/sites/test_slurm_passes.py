@@ -293,6 +293,15 @@ def test_running_jobs_that_end_close_together_are_taken_away_together(other, pla
     assert (found.start[3] < 60.0) == (planned == other)
 
 
+def test_nodes_reserved_for_a_job_without_a_limit_stay_reserved():
+    # One node until 100; the second job wants both for ever, the third one for longer than
+    # until then, the fourth for less.
+    limit = [100.0, np.inf, 1000.0, 20.0]
+    jobs = Jobs.of([0, 1, 2, 3], [100, 50, 1000, 20], [1, 2, 1, 1], {"cpu": 1}, limit=limit)
+    found = simulate_jobs(jobs, Nodes.alike(2, {"cpu": 1}), SlurmPasses())
+    assert found.start[3] < found.start[1] == 100 < found.start[2]
+
+
 def test_a_period_of_nothing_is_refused():
     with pytest.raises(ScenarioError, match="must be positive"):
         SlurmPasses(interval=0)

@@ -11,9 +11,11 @@ Jobs of groups are Slurm's heterogeneous jobs, which backfilling alone starts, a
 each group finds its time and is reserved for as a job of its own, see :func:`plan_groups`.
 
 Books are looked at as they will be if running jobs end when expected: now, and at the ends of
-windows of time. More and more is free from window to window, so that the first in which a job fits
-is found by halving. Slurm takes running jobs away in groups, and tries a job after each: those on
-nodes that it may use, see :func:`end_of_group`.
+windows of time. A node has a *level* for now, and one for each window in which something ends on
+it; how many tasks of a shape fit at each is counted once for all jobs of that shape. Reservations
+are kept as Slurm keeps them: from each *edge* of time to the next the same nodes are reserved,
+which are bits. Slurm takes running jobs away in groups, and tries a job after each: those on nodes
+that it may use, see :func:`end_of_group`.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, referen
 from gangwise.jobs import kernels, queue_kernels
 from gangwise.jobs.conservative_kernels import truly_free
 from gangwise.jobs.event_kernels import DONE, MORE_ROOM, PAUSED, advance, boolean
-from gangwise.jobs.fit_kernels import copy_room, fits, tell_apart
-from gangwise.jobs.kernels import ClusterArrays, Inputs, Rows, State, int64
+from gangwise.jobs.fit_kernels import copy_node, copy_room, fits, take_piece, tell_apart
+from gangwise.jobs.kernels import Inputs, Rows, State, int64
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 from gangwise.sites import preemption
 from gangwise.sites.several_pools import become_one, stand_again
@@ -39,6 +41,8 @@ from gangwise.sites.slurm_places import (
     FutureWindows,
     PassState,
     arrange,
+    choose,
+    compared,
     copy_pieces,
     count_room,
 )
@@ -164,18 +168,19 @@ def may_start(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
 
 
 @inner_kernel
-def shut_owned(inputs: Inputs, state: State, passes: PassState, j: int, shut: Ints) -> bool:
-    """Shut nodes with a job of another user, where that or job j is for its user alone."""
-    shuts = False
+def cover_owned(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
+    """Cover nodes with a job of another user, where that or job j is for its user alone."""
+    covers, owned = False, passes.ahead.owned
+    owned[:] = 0
     for i in range(state.at.running if passes.settings.by_user else 0):
         o = state.running[i]
         apart = passes.known[o].own + passes.known[j].own > 0
         if apart and passes.group[0, o] != passes.group[0, j]:
             first = inputs.jobs[o].piece_from
             for m in range(first, first + state.jobs[o].pieces):
-                shut[state.out[m].node] |= OWNED
-                shuts = True
-    return shuts
+                owned[state.out[m].node >> 6] |= int64(1) << (state.out[m].node & 63)
+                covers = True
+    return covers
 
 
 @inner_kernel
@@ -186,9 +191,9 @@ def keep_off(inputs: Inputs, state: State, passes: PassState, j: int, sign: int)
     """
     own, shuts = passes.known[j].reservation, False
     if passes.settings.by_user and sign > 0:
-        shuts = shut_owned(inputs, state, passes, j, passes.shut)
-    for n in range(passes.shut.size if passes.settings.by_user and sign < 0 else 0):
-        passes.shut[n] &= OWNED - 1
+        shuts = cover_owned(inputs, state, passes, j)
+    for n in range(passes.shut.size if passes.settings.by_user else 0):
+        passes.shut[n] += OWNED * sign if has(passes.ahead.owned, n) else 0
     for r in range(passes.clock.site):
         booking = passes.reserved[r]
         mine = r == own
@@ -197,11 +202,11 @@ def keep_off(inputs: Inputs, state: State, passes: PassState, j: int, sign: int)
             booking.begin >= state.at.now + inputs.jobs[j].limit or booking.end <= state.at.now
         ):
             continue
-        for i in range(booking.first, booking.last):
-            if mine:
-                passes.on[passes.nodes[i]] = True
-            else:
-                passes.shut[passes.nodes[i]] += 2 * sign
+        for n in range(passes.shut.size):
+            if has(passes.booked[r], n) and mine:
+                passes.on[n] = True
+            elif has(passes.booked[r], n):
+                passes.shut[n] += 2 * sign
                 shuts = True
     # All nodes but those of its own reservation are shut; the marks in `on` are taken back on the
     # way.
@@ -269,7 +274,8 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
     if passes.gangs is not None and not resumed:
         preemption.keep_cores(inputs, state, passes, j)
         preemption.take_pieces(inputs, state, passes.room, j, int64(kernels.TAKE))
-        preemption.show_cores(inputs.cluster, passes.gangs, state.up, passes.room, int64(0))
+        for n in range(state.up.size):
+            preemption.show_cores(inputs.cluster, passes.gangs, state.up, passes.room, n, int64(0))
     if passes.gangs is None or not resumed:
         passes.known[j].turn = clock.started
     if passes.acts.size > 0:
@@ -456,52 +462,39 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
 
 @inlined_kernel
 def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> None:
-    """What will be free, in `passes.ahead`, at the ends of windows, in `passes.times`.
+    """What will be free on each node at the ends of windows, in `passes.ahead`.
 
     Of gangs: as a job of a rank sees it.
     """
-    clock, now, order = passes.clock, state.at.now, passes.leaving
-    # Window 0 is now. Each further room is the one before it plus what the jobs of its window give
-    # back.
-    copy_room(passes.room, referenced(kernels.room_of(passes.ahead.room, int64(0))))
+    clock, ahead, now, order = passes.clock, passes.ahead, state.at.now, passes.leaving
+    # Level 0 is now. Each further level of a node is the one before it plus what jobs of a window
+    # give back there.
+    at_once = referenced(kernels.room_of(ahead.room, int64(0)))
+    copy_room(passes.room, at_once)
     if passes.gangs is not None:
         entered, least = preemption.release_ahead(inputs, state, passes, rank), -kernels.NEVER
-        preemption.show_cores(
-            inputs.cluster,
-            passes.gangs,
-            state.up,
-            referenced(kernels.room_of(passes.ahead.room, int64(0))),
-            int64(1),
-        )
+        for n in range(state.up.size):
+            preemption.show_cores(inputs.cluster, passes.gangs, state.up, at_once, n, int64(1))
     else:
         put_in_order(state)
         entered, least = state.at.entered, now
-    passes.ahead.times[0] = now
-    clock.stamp += 1
+    ahead.levels[:] = 1
+    ahead.counted[:] = -1
+    ahead.times[0] = now
     clock.bounds = 0
     clock.rank = rank
     clock.ending = entered
     epoch, not_yet = passes.settings.epoch, np.nextafter(now, np.inf)  # who is past its limit
     count, i, length = int64(1), 0, FIRST_WINDOW
     while i < entered:
-        free_then = referenced(kernels.room_of(passes.ahead.room, count))
-        copy_room(referenced(kernels.room_of(passes.ahead.room, count - 1)), free_then)
         # Windows end at whole multiples of their length on Slurm's clock, not counted from now, so
         # that they are the same in every pass.
         until = np.ceil((max(order[i].time, least) + epoch) / length) * length - epoch
         while i < entered and max(order[i].time, least) <= until:
-            o = order[i].item
-            preemption.take_pieces(inputs, state, free_then, o, int64(kernels.GIVE_BACK))
-            if passes.gangs is not None:
-                q = int64(inputs.jobs[o].piece_from)
-                preemption.hold(
-                    passes.gangs, state.out, q, int64(q + state.jobs[o].pieces), int64(1), int64(-1)
-                )
+            give_back_then(inputs, state, passes, order[i].item, count)
             i += 1
-        if passes.gangs is not None:
-            preemption.show_cores(inputs.cluster, passes.gangs, state.up, free_then, int64(1))
         # A job past its limit is expected to end at once, but not at this instant.
-        passes.ahead.times[count] = max(order[i - 1].time, not_yet)
+        ahead.times[count] = max(order[i - 1].time, not_yet)
         count += 1
         # Far ends need no precision: lengths double, so that the number of windows grows with the
         # logarithm of the horizon.
@@ -510,90 +503,115 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
 
 
 @inlined_kernel
-def fit_then(cluster: ClusterArrays, windows: FutureWindows, s: int, w: int, n: int) -> int:
-    """How many tasks of shape s node n takes in window w."""
-    if not (windows.up[n] and cluster.allowed[cluster.shapes[s].constraint, n]):
-        return 0
-    return int(fits(cluster, referenced(kernels.room_of(windows.room, w)), s, n))
+def give_back_then(inputs: Inputs, state: State, passes: PassState, j: int, w: int) -> None:
+    """Job j gives its devices back in window w, behind all that do so in windows before."""
+    ahead, s, q = passes.ahead, int64(inputs.jobs[j].shape), int64(inputs.jobs[j].piece_from)
+    for i in range(q, q + state.jobs[j].pieces):
+        n = int64(state.out[i].node)
+        top = int64(ahead.levels[n] - 1)
+        then = referenced(kernels.room_of(ahead.room, top + int64(ahead.window[n, top] < w)))
+        if ahead.window[n, top] < w:
+            copy_node(referenced(kernels.room_of(ahead.room, top)), then, n)
+            ahead.window[n, top + 1] = w
+            ahead.levels[n] += 1
+        take_piece(inputs.cluster, then, s, state.out, q, i, kernels.GIVE_BACK)
+        if passes.gangs is not None:
+            end = int64(i + 1)
+            preemption.hold(passes.gangs, state.out, int64(i), end, int64(1), int64(-1))
+            preemption.show_cores(inputs.cluster, passes.gangs, state.up, then, n, int64(1))
 
 
 @inner_kernel
-def all_then(cluster: ClusterArrays, windows: FutureWindows, s: int, w: int) -> int:
-    """How many tasks of shape s all nodes take in window w; counted once."""
-    cached = windows.sums[s, w]
-    if cached.stamp != windows.clock.stamp:
-        cached.stamp, cached.fits = windows.clock.stamp, 0
-        for n in range(windows.cover.size):
-            cached.fits += fit_then(cluster, windows, s, w, n)
-    return int(cached.fits)
+def count_ahead(inputs: Inputs, state: State, passes: PassState, s: int) -> int:
+    """How many tasks of shape s each node takes at each level: their place in `ahead.fits`."""
+    ahead, last = passes.ahead, int64(passes.clock.windows)
+    slot = s % ahead.counted.size
+    if ahead.counted[slot] == s:
+        return int(slot)
+    ahead.counted[slot], ahead.barred[slot, :], ahead.opens[slot, :last, :] = s, -1, 0
+    most, constraint = inputs.cluster.shapes[s].per_node, inputs.cluster.shapes[s].constraint
+    for n in range(ahead.levels.size):
+        if not (state.up[n] and inputs.cluster.allowed[constraint, n]):
+            continue
+        bit, fit = int64(1) << (n & 63), int64(0)
+        ahead.barred[slot, n >> 6] &= ~bit
+        for i in range(ahead.levels[n]):
+            before = fit
+            # More and more is free: what takes all that it may does so from then on.
+            if fit < most:
+                fit = fits(inputs.cluster, referenced(kernels.room_of(ahead.room, i)), s, n)
+            if before == 0 and fit > 0:
+                ahead.opens[slot, ahead.window[n, i], n >> 6] |= bit
+            ahead.fits[slot, n, i] = fit
+    for w in range(1, last):  # a node that is open stays so
+        add(ahead.opens[slot, w - 1], ahead.opens[slot, w], boolean(True))
+    return int(slot)
+
+
+@inlined_kernel
+def add(nodes: Ints, to: Ints, kept: bool) -> None:
+    """Put nodes, as bits, among others, or in their place."""
+    for b in range(to.size):
+        to[b] = nodes[b] | (to[b] if kept else 0)
+
+
+@inlined_kernel
+def has(nodes: Ints, n: int) -> bool:
+    """Whether node n is among nodes that are bits."""
+    return bool(nodes[n >> 6] >> (n & 63) & 1)
+
+
+@inlined_kernel
+def level_of(ahead: FutureWindows, n: int, w: int) -> int:
+    """The level of node n in window w."""
+    i = ahead.levels[n] - 1
+    while ahead.window[n, i] > w:
+        i -= 1
+    return int(i)
+
+
+@inlined_kernel
+def room_then(ahead: FutureWindows, slot: int, tasks: int, w: int) -> bool:
+    """Whether so many tasks fit in window w on nodes that are not covered."""
+    for b in range(ahead.cover.size):
+        rest = ahead.opens[slot, w, b] & ~ahead.cover[b]
+        while rest != 0:
+            n = int64((b << 6) + kernels.trailing_zeros(rest))
+            tasks -= ahead.fits[slot, n, level_of(ahead, n, w)]
+            if tasks <= 0:
+                return True
+            rest &= rest - 1
+    return False
+
+
+@inlined_kernel
+def arrange_then(inputs: Inputs, passes: PassState, j: int, slot: int, w: int) -> int:
+    """Place job j on what is free in window w on nodes not covered, which is enough by numbers."""
+    cluster, places, ahead = inputs.cluster, passes.places, passes.ahead
+    s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
+    kind = compared(cluster, places, s)
+    places.fit[:] = 0
+    for b in range(ahead.cover.size):
+        rest = ahead.opens[slot, w, b] & ~ahead.cover[b]
+        while rest != 0:
+            n = int64((b << 6) + kernels.trailing_zeros(rest))
+            i = level_of(ahead, n, w)
+            places.fit[n] = min(ahead.fits[slot, n, i], tasks)
+            ahead.free[n, 0] = ahead.room.free[i, n, kind]
+            rest &= rest - 1
+    return int(choose(cluster, places, ahead.free[:, 0], s, tasks))
 
 
 @inner_kernel
-def fitting_tasks_without_reserved(
-    cluster: ClusterArrays, windows: FutureWindows, s: int, w: int
-) -> int:
-    """The same, without nodes that are reserved while a job would run, see `cover`."""
-    covered = 0
-    # The sum over all nodes is kept, so it is enough to look at the smaller part of them.
-    for n in range(windows.cover.size):
-        covered += 1 if windows.cover[n] > 0 else 0
-    # Of the nodes with and those without reservations, the fewer are looked at.
-    without = 2 * covered > windows.cover.size
-    total = 0 if without else all_then(cluster, windows, s, w)
-    for n in range(windows.cover.size):
-        if without and windows.cover[n] == 0:
-            total += fit_then(cluster, windows, s, w, n)
-        elif not without and windows.cover[n] > 0:
-            total -= fit_then(cluster, windows, s, w, n)
-    return int(total)
-
-
-@inner_kernel
-def first_window(
-    cluster: ClusterArrays,
-    windows: FutureWindows,
-    s: int,
-    tasks: int,
-    low: int,
-    high: int,
-    reserved: bool,
-) -> int:
-    """The first window from ``low`` on in which enough is free, by halving; ``high`` for none.
-
-    With ``reserved``, beside reservations.
-    """
-    while low < high:
-        # What is free grows from window to window, so the first with enough can be halved for.
-        # Beside reservations this holds too, as `cover` stays as it is.
-        middle = (low + high) >> 1
-        free = (
-            fitting_tasks_without_reserved(cluster, windows, s, middle)
-            if reserved
-            else all_then(cluster, windows, s, middle)
-        )
-        if free >= tasks:
-            high = middle
-        else:
-            low = middle + 1
-    return int(low)
-
-
-@inner_kernel
-def on_nodes_of(inputs: Inputs, state: State, passes: PassState, j: int, i: int, step: int) -> int:
-    """The next running job, from place i of the ends on, on a node that job j may use.
+def on_nodes_of(inputs: Inputs, state: State, passes: PassState, i: int, step: int) -> int:
+    """The next running job, from place i of the ends on, on a node that is not covered.
 
     Steps of −1 go back, where there is one.
     """
-    mine = inputs.cluster.shapes[inputs.jobs[j].shape].constraint
     while i < passes.clock.ending:
         o = passes.leaving[i].item
         for m in range(inputs.jobs[o].piece_from, inputs.jobs[o].piece_from + state.jobs[o].pieces):
-            n = state.out[m].node
-            if (
-                passes.ahead.up[n]
-                and passes.ahead.cover[n] == 0
-                and inputs.cluster.allowed[mine, n]
-            ):
+            if not has(passes.ahead.cover, int64(state.out[m].node)):
                 return i
         i += step
     return i
@@ -613,15 +631,15 @@ def behind(rows: Rows, count: int, time: float) -> int:
 
 
 @inlined_kernel
-def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int) -> float:
+def end_of_group(inputs: Inputs, state: State, passes: PassState, w: int) -> float:
     """When the group of running jobs ends whose ends reach into window w; infinity for none.
 
-    Only jobs on nodes that job j may use count. The first group ends 30 s after the whole half
+    Only jobs on nodes that are not covered count. The first group ends 30 s after the whole half
     minute behind the first end; the others 60, 120, 240 … s after that. A job that fits once some
     of a group have ended is taken to start when the last of it does.
     """
     ending, not_yet = int64(passes.clock.ending), np.nextafter(state.at.now, np.inf)
-    nearest = on_nodes_of(inputs, state, passes, j, int64(0), int64(1))
+    nearest = on_nodes_of(inputs, state, passes, int64(0), int64(1))
     if nearest == ending:
         return kernels.NEVER
     epoch, order = passes.settings.epoch, passes.leaving
@@ -631,7 +649,7 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
     reaching = nearest  # the first end that reaches into the window; it says which group it is
     if not_yet <= passes.ahead.times[w - 1]:
         reaching = max(nearest, behind(order, ending, passes.ahead.times[w - 1]))
-        reaching = on_nodes_of(inputs, state, passes, j, reaching, int64(1))
+        reaching = on_nodes_of(inputs, state, passes, reaching, int64(1))
         if reaching == ending:
             return kernels.NEVER
     length, first = FIRST_WINDOW, nearest
@@ -640,60 +658,106 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, j: int, w: int
         while order[first].time > edge + length:
             length *= 2.0
         latest = int64(behind(order, ending, edge + length) - 1)
-        final = on_nodes_of(inputs, state, passes, j, latest, int64(-1))
+        final = on_nodes_of(inputs, state, passes, latest, int64(-1))
         # Slurm goes on while whoever ends next does so within the group. If that is a job on other
         # nodes it is passed over, and the next on these belongs to the group, whenever it ends.
-        further = on_nodes_of(inputs, state, passes, j, int64(latest + 1), int64(1))
+        further = on_nodes_of(inputs, state, passes, int64(latest + 1), int64(1))
         if final < latest and further < ending:
             final = further
         if final >= reaching:
             return float(max(order[final].time, not_yet))
-        first = on_nodes_of(inputs, state, passes, j, int64(final + 1), int64(1))
-
-
-@inlined_kernel
-def cover_more(inputs: Inputs, passes: PassState, s: int, r: int, sign: int) -> None:
-    """Reservation r is in the way of a job of shape s from now on (sign 1), or no longer (−1)."""
-    clock = passes.clock
-    for i in range(passes.reserved[r].first, passes.reserved[r].last):
-        n = int64(passes.nodes[i])
-        passes.ahead.cover[n] += sign
-        # A node counts once, however many reservations have it: `idle` moves with the first and the
-        # last.
-        if passes.ahead.cover[n] == (1 if sign > 0 else 0) and clock.window >= 0:
-            clock.idle -= sign * fit_then(inputs.cluster, passes.ahead, s, int64(clock.window), n)
-
-
-@inlined_kernel
-def cover_at(inputs: Inputs, passes: PassState, j: int, after: float, w: int) -> None:
-    """Let `passes.ahead.cover` count the reservations that job j meets if it starts then.
-
-    `idle` is what fits beside them in window w.
-    """
-    clock, s = passes.clock, int64(inputs.jobs[j].shape)
-    # Time only goes forward within a job, so each reservation enters and leaves once: both lists
-    # are sorted.
-    while (
-        clock.added < clock.reserved
-        and passes.begins[clock.added].time <= after + inputs.jobs[j].limit
-    ):
-        cover_more(inputs, passes, s, passes.begins[clock.added].item, 1)
-        clock.added += 1
-    while clock.dropped < clock.reserved and passes.ends[clock.dropped].time <= after:
-        cover_more(inputs, passes, s, passes.ends[clock.dropped].item, -1)
-        clock.dropped += 1
-    if clock.window != w:
-        clock.window, clock.idle = (
-            w,
-            fitting_tasks_without_reserved(inputs.cluster, passes.ahead, s, w),
-        )
+        first = on_nodes_of(inputs, state, passes, int64(final + 1), int64(1))
 
 
 @inlined_kernel
 def rounded(passes: PassState, time: float) -> float:
     """Times are multiples of the resolution, on Slurm's clock."""
     resolution, epoch = passes.settings.resolution, passes.settings.epoch
-    return (time + epoch) // resolution * resolution - epoch
+    # Infinity is none, and the rest of its division no number: jobs without a limit.
+    return (time + epoch) // resolution * resolution - epoch if time < kernels.NEVER else time
+
+
+@inner_kernel
+def split(passes: PassState, time: float, again: bool) -> int:
+    """Let there be an edge at a time; its place. With ``again``, another one."""
+    clock, edges, k = passes.clock, passes.edges, int64(0)
+    k = behind(edges, clock.edges, time)
+    while k > 0 and edges[k - 1].time == time:
+        k -= 1
+    if k < clock.edges and edges[k].time == time and not again:
+        return int(k)
+    for i in range(clock.edges, k, -1):
+        edges[i].time = edges[i - 1].time
+        add(passes.taken[i - 1], passes.taken[i], boolean(False))
+    # From the new edge on as before it.
+    edges[k].time = time
+    passes.taken[k, :] = 0
+    if k > 0:
+        add(passes.taken[k - 1], passes.taken[k], boolean(True))
+    clock.edges += 1
+    return int(k)
+
+
+@inlined_kernel
+def cover_site(passes: PassState, after: float, until: float, cover: Ints) -> None:
+    """Cover the nodes that the site reserves at any time between two."""
+    for r in range(passes.clock.site):
+        if passes.reserved[r].begin <= until and passes.reserved[r].end > after:
+            add(passes.booked[r], cover, boolean(True))
+
+
+@inlined_kernel
+def cover_jobs(passes: PassState, after: float, until: float, cover: Ints) -> None:
+    """Cover the nodes that are reserved for jobs at any time between two."""
+    first = behind(passes.edges, passes.clock.edges, after) - 1
+    for k in range(max(first, 0), behind(passes.edges, passes.clock.edges, until)):
+        add(passes.taken[k], cover, boolean(True))
+
+
+@inner_kernel
+def first_room(
+    inputs: Inputs, state: State, passes: PassState, j: int, slot: int, time: float
+) -> tuple[float, int]:
+    """First time from ``time`` on when nodes that are not reserved while job j would run hold it.
+
+    Of that and the edges behind it; and in the last window that begins before the next edge: if too
+    little is free in it, then in all before. `ahead.cover` is then of these nodes.
+    """
+    clock, ahead, edges, limit = passes.clock, passes.ahead, passes.edges, inputs.jobs[j].limit
+    cover, tasks, count = ahead.cover, int64(inputs.jobs[j].tasks), int64(clock.edges)
+    # Reservations from the edge before `time` up to the last before the job would end: the first
+    # of these edges moves on with the last. What is reserved from one on up to edge `middle` is in
+    # `ahead.rest`; `recent` is of those behind it.
+    first, last = int64(behind(edges, count, time)), int64(behind(edges, count, time + limit))
+    middle = window = int64(0)
+    ahead.recent[:] = 0
+    while time < kernels.NEVER:
+        while last < count and edges[last].time <= time + limit:
+            add(passes.taken[last], ahead.recent, boolean(True))
+            last += 1
+        begin = max(first - 1, 0)
+        if begin >= middle:
+            middle = last
+            ahead.recent[:] = 0
+            for k in range(last - 1, begin - 1, -1):
+                add(passes.taken[k], ahead.rest[k], boolean(False))
+                if k + 1 < last:
+                    add(ahead.rest[k + 1], ahead.rest[k], boolean(True))
+        add(ahead.recent, cover, boolean(False))
+        if begin < middle:
+            add(ahead.rest[begin], cover, boolean(True))
+        add(ahead.owned, cover, boolean(True))
+        cover_site(passes, time, time + limit, cover)
+        later = edges[first].time if first < count else kernels.NEVER
+        while window + 1 < clock.windows and ahead.times[window + 1] <= later:
+            window += 1
+        if room_then(ahead, slot, tasks, window):
+            break
+        time = later
+        while first < count and edges[first].time <= time:
+            first += 1
+    add(ahead.barred[slot], cover, boolean(True))
+    return time, int(window)
 
 
 @inner_kernel
@@ -702,25 +766,14 @@ def meets_any(
 ) -> bool:
     """Job j, on the pieces tried from then on, would be on nodes that are reserved then."""
     begins = rounded(passes, time) if time > state.at.now else time
-    until = rounded(passes, time + inputs.jobs[j].limit)
-    # The nodes of the choice are marked, then looked up by each reservation that overlaps in time.
-    for i in range(pieces):
-        passes.on[state.tried[i].node] = True
+    end, recent = time + inputs.jobs[j].limit, passes.ahead.recent
+    recent[:] = 0
+    # The site's times are exact; what begins as the job ends is not in the way.
+    cover_site(passes, time, np.nextafter(end, -np.inf), recent)
+    cover_jobs(passes, begins, np.nextafter(rounded(passes, end), -np.inf), recent)
     meets = False
-    for m in range(passes.clock.reserved):
-        r = passes.begins[m].item
-        booking = passes.reserved[r]
-        if booking.begin >= time + inputs.jobs[j].limit:  # nor does any behind it begin before
-            break
-        ends = (
-            time + inputs.jobs[j].limit if r < passes.clock.site else until
-        )  # the site's are exact
-        if booking.begin < ends and booking.end > (time if r < passes.clock.site else begins):
-            for i in range(booking.first, booking.last):
-                meets = meets or passes.on[passes.nodes[i]]
-    # The marks are taken back, so that `on` is clear for the next question.
     for i in range(pieces):
-        passes.on[state.tried[i].node] = False
+        meets = meets or has(recent, int64(state.tried[i].node))
     return meets
 
 
@@ -748,23 +801,6 @@ def too_early(inputs: Inputs, passes: PassState, j: int, time: float) -> None:
 
 
 @inlined_kernel
-def cover_first(inputs: Inputs, state: State, passes: PassState, j: int, after: float) -> None:
-    """Let `passes.ahead.cover` count the reservations that job j meets if it starts then."""
-    clock, until = passes.clock, after + inputs.jobs[j].limit
-    clock.window = -1
-    for n in range(passes.ahead.cover.size):
-        passes.ahead.cover[n] = 0
-    shut_owned(inputs, state, passes, j, passes.ahead.cover)
-    clock.added = behind(passes.begins, int64(clock.reserved), until)
-    for m in range(clock.added):
-        booking = passes.reserved[passes.begins[m].item]
-        if booking.end > after:
-            for i in range(booking.first, booking.last):
-                passes.ahead.cover[passes.nodes[i]] += 1
-    clock.dropped = behind(passes.ends, int64(clock.reserved), after)
-
-
-@inlined_kernel
 def first_time(
     inputs: Inputs, state: State, passes: PassState, j: int, least: float
 ) -> tuple[float, int]:
@@ -775,59 +811,40 @@ def first_time(
     found too little room; where there was enough, it may have been on other nodes, and is looked at
     again.
     """
-    clock, R = passes.clock, passes.clock.reserved
-    s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
-    early = not_before(inputs, passes, j)
-    every = int64(clock.windows)
-    able = first_window(inputs.cluster, passes.ahead, s, tasks, int64(0), every, boolean(False))
-    # Not even the emptiest window has room for it, or one that asks for less never found any.
-    if able == clock.windows or early == kernels.NEVER:
+    clock, ahead, edges = passes.clock, passes.ahead, passes.edges
+    tasks, early = int64(inputs.jobs[j].tasks), not_before(inputs, passes, j)
+    if early == kernels.NEVER:  # one that asks for less never found any
         return kernels.NEVER, 0
     earliest, tried = max(state.at.now, early, least), False
     noted = least <= state.at.now  # who may start later than now says nothing of earlier times
-    cover_first(inputs, state, passes, j, earliest)
-    a, b = behind(passes.begins, int64(R), earliest), behind(passes.ends, int64(R), earliest)
-    window = int64(able)  # windows before it are not looked at
-    while earliest < kernels.NEVER:
-        while a < R and passes.begins[a].time <= earliest:
-            a += 1
-        while b < R and passes.ends[b].time <= earliest:
-            b += 1
-        # The next instant at which another set of reservations is in the way.
-        later = min(
-            passes.begins[a].time if a < R else kernels.NEVER,
-            passes.ends[b].time if b < R else kernels.NEVER,
-        )
-        if later < passes.ahead.times[able]:  # nor does it fit by then without any reservation
-            earliest = later
-            continue
-        while window + 1 < clock.windows and passes.ahead.times[window + 1] <= later:
-            window += 1
-        cover_at(inputs, passes, j, earliest, int64(window))
-        # Window `window` is the last that begins before `later`: if too little is free in it, then
-        # in all before.
-        w = window + 1
-        if clock.idle >= tasks:
-            w = first_window(
-                inputs.cluster, passes.ahead, s, tasks, int64(able), int64(window), boolean(True)
-            )
+    slot = int64(count_ahead(inputs, state, passes, int64(inputs.jobs[j].shape)))
+    cover_owned(inputs, state, passes, j)
+    while True:
+        earliest, window = first_room(inputs, state, passes, j, slot, earliest)
         # From here on a failure is one of nodes, not of numbers, and says nothing of other jobs.
-        if w <= window and not tried:
-            tried = True
-            if earliest > early and noted:
-                too_early(inputs, passes, j, earliest)
+        if not tried and earliest > early and noted:
+            too_early(inputs, passes, j, earliest)
+        if earliest == kernels.NEVER:
+            return kernels.NEVER, 0
+        tried = True
+        # The next instant at which another set of reservations may be in the way.
+        k = behind(edges, clock.edges, earliest)
+        later = edges[k].time if k < clock.edges else kernels.NEVER
+        # What is free grows from window to window: back to the first in which it is enough.
+        w = int64(window)
+        while w > 0 and room_then(ahead, slot, tasks, w - 1):
+            w -= 1
         pieces, time = int64(0), earliest
         while w <= window and pieces == 0:  # features may need more than enough room
             # It starts when the group of running jobs ends whose ends give it room, not at the
             # window's end.
             if w > 0:
-                time = end_of_group(inputs, state, passes, j, int64(w))
+                time = end_of_group(inputs, state, passes, w)
                 if time > later:
                     break
-                while w < window and passes.ahead.times[w] < time:
+                while w < window and ahead.times[w] < time:
                     w += 1
-            free_then = referenced(kernels.room_of(passes.ahead.room, int64(w)))
-            pieces = arrange(inputs.cluster, passes.places, free_then, s, tasks, passes.ahead.cover)
+            pieces = int64(arrange_then(inputs, passes, j, slot, w))
             w += 1
         if pieces > 0:
             time = max(time, earliest)
@@ -836,45 +853,34 @@ def first_time(
                 return time, pieces
             later = time if time > earliest else later
         earliest = later
-    if not tried and noted:
-        too_early(inputs, passes, j, kernels.NEVER)
-    return kernels.NEVER, 0
 
 
 @inner_kernel
 def shut_reserved(inputs: Inputs, state: State, passes: PassState, j: int) -> None:
     """Shut the nodes that are reserved while job j would run if it started now."""
+    now, until = state.at.now, state.at.now + inputs.jobs[j].limit
+    recent = passes.ahead.recent
+    recent[:] = 0
+    cover_site(passes, now, until, recent)
+    cover_jobs(passes, now, until, recent)
     for n in range(passes.shut.size):
-        passes.shut[n] = 0
-    for m in range(passes.clock.reserved):
-        booking = passes.reserved[passes.begins[m].item]
-        if booking.begin > state.at.now + inputs.jobs[j].limit:
-            break
-        if booking.end > state.at.now:
-            for i in range(booking.first, booking.last):
-                passes.shut[passes.nodes[i]] = 1
+        passes.shut[n] = has(recent, n)
 
 
 @inlined_kernel
 def reserve(
     inputs: Inputs, state: State, passes: PassState, j: int, time: float, pieces: int
-) -> None:
-    """Hold the nodes tried for job j from then on."""
-    clock = passes.clock
-    r = clock.reserved
-    booking = passes.reserved[r]
-    booking.begin = rounded(passes, time)
-    booking.end = rounded(passes, time + inputs.jobs[j].limit)
-    booking.first = clock.held
-    for i in range(pieces):
-        passes.nodes[clock.held] = state.tried[i].node
-        clock.held += 1
-    booking.last = clock.held
-    # Both lists stay sorted by insertion: reservations of a pass are made in the order of the line,
-    # not of time.
-    kernels.enter_row(passes.begins, int64(0), r, booking.begin, r)
-    kernels.enter_row(passes.ends, int64(0), r, booking.end, r)
-    clock.reserved += 1
+) -> float:
+    """Hold the nodes tried for job j from then on; gives when that begins."""
+    begin, end = rounded(passes, time), rounded(passes, time + inputs.jobs[j].limit)
+    first = split(passes, begin, boolean(False))
+    # One that is rounded to nothing is in the way of those who would run at that time.
+    last = split(passes, end, boolean(begin == end))
+    for k in range(first, max(last, first + 1)):
+        for i in range(pieces):
+            n = int64(state.tried[i].node)
+            passes.taken[k, n >> 6] |= int64(1) << (n & 63)
+    return begin
 
 
 @inlined_kernel
@@ -901,11 +907,8 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
         j = passes.front[last]
         if groups_of(inputs, j) > 0 and may_start(inputs, state, passes, j):
             break  # its groups are reserved for in turn, whatever fits now
-        s, tasks, limit = (
-            int64(inputs.jobs[j].shape),
-            int64(inputs.jobs[j].tasks),
-            inputs.jobs[j].limit,
-        )
+        s, limit = int64(inputs.jobs[j].shape), inputs.jobs[j].limit
+        tasks = int64(inputs.jobs[j].tasks)
         # In a pass less and less is free: who asks for no less than one that failed need not be
         # asked.
         failed = passes.failed[s]  # of its shape, that asked for no more: in this pass
@@ -918,13 +921,11 @@ def last_able(inputs: Inputs, state: State, passes: PassState, first: int, last:
             and may_start(inputs, state, passes, j)
             and fits_now(inputs, state, passes, j)
         ):
-            if passes.clock.reserved == 0:
+            if passes.clock.edges == 0:
                 break
             shut_reserved(inputs, state, passes, j)
-            if (
-                count_room(inputs.cluster, passes.places, state.room, s, tasks, passes.shut)
-                >= tasks
-            ):
+            shut = passes.shut
+            if count_room(inputs.cluster, passes.places, state.room, s, tasks, shut) >= tasks:
                 break
             # Of the failures of a shape the one that asked for least rules out most.
             easier = tasks <= failed.tasks and limit <= failed.limit
@@ -1003,22 +1004,27 @@ def start_groups(inputs: Inputs, state: State, passes: PassState, count: int, st
 
 
 @inlined_kernel
+def begin_pass(passes: PassState) -> None:
+    """Nothing is reserved yet but what the site reserves, and nobody was looked at."""
+    passes.clock.edges = 0
+    passes.clock.passes += 1
+    for r in range(passes.clock.site):
+        split(passes, passes.reserved[r].begin, boolean(False))
+        split(passes, passes.reserved[r].end, boolean(False))
+    for k in range(GROUPS):
+        if passes.most[k] > 0:
+            passes.looked[k, :] = 0
+
+
+@inlined_kernel
 def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int:
     """One pass: start what fits now beside reservations made before it, reserve for others.
 
     Gives how many it started.
     """
     clock, now = passes.clock, state.at.now
-    clock.reserved, clock.held, started = 0, clock.site_nodes, 0
-    clock.passes += 1
-    for r in range(clock.site):
-        kernels.enter_row(passes.begins, int64(0), int64(r), passes.reserved[r].begin, int64(r))
-        kernels.enter_row(passes.ends, int64(0), int64(r), passes.reserved[r].end, int64(r))
-        clock.reserved += 1
-    for k in range(GROUPS):
-        if passes.most[k] > 0:
-            passes.looked[k, :] = 0
-    ready, recheck = False, passes.above is None
+    begin_pass(passes)
+    started, ready, recheck = 0, False, passes.above is None
     end_of_line = count - 1
     i = 0
     while True:
@@ -1055,7 +1061,8 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
             for m in range(pieces):
                 passes.kept[m] = state.tried[m].node
             shut_reserved(inputs, state, passes, j)
-            shut_owned(inputs, state, passes, j, passes.shut)
+            for n in range(passes.shut.size):  # as they are covered since its time was sought
+                passes.shut[n] |= int64(has(passes.ahead.owned, n))
             clock.hidden = 0
             preempting = preemption.make_room(inputs, state, passes, j)
             if preempting > 0:
@@ -1066,9 +1073,8 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
                 state.tried[m].node = passes.kept[m]
             if clock.hidden == 0:
                 break
-            rank = float(
-                passes.classes[passes.known[j].kind].rank
-            )  # once more, without those below
+            # Once more, without those below.
+            rank = float(passes.classes[passes.known[j].kind].rank)
         if time <= now:
             begin(inputs, state, passes, j, pieces)
             ready, recheck = False, passes.above is None
@@ -1082,9 +1088,8 @@ def backfill(inputs: Inputs, state: State, passes: PassState, count: int) -> int
             if passes.settings.one_each and passes.known[o].booked == clock.passes:
                 continue
             passes.known[o].booked = clock.passes
-            reserve(inputs, state, passes, j, time, pieces)
+            begins = reserve(inputs, state, passes, j, time, pieces)
             # Only a reservation that begins before the last job would end can take its place away.
-            begins = passes.reserved[clock.reserved - 1].begin
             meets_last = begins <= now + inputs.jobs[passes.front[end_of_line]].limit
             recheck = meets_last and passes.above is None
 
@@ -1193,9 +1198,8 @@ def decide(inputs: Inputs, state: State, passes: PassState) -> None:
     front = int64(-1)
     if rules.tested > 0 and line_up(inputs, state, passes, int64(1)) > 0:
         front = passes.front[0]
-    if (
-        passes.gangs is not None and clock.gave > 0
-    ):  # who was suspended may have made room for one below it
+    # Who was suspended may have made room for one below it.
+    if passes.gangs is not None and clock.gave > 0:
         resume(inputs, state, passes, int64(0))
     ask(inputs, state, passes, front)
     clock.due = 1
@@ -1222,9 +1226,8 @@ def ask(inputs: Inputs, state: State, passes: PassState, first: int) -> None:
         steady = steady and not fading(passes.minutes)
     clock.steady = steady
     # Nothing runs and nothing is to come: only a change of the line could start anyone.
-    over = (
-        at.running == 0 and at.next_event == inputs.events.size and at.next_job == inputs.jobs.size
-    )
+    at_end = at.next_event == inputs.events.size and at.next_job == inputs.jobs.size
+    over = at.running == 0 and at_end
     if first >= 0 and not (over and steady and passes.acts.size == 0):
         j, time = first, min(time, clock.passed + passes.settings.interval)
     clock.asked, clock.at = j, time

@@ -417,7 +417,7 @@ def _places(t: Tables, state: State, leaf_cores: bool) -> Places:
     )
 
 
-def _ahead(t: Tables, state: State, clock: Any) -> FutureWindows:
+def _ahead(t: Tables, state: State, edges: int) -> FutureWindows:
     """As many windows as the ends of running jobs may need, two of them for now and for never."""
     longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
     # Windows double behind the first FINE, so their number grows with the logarithm of the longest.
@@ -425,16 +425,19 @@ def _ahead(t: Tables, state: State, clock: Any) -> FutureWindows:
     W += min(len(t.jobs), slurm_kernels.FINE)
     if gangs(t.options.tenancy):  # who was suspended again and again may be past its limit
         W += 8 + int(math.log2(float(t.work.max(initial=0.0)) + 1.0))
+    N, S, B = len(t.nodes), len(t.cluster.demand), words(t)
     free, device = (np.zeros((W, *of.shape), dtype=np.int64) for of in state.room[:2])
-    sums = np.zeros((len(t.cluster.demand), W), dtype=slurm_places.SUM)
-    cover = np.zeros(len(t.nodes), dtype=np.int64)
+    # A slot for each shape, of a large cluster for as many as 64 MiB hold.
+    slots = min(S, max(2**24 // (N * W), 1))
+    sizes: dict[str, Any] = {"levels": N, "window": (N, W), "counted": slots, "free": (N, 1)}
+    sizes |= {"opens": (slots, W, B), "barred": (slots, B), "rest": (edges, B)}
+    sizes |= dict.fromkeys(("owned", "cover", "recent"), B)
+    arrays: dict[str, Any] = {name: np.zeros(of, dtype=np.int64) for name, of in sizes.items()}
     return FutureWindows(
-        clock,
-        state.up,
-        np.zeros(W),
-        kernels.FreeDevices(free, device, state.ahead.top),
-        sums,
-        cover,
+        times=np.zeros(W),
+        room=kernels.FreeDevices(free, device, state.ahead.top),
+        fits=np.zeros((slots, N, W), dtype=np.int32),
+        **arrays,
     )
 
 
@@ -469,19 +472,24 @@ def _groups(jobs: Jobs) -> Ints:
     return np.stack([jobs.user, jobs.pool, both, association]).astype(np.int64)
 
 
-def _reserved(t: Tables) -> tuple[Ints, Any, list[int]]:
-    """The site's reservation that each job names, −1 for none [J]; all of them; their nodes."""
+def _reserved(t: Tables) -> tuple[Ints, Any, Ints]:
+    """The site's reservation that each job names, −1 for none [J]; all of them; nodes, as bits."""
     kept, place = t.options.tenancy.reservations, {n: i for i, n in enumerate(t.nodes.names)}
     number = {each.name: r for r, each in enumerate(kept)}
     asked = [terms_of(text).get("reservation", "") for text in t.jobs.terms]
     # Of several reservations that a job names, one counts: the last in the site's order.
     own = [max((number.get(name, -1) for name in text.split("|")), default=-1) for text in asked]
-    rows, nodes = np.zeros(len(kept), dtype=slurm_places.HELD), list[int]()
+    rows = np.array([(each.begin, each.end) for each in kept], dtype=slurm_places.HELD)
+    booked = np.zeros((len(kept), words(t)), dtype=np.int64)
     for r, each in enumerate(kept):
-        first = len(nodes)
-        nodes += [place[name] for name in each.on if name in place]
-        rows[r] = each.begin, each.end, first, len(nodes)
-    return np.array(own, dtype=np.int64)[t.jobs.term], rows, nodes
+        on = np.array([place[name] for name in each.on if name in place], dtype=np.int64)
+        np.bitwise_or.at(booked[r], on >> 6, np.int64(1) << (on & 63))
+    return np.array(own, dtype=np.int64)[t.jobs.term], rows, booked
+
+
+def words(t: Tables) -> int:
+    """Words of 64 bits for a bit of each node."""
+    return -(-len(t.nodes) // 64)
 
 
 def passing_of(
@@ -497,23 +505,23 @@ def passing_of(
     pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in every_shape(t))]
     pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
-    gang = max(min(int(jobs.tasks.max(initial=1)), N), x.grouped.size)
     most_groups = max((len(shape.groups) for shape in jobs.shapes), default=0)
-    booked = tested * max(most_groups, 1)  # reservations, of each group one
+    most_reserved = tested * max(most_groups, 1)  # of each group one
+    edges = 2 * (most_reserved + len(t.options.tenancy.reservations))
     # Any job may be suspended, so lists of those who give way hold all.
     size = max(x.running.size, J * suspends)
     rows: dict[str, Any] = {
         name: np.zeros(size, dtype=kernels.DUE)
         for name, size in {
             "acts": acts,
-            **dict.fromkeys(("begins", "ends"), booked + len(t.options.tenancy.reservations)),
+            "edges": edges,
             **dict.fromkeys(("able", "turns", "ranked", "others"), size),
         }.items()
     }
     known = np.zeros(J, dtype=slurm_places.KNOWN)
     known["until"], known["together"], known["kind"] = -math.inf, math.inf, kind
     known["job"] = np.arange(J)
-    known["reservation"], of_site, nodes_of_site = _reserved(t)
+    known["reservation"], reserved, booked = _reserved(t)
     terms = [terms_of(text) for text in jobs.terms]
     known["named"] = np.array(["on" in term for term in terms])[jobs.term]
     by_user = {pool.name for pool in t.options.tenancy.pools if pool.by_user}
@@ -521,10 +529,8 @@ def passing_of(
     known["own"] |= np.array([name in by_user for name in jobs.pools])[jobs.pool]
     queued = np.array([float(term.get("queued", "inf")) for term in terms])[jobs.term]
     known["ages"] = np.minimum(queued, jobs.submit)
-    reserved = np.zeros(booked + len(of_site), dtype=slurm_places.HELD)
-    reserved[: len(of_site)] = of_site
-    bounds = np.zeros(booked, dtype=slurm_places.BOUND)
-    clock.site, clock.site_nodes = len(of_site), len(nodes_of_site)
+    bounds = np.zeros(most_reserved, dtype=slurm_places.BOUND)
+    clock.site = len(reserved)
     groups = _groups(jobs)
     classes, above = classes_of(t.options.tenancy, names)
     ints = {
@@ -534,11 +540,9 @@ def passing_of(
         "front": J + 1,
         "gave": J if preempts else 0,
         "before": J if given.rules.keyed else 0,
-        "nodes": tested * gang + len(nodes_of_site),
         "kept": x.tried.size,
     }
     arrays: dict[str, Any] = {name: np.zeros(n, dtype=np.int64) for name, n in ints.items()}
-    arrays["nodes"][: len(nodes_of_site)] = nodes_of_site
     return PassState(
         settings=_settings(scheduler, t.options.tenancy, bool(known["own"].any())),
         clock=clock,
@@ -547,7 +551,7 @@ def passing_of(
         minutes=minutes_of(t, scheduler.safe),
         leaving=np.zeros(J, dtype=kernels.DUE) if suspends else x.order,
         places=_places(t, x, scheduler.leaf_cores),
-        ahead=_ahead(t, x, clock),
+        ahead=_ahead(t, x, edges),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
         known=known,
         classes=classes,
@@ -560,6 +564,8 @@ def passing_of(
         looked=np.zeros((len(PER), int(groups.max(initial=0)) + 1), dtype=np.int64),
         of_pool=np.zeros(len(pools), dtype=np.int64),
         reserved=reserved,
+        booked=booked,
+        taken=np.zeros((edges, words(t)), dtype=np.int64),
         bounds=bounds,
         failed=np.zeros(len(t.cluster.shapes), dtype=slurm_places.FAILED),
         found=np.zeros(x.tried.size, dtype=kernels.PIECE),

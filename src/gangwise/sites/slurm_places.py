@@ -62,16 +62,8 @@ CLOCK = record(
     rank=np.float64,  # windows are as a job of this rank sees them
     windows=np.int64,
     ending=np.int64,  # jobs whose ends they are, the first in `PassState.leaving`
-    stamp=np.int64,  # how often windows were made
-    reserved=np.int64,  # reservations
-    held=np.int64,  # nodes of all of them
-    site=np.int64,  # of reservations, the first so many are the site's own
-    site_nodes=np.int64,  # and so many of their nodes
-    # of one job in it
-    added=np.int64,  # reservations that begin before it would end
-    dropped=np.int64,  # reservations that end before it would begin
-    window=np.int64,  # the one looked at
-    idle=np.int64,  # tasks that fit there beside reservations
+    edges=np.int64,  # rows of `PassState.edges`
+    site=np.int64,  # reservations of the site
     # of the windows made last
     bounds=np.int64,  # rows of `PassState.bounds`
     passes=np.int64,  # of backfilling, so far
@@ -82,8 +74,7 @@ BOUND = record(limit=np.float64, time=np.float64, tasks=np.int64, shape=np.int64
 FAILED = record(limit=np.float64, tasks=np.int64, stamp=np.int64)
 """So many tasks of a shape for so long found no room at once in this pass."""
 RUN_OF_NODES = record(first=np.int64, last=np.int64, free=np.int64, fits=np.int64)
-HELD = record(begin=np.float64, end=np.float64, first=np.int64, last=np.int64)
-SUM = record(fits=np.int64, stamp=np.int64)
+HELD = record(begin=np.float64, end=np.float64)
 CLASS = record(exempt=np.float64, rank=np.int64, way=np.int64)
 """Of jobs of a pool and a QOS: seconds in which they are not preempted, their place, and how."""
 KNOWN = record(  # of a job
@@ -159,14 +150,24 @@ class Places(NamedTuple):
 
 @by_reference
 class FutureWindows(NamedTuple):
-    """What will be free, at the ends of W windows, and nodes that are reserved."""
+    """What will be free, at the ends of W windows, and nodes that are reserved.
 
-    clock: Any  # CLOCK
-    up: Bools  # [N] State.up
+    A node has a level for each window that changes what is free on it, and for now.
+    """
+
     times: Floats  # [W] when windows end
-    room: FreeDevices  # [W, …]
-    sums: Rows  # SUM [S, W] tasks of a shape that fit in all
-    cover: Ints  # [N] reservations that a job would meet
+    room: FreeDevices  # [W, …] by level
+    levels: Ints  # [N] how many a node has
+    window: Ints  # [N, W] in which a level begins
+    fits: Any  # [slots, N, W] tasks of a shape that fit at a level
+    counted: Ints  # [slots] of which shape they are, −1 for none
+    opens: Ints  # [slots, W, N / 64] nodes that hold a task in a window, as bits
+    barred: Ints  # [slots, N / 64] nodes that the shape may not use, or that are down
+    owned: Ints  # [N / 64] nodes that a job may not share
+    cover: Ints  # [N / 64] nodes that it may not have: these, or reserved while it would run
+    recent: Ints  # [N / 64] nodes reserved between some edges
+    rest: Ints  # [edges, N / 64] nodes reserved from an edge on to one
+    free: Ints  # [N, 1] what nodes are compared by, in one window
 
 
 @by_reference
@@ -213,10 +214,10 @@ class PassState(NamedTuple):
     none: Ints  # [N] no node is shut
     on: Bools  # [N] nodes of a choice
     every: Bools  # [N] all nodes
-    reserved: Rows  # HELD
-    begins: Rows  # DUE: reservations by when they begin
-    ends: Rows  # DUE: the same, by when they end
-    nodes: Ints  # of reservations
+    reserved: Rows  # HELD: reservations of the site
+    booked: Ints  # [R, N / 64] nodes of these, as bits
+    edges: Rows  # DUE: times at which a reservation begins or ends
+    taken: Ints  # [edges, N / 64] nodes reserved for jobs from an edge to the next, as bits
     bounds: Rows  # BOUND: of jobs looked at since the windows were made
     failed: Rows  # FAILED [S]
     able: Rows  # DUE: who may give way, in order
@@ -338,7 +339,18 @@ def arrange(
     """Place a gang in a room on nodes that are not shut [N]: pieces in `tried`; 0 for no place."""
     if count_room(cluster, places, room, s, tasks, shut) < tasks:
         return 0
-    free = room.free[:, places.cores if places.cores >= 0 else cluster.shapes[s].dominant]
+    return int(choose(cluster, places, room.free[:, compared(cluster, places, s)], s, tasks))
+
+
+@inlined_kernel
+def compared(cluster: ClusterArrays, places: Places, s: int) -> int:
+    """The device type by which nodes are compared for shape s."""
+    return int(places.cores if places.cores >= 0 else cluster.shapes[s].dominant)
+
+
+@inner_kernel
+def choose(cluster: ClusterArrays, places: Places, free: Ints, s: int, tasks: int) -> int:
+    """Place a gang on nodes of which each takes `places.fit` of its tasks, and all take enough."""
     how, begin, end = places.how[s], places.parts_from[s], places.parts_from[s + 1]
     count = int64(0)
     if how == ALL_OF_ONE:
