@@ -38,20 +38,20 @@ def in_each_pool(t: Tables) -> tuple[Tables, Ints]:
     whole = {pool.name: getattr(pool, "whole", False) for pool in t.options.tenancy.pools}
     shapes, rows, names = [t.jobs.shapes[s] for s in t.jobs.shape], list[int](), list[str]()
     for j, shape in enumerate(shapes):
-        asked = [
+        wanted = [
             name
             for name in texts[t.jobs.term[j]].split("|")
             if name in t.nodes.pools and whole.get(name) == whole.get(shape.pool)
         ]
-        asked = [shape.pool] if shape.groups or shape.pool not in asked else asked
-        names += asked
-        rows += [j] * len(asked)
+        wanted = [shape.pool] if shape.groups or shape.pool not in wanted else wanted
+        names += wanted
+        rows += [j] * len(wanted)
     of_job, every = np.array(rows), _with_rows(t, np.array(rows), names)
     # A pool whose bounds refuse the job has no entry for it.
-    kept = np.flatnonzero(~every.aside | ~np.isin(of_job, of_job[~every.aside]))
-    if kept.size < of_job.size:
-        every = _with_rows(t, of_job[kept], [names[i] for i in kept])
-    return every, of_job[kept]
+    listed = np.flatnonzero(~every.aside | ~np.isin(of_job, of_job[~every.aside]))
+    if listed.size < of_job.size:
+        every = _with_rows(t, of_job[listed], [names[i] for i in listed])
+    return every, of_job[listed]
 
 
 def _with_rows(t: Tables, rows: Ints, names: list[str]) -> Tables:
@@ -102,14 +102,14 @@ def of_jobs(t: Tables, played: Schedule, rows: Ints, shape: Ints) -> Schedule:
 @inner_kernel
 def become_one(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     """Row j starts: gives the row of its job, which takes what j asks for; the others leave."""
-    known, o = passes.known, int64(passes.known[j].job)
+    entries, o = passes.known, int64(passes.known[j].job)
     if o != j:
         a, b = inputs.jobs[o], inputs.jobs[j]
         a.shape, b.shape = b.shape, a.shape
         a.claim, b.claim = b.claim, a.claim
         a.hours, b.hours = b.hours, a.hours
-        known[o].kind, known[j].kind = known[j].kind, known[o].kind
-        known[o].own, known[j].own = known[j].own, known[o].own
+        entries[o].kind, entries[j].kind = entries[j].kind, entries[o].kind
+        entries[o].own, entries[j].own = entries[j].own, entries[o].own
         for k in range(passes.group.shape[0]):
             passes.group[k, o], passes.group[k, j] = passes.group[k, j], passes.group[k, o]
         if state.standing is not None and inputs.rules.queue == kernels.MULTIFACTOR:
@@ -117,7 +117,7 @@ def become_one(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
             x.tier[o], x.tier[j] = x.tier[j], x.tier[o]
             x.score[o], x.score[j] = x.score[j], x.score[o]
             x.bill[o], x.bill[j] = x.bill[j], x.bill[o]
-    for k in range(o + 1 - known[o].rows, o):
+    for k in range(o + 1 - entries[o].rows, o):
         if state.jobs[k].phase == kernels.WAITING:
             leave_queue(inputs, state, int64(k))
             state.jobs[k].phase = kernels.SET_ASIDE
@@ -128,14 +128,14 @@ def become_one(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
 @inlined_kernel
 def stand_again(inputs: Inputs, state: State, passes: PassState) -> None:
     """Jobs that lost their nodes, and are not suspended, wait in each of their pools again."""
-    at, known, clock = state.at, passes.known, passes.clock
+    at, entries, clock = state.at, passes.known, passes.clock
     if clock.requeued != at.requeues + at.preemptions:
         clock.requeued = at.requeues + at.preemptions
-        for k in range(known.size):
-            o = known[k].job
-            back = state.jobs[o].phase == kernels.WAITING and not known[o].asleep
+        for k in range(entries.size):
+            o = entries[k].job
+            back = state.jobs[o].phase == kernels.WAITING and not entries[o].asleep
             if k != o and back and state.jobs[k].phase == kernels.SET_ASIDE:
-                known[k].until = known[o].until
+                entries[k].until = entries[o].until
                 enter(inputs, state, int64(k))
                 at.ended -= 1
                 at.anew = 1  # it may stand in the line still, with an old key

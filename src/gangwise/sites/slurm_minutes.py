@@ -95,7 +95,7 @@ def begin_minutes(inputs: Inputs, minutes: Minutes, j: int) -> None:
 @inner_kernel
 def count_until(inputs: Inputs, state: State, minutes: Minutes, until: float, adds: bool) -> None:
     """Count what jobs have used that ended by then, and others too where Slurm adds up then."""
-    left, known = 0, until if adds else minutes.time[0]
+    still, counted = 0, until if adds else minutes.time[0]
     minutes.ahead[:] = 0.0
     for i in range(minutes.size[0]):
         j = minutes.running[i]
@@ -110,10 +110,10 @@ def count_until(inputs: Inputs, state: State, minutes: Minutes, until: float, ad
                 since = max(run.begun, minutes.time[0])
                 minutes.used[k] += devices * max(min(end, until) - since, 0.0)
             if not over:
-                minutes.ahead[k] += devices * (run.begun + limit - max(run.begun, known))
-        minutes.running[left] = j
-        left += not over
-    minutes.size[0] = left
+                minutes.ahead[k] += devices * (run.begun + limit - max(run.begun, counted))
+        minutes.running[still] = j
+        still += not over
+    minutes.size[0] = still
 
 
 @inner_kernel

@@ -489,10 +489,10 @@ def best_run(places: Places, runs: int, tasks: int, nodes: int) -> int:
 
 
 @inlined_kernel
-def fullest(places: Places, free: Ints, tasks: int, first: int, last: int) -> int:
-    """Of the nodes from first to last that hold all tasks the one with least free, −1 for none."""
+def fullest(places: Places, free: Ints, tasks: int, begin: int, past: int) -> int:
+    """Of nodes from ``begin`` on that hold all tasks the one with least free, −1 for none."""
     best = int64(-1)
-    for n in range(first, last):
+    for n in range(begin, past):
         if places.fit[n] >= tasks and (best < 0 or free[n] < free[best]):
             best = n
     return int(best)
@@ -503,13 +503,13 @@ def consecutive(places: Places, free: Ints, tasks: int, runs: int, count: int) -
     """Of the runs, those that hold so many tasks, which is no more than all of them hold."""
     while tasks > 0:
         best = best_run(places, runs, tasks, int64(1))
-        first, last = places.runs[best].first, places.runs[best].last
+        begin, past = places.runs[best].first, places.runs[best].last
         places.runs[best].fits = 0
         # A single node that holds the rest is better than the start of the run.
-        one = fullest(places, free, tasks, first, last)
+        one = fullest(places, free, tasks, begin, past)
         if one >= 0:
-            first, last = int64(one), int64(one + 1)
-        for n in range(first, last):
+            begin, past = int64(one), int64(one + 1)
+        for n in range(begin, past):
             if tasks > 0:
                 some = min(places.fit[n], tasks)
                 put_piece(places.tried, count, n, some, int64(0))
@@ -542,20 +542,20 @@ def on_so_many(places: Places, free: Ints, tasks: int, s: int) -> int:
             best = best_run(places, runs, tasks, FAR if apart else max(fewest - count, 1))
             if best < 0:
                 break
-            first, last = places.runs[best].first, places.runs[best].last
+            begin, past = places.runs[best].first, places.runs[best].last
             # The run holds all tasks, on as many nodes as are asked for at least.
-            holds = places.runs[best].fits >= tasks and last - first >= fewest
+            holds = places.runs[best].fits >= tasks and past - begin >= fewest
             if joined:  # these alone, or none hold all
                 if not holds:
                     return 0
-                wanted = min(wanted, last - first)
+                wanted = min(wanted, past - begin)
             places.runs[best].fits = 0
             one = int64(-1)
             if wanted - count <= 1:
-                one = fullest(places, free, tasks, first, last)
+                one = fullest(places, free, tasks, begin, past)
             if one >= 0:
-                first, last = int64(one), int64(one + 1)
-            for n in range(first, last):
+                begin, past = int64(one), int64(one + 1)
+            for n in range(begin, past):
                 if tasks > 0 and (most == 0 or count < most):
                     # Each node leaves at least one task for each of the nodes that are still
                     # wanted.
