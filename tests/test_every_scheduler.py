@@ -370,6 +370,8 @@ OTHER: dict[str, Any] = {
     "least_wait": 60.0,
     "least_priority": 5.0,
     "leaf_cores": False,
+    "one_each": True,
+    "safe": True,
     "security": 30.0,
 }
 """A value of every option of every scheduler that is not the default."""

@@ -485,7 +485,7 @@ def release_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) 
     for i in range(passes.clock.gave):
         j = passes.gave[i]
         if passes.known[j].asleep and sees(passes, rank, j):
-            kernels.put(rows, count, max(passes.known[j].end, now), j)
+            kernels.put(rows, count, passes.known[j].end, j)
             count += 1
     kernels.merge_sort(rows, state.spare_rows, 0, count)
     see(inputs, state, passes, int64(1), rank)

@@ -472,12 +472,12 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
     at_once = referenced(kernels.room_of(ahead.room, int64(0)))
     copy_room(passes.room, at_once)
     if passes.gangs is not None:
-        entered, least = preemption.release_ahead(inputs, state, passes, rank), -kernels.NEVER
+        entered = int64(preemption.release_ahead(inputs, state, passes, rank))
         for n in range(state.up.size):
             preemption.show_cores(inputs.cluster, passes.gangs, state.up, at_once, n, int64(1))
     else:
         put_in_order(state)
-        entered, least = state.at.entered, now
+        entered = int64(state.at.entered)
     ahead.levels[:] = 1
     ahead.counted[:] = -1
     ahead.times[0] = now
@@ -489,8 +489,8 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
     while i < entered:
         # Windows end at whole multiples of their length on Slurm's clock, not counted from now, so
         # that they are the same in every pass.
-        until = np.ceil((max(order[i].time, least) + epoch) / length) * length - epoch
-        while i < entered and max(order[i].time, least) <= until:
+        until = np.ceil((max(order[i].time, now) + epoch) / length) * length - epoch
+        while i < entered and max(order[i].time, now) <= until:
             give_back_then(inputs, state, passes, order[i].item, count)
             i += 1
         # A job past its limit is expected to end at once, but not at this instant.
@@ -585,20 +585,40 @@ def room_then(ahead: FutureWindows, slot: int, tasks: int, w: int) -> bool:
 
 
 @inlined_kernel
+def ends_behind(inputs: Inputs, state: State, passes: PassState, w: int, time: float) -> bool:
+    """Let `ahead.recent` be nodes on which a job ends in window w, but later than this time."""
+    order, ending, recent = passes.leaving, int64(passes.clock.ending), passes.ahead.recent
+    recent[:] = 0
+    first = int64(behind(order, ending, time))
+    last = max(first, behind(order, ending, passes.ahead.times[w]))
+    for i in range(first, last):
+        o = order[i].item
+        for m in range(inputs.jobs[o].piece_from, inputs.jobs[o].piece_from + state.jobs[o].pieces):
+            recent[state.out[m].node >> 6] |= int64(1) << (state.out[m].node & 63)
+    return bool(last > first)
+
+
+@inlined_kernel
 def arrange_then(inputs: Inputs, passes: PassState, j: int, slot: int, w: int) -> int:
-    """Place job j on what is free in window w on nodes not covered, which is enough by numbers."""
+    """Place job j on what is free in window w on nodes not covered; 0 if that is too little.
+
+    Nodes in `ahead.recent` have free what they have a window before.
+    """
     cluster, places, ahead = inputs.cluster, passes.places, passes.ahead
     s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
-    kind = compared(cluster, places, s)
+    kind, count = compared(cluster, places, s), int64(0)
     places.fit[:] = 0
     for b in range(ahead.cover.size):
         rest = ahead.opens[slot, w, b] & ~ahead.cover[b]
         while rest != 0:
             n = int64((b << 6) + kernels.trailing_zeros(rest))
-            i = level_of(ahead, n, w)
+            i = level_of(ahead, n, int64(w - has(ahead.recent, n)))
             places.fit[n] = min(ahead.fits[slot, n, i], tasks)
+            count += places.fit[n]
             ahead.free[n, 0] = ahead.room.free[i, n, kind]
             rest &= rest - 1
+    if count < tasks:
+        return 0
     return int(choose(cluster, places, ahead.free[:, 0], s, tasks))
 
 
@@ -631,10 +651,11 @@ def behind(rows: Rows, count: int, time: float) -> int:
 
 
 @inlined_kernel
-def end_of_group(inputs: Inputs, state: State, passes: PassState, w: int) -> float:
+def end_of_group(inputs: Inputs, state: State, passes: PassState, w: int, before: float) -> float:
     """When the group of running jobs ends whose ends reach into window w; infinity for none.
 
-    Only jobs on nodes that are not covered count. The first group ends 30 s after the whole half
+    The group is one behind ``before``, the end of the last that was tried. Only jobs on nodes that
+    are not covered count. The first group ends 30 s after the whole half
     minute behind the first end; the others 60, 120, 240 … s after that. A job that fits once some
     of a group have ended is taken to start when the last of it does.
     """
@@ -647,8 +668,9 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, w: int) -> flo
     # end.
     edge = ((order[nearest].time + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
     reaching = nearest  # the first end that reaches into the window; it says which group it is
-    if not_yet <= passes.ahead.times[w - 1]:
-        reaching = max(nearest, behind(order, ending, passes.ahead.times[w - 1]))
+    before = max(before, passes.ahead.times[w - 1])
+    if not_yet <= before:
+        reaching = max(nearest, behind(order, ending, before))
         reaching = on_nodes_of(inputs, state, passes, reaching, int64(1))
         if reaching == ending:
             return kernels.NEVER
@@ -834,18 +856,20 @@ def first_time(
         w = int64(window)
         while w > 0 and room_then(ahead, slot, tasks, w - 1):
             w -= 1
-        pieces, time = int64(0), earliest
+        pieces, time, group, more = int64(0), earliest, -kernels.NEVER, False
+        ahead.recent[:] = 0
         while w <= window and pieces == 0:  # features may need more than enough room
             # It starts when the group of running jobs ends whose ends give it room, not at the
             # window's end.
             if w > 0:
-                time = end_of_group(inputs, state, passes, w)
+                time = group = end_of_group(inputs, state, passes, w, group)
                 if time > later:
                     break
                 while w < window and ahead.times[w] < time:
                     w += 1
+                more = ends_behind(inputs, state, passes, w, time)
             pieces = int64(arrange_then(inputs, passes, j, slot, w))
-            w += 1
+            w += not more  # the window's other ends belong to the next group
         if pieces > 0:
             time = max(time, earliest)
             # Times are rounded for reservations, so the choice is compared with them once more.
