@@ -267,6 +267,7 @@ def groups(
     left = sorted([*left, *((end, name) for name, end in asleep.items())])
     holder = {name: books.running.get(name) or rows.held[name] for _, name in left}
     here = {n: usable[[node for node, _, _ in holder[n].pieces]].any() for _, n in left}
+    left.sort(key=lambda pair: (pair[0], here[pair[1]]))
     first = next((end for end, name in left if here[name]), 0.0)
     edge, length, i = ((first + epoch) // 30 + 1) * 30 - epoch, 30, 0
     while i < len(left):

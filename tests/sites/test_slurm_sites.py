@@ -25,7 +25,7 @@ def found():
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("first", "last", "sites", "near", "lost"),
-    [(0, 99, 29, 23, 0), (100, 129, 30, 27, 1), (130, 139, 10, 9, 0)],
+    [(0, 99, 29, 21, 0), (100, 129, 30, 28, 1), (130, 139, 10, 8, 0)],
 )
 def test_a_replay_is_no_farther_from_slurm_than_when_last_measured(
     found, first, last, sites, near, lost

@@ -682,9 +682,10 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, w: int, before
         latest = int64(behind(order, ending, edge + length) - 1)
         final = on_nodes_of(inputs, state, passes, latest, int64(-1))
         # Slurm goes on while whoever ends next does so within the group. If that is a job on other
-        # nodes it is passed over, and the next on these belongs to the group, whenever it ends.
+        # nodes it is passed over, and the next on these belongs to the group, whenever it ends. Of
+        # ends at one instant those on these nodes count as the last.
         further = on_nodes_of(inputs, state, passes, int64(latest + 1), int64(1))
-        if final < latest and further < ending:
+        if order[final].time < order[latest].time and further < ending:
             final = further
         if final >= reaching:
             return float(max(order[final].time, not_yet))
