@@ -589,13 +589,13 @@ def ends_behind(inputs: Inputs, state: State, passes: PassState, w: int, time: f
     """Let `ahead.recent` be nodes on which a job ends in window w, but later than this time."""
     order, ending, recent = passes.leaving, int64(passes.clock.ending), passes.ahead.recent
     recent[:] = 0
-    first = int64(behind(order, ending, time))
-    last = max(first, behind(order, ending, passes.ahead.times[w]))
-    for i in range(first, last):
+    begin = int64(behind(order, ending, time))
+    past = max(begin, behind(order, ending, passes.ahead.times[w]))
+    for i in range(begin, past):
         o = order[i].item
         for m in range(inputs.jobs[o].piece_from, inputs.jobs[o].piece_from + state.jobs[o].pieces):
             recent[state.out[m].node >> 6] |= int64(1) << (state.out[m].node & 63)
-    return bool(last > first)
+    return bool(past > begin)
 
 
 @inlined_kernel
@@ -732,8 +732,8 @@ def cover_site(passes: PassState, after: float, until: float, cover: Ints) -> No
 @inlined_kernel
 def cover_jobs(passes: PassState, after: float, until: float, cover: Ints) -> None:
     """Cover the nodes that are reserved for jobs at any time between two."""
-    first = behind(passes.edges, passes.clock.edges, after) - 1
-    for k in range(max(first, 0), behind(passes.edges, passes.clock.edges, until)):
+    begin = behind(passes.edges, passes.clock.edges, after) - 1
+    for k in range(max(begin, 0), behind(passes.edges, passes.clock.edges, until)):
         add(passes.taken[k], cover, boolean(True))
 
 
@@ -751,34 +751,34 @@ def first_room(
     # Reservations from the edge before `time` up to the last before the job would end: the first
     # of these edges moves on with the last. What is reserved from one on up to edge `middle` is in
     # `ahead.rest`; `recent` is of those behind it.
-    first, last = int64(behind(edges, count, time)), int64(behind(edges, count, time + limit))
+    low, high = int64(behind(edges, count, time)), int64(behind(edges, count, time + limit))
     middle = window = int64(0)
     ahead.recent[:] = 0
     while time < kernels.NEVER:
-        while last < count and edges[last].time <= time + limit:
-            add(passes.taken[last], ahead.recent, boolean(True))
-            last += 1
-        begin = max(first - 1, 0)
+        while high < count and edges[high].time <= time + limit:
+            add(passes.taken[high], ahead.recent, boolean(True))
+            high += 1
+        begin = max(low - 1, 0)
         if begin >= middle:
-            middle = last
+            middle = high
             ahead.recent[:] = 0
-            for k in range(last - 1, begin - 1, -1):
+            for k in range(high - 1, begin - 1, -1):
                 add(passes.taken[k], ahead.rest[k], boolean(False))
-                if k + 1 < last:
+                if k + 1 < high:
                     add(ahead.rest[k + 1], ahead.rest[k], boolean(True))
         add(ahead.recent, cover, boolean(False))
         if begin < middle:
             add(ahead.rest[begin], cover, boolean(True))
         add(ahead.owned, cover, boolean(True))
         cover_site(passes, time, time + limit, cover)
-        later = edges[first].time if first < count else kernels.NEVER
+        later = edges[low].time if low < count else kernels.NEVER
         while window + 1 < clock.windows and ahead.times[window + 1] <= later:
             window += 1
         if room_then(ahead, slot, tasks, window):
             break
         time = later
-        while first < count and edges[first].time <= time:
-            first += 1
+        while low < count and edges[low].time <= time:
+            low += 1
     add(ahead.barred[slot], cover, boolean(True))
     return time, int(window)
 
@@ -857,7 +857,7 @@ def first_time(
         w = int64(window)
         while w > 0 and room_then(ahead, slot, tasks, w - 1):
             w -= 1
-        pieces, time, group, more = int64(0), earliest, -kernels.NEVER, False
+        pieces, time, group, partial = int64(0), earliest, -kernels.NEVER, False
         ahead.recent[:] = 0
         while w <= window and pieces == 0:  # features may need more than enough room
             # It starts when the group of running jobs ends whose ends give it room, not at the
@@ -868,9 +868,9 @@ def first_time(
                     break
                 while w < window and ahead.times[w] < time:
                     w += 1
-                more = ends_behind(inputs, state, passes, w, time)
+                partial = ends_behind(inputs, state, passes, w, time)
             pieces = int64(arrange_then(inputs, passes, j, slot, w))
-            w += not more  # the window's other ends belong to the next group
+            w += not partial  # the window's other ends belong to the next group
         if pieces > 0:
             time = max(time, earliest)
             # Times are rounded for reservations, so the choice is compared with them once more.

@@ -71,6 +71,30 @@ def read_slurm(
     # nothing.
     memory = any("Memory" in name for name in select)
     ignored = () if memory else ("mem",)
+    caps = _that_bind(r, caps, nodes, ignored, several)
+    # Tiers of partitions are part of the priority order, whatever PriorityType says.
+    order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
+    rules: dict[str, Any] = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
+    rules |= {"window": _events(r, nodes), "reservation": _reservations(r, nodes)}
+    scheduler = _scheduler(r, config, order)
+    return {
+        "rules": {**rules, **priority, "account": accounts},
+        "nodes": nodes,
+        "ignored": ignored,
+        "scheduler": scheduler,
+        "notes": tuple(r.lines()),
+        "edits": tuple(edits),
+    }
+
+
+def _that_bind(
+    r: SlurmReading,
+    caps: Sequence[dict[str, Any]],
+    nodes: Nodes | None,
+    ignored: Sequence[str],
+    several: bool,
+) -> list[dict[str, Any]]:
+    """Caps of what the nodes give out, and of minutes where ``several`` factors add up use."""
     countable = (
         {*nodes.devices, "nodes", "jobs", AGEING} - {*ignored}
         if nodes
@@ -95,19 +119,7 @@ def read_slurm(
             f"{len(minutes)} limits of minutes: not modelled without priority/multifactor"
         )
         caps = [cap for cap in caps if cap not in minutes]
-    # Tiers of partitions are part of the priority order, whatever PriorityType says.
-    order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
-    rules: dict[str, Any] = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
-    rules |= {"window": _events(r, nodes), "reservation": _reservations(r, nodes)}
-    scheduler = _scheduler(r, config, order)
-    return {
-        "rules": {**rules, **priority, "account": accounts},
-        "nodes": nodes,
-        "ignored": ignored,
-        "scheduler": scheduler,
-        "notes": tuple(r.lines()),
-        "edits": tuple(edits),
-    }
+    return list(caps)
 
 
 def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
