@@ -58,8 +58,8 @@ def compare_command(
     listed, judges = options.seed_list(seeds), options.comparator_names(comparators)
     workers = AUTO if jobs is None else jobs
     with options.progress(options.after_stop(out)) as advance:
-        asked = source, policies, slots, listed, judges, optimum_slots, out
-        comparison = compare(*asked, progress=advance, jobs=workers)
+        arguments = source, policies, slots, listed, judges, optimum_slots, out
+        comparison = compare(*arguments, progress=advance, jobs=workers)
     if as_json:
         options.echo(options.json_text(comparison.as_dict()))
     else:
@@ -121,8 +121,8 @@ def run_command(
     judges = [] if versus is None else [versus]
     with options.progress(options.after_stop(file or out)) as advance:
         # Of a single policy, a comparator may take every slot.
-        asked = source, [policy], slots, [seed], judges, None, store
-        comparison = compare(*asked, progress=advance, name="run")
+        arguments = source, [policy], slots, [seed], judges, None, store
+        comparison = compare(*arguments, progress=advance, name="run")
     if file is not None:
         frame = comparison.frame()
         write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet

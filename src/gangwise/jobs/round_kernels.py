@@ -122,7 +122,7 @@ def promise(inputs: Inputs, state: State, q: int, j: int, ends: Rows, size: int)
     room = referenced(kernels.room_of(state.shadow, q))
     copy_room(state.room, room)
     # While fewer devices are free in all than job j asks for, none of its tasks need be counted.
-    fitting, asked = -1, taken_by(inputs, j, j)
+    fitting, needed = -1, taken_by(inputs, j, j)
     free = state.total[inputs.cluster.shapes[inputs.jobs[j].shape].dominant]
     time = kernels.NEVER
     i = 0
@@ -134,7 +134,7 @@ def promise(inputs: Inputs, state: State, q: int, j: int, ends: Rows, size: int)
             free += taken_by(inputs, ends[i].item, j)
             i += 1
         # Groups cannot be counted by differences: they are placed anew at every instant.
-        if free >= asked:
+        if free >= needed:
             fitting = counted_anew(inputs, state, room, fitting, j)
         # At once only if its hours are closed: else it has just been refused, though by room.
         waits = i == 0 and kernels.opens(inputs, j, now) <= now

@@ -315,8 +315,8 @@ def cluster_of(
     demand = np.array([s.demand for s in every], dtype=np.int64).reshape(S, len(nodes.devices))
     # A node's sum of all tasks has to stay within 64 bits; quotients of what it has by what a task
     # asks for are rounded down rightly below 2⁵¹, see `fits_of`.
-    most = int(nodes.capacity.max(initial=0))
-    if largest * int(demand.max(initial=1)) >= 2**62 // max(N, 1) or most >= 2**51:
+    on_a_node = int(nodes.capacity.max(initial=0))
+    if largest * int(demand.max(initial=1)) >= 2**62 // max(N, 1) or on_a_node >= 2**51:
         raise ScenarioError(
             "amounts of devices are too large to be counted in thousandths; "
             "give memory in a larger unit"

@@ -327,6 +327,15 @@ def sees(passes: PassState, rank: float, j: int) -> bool:
 
 @inner_kernel
 def show_cores(
+    cluster: ClusterArrays, gangs: Gangs, up: Bools, room: FreeDevices, view: int
+) -> None:
+    """Let all nodes have free in a room the cores that nobody holds in a view."""
+    for n in range(up.size):
+        show_cores_of(cluster, gangs, up, room, n, view)
+
+
+@inner_kernel
+def show_cores_of(
     cluster: ClusterArrays, gangs: Gangs, up: Bools, room: FreeDevices, n: int, view: int
 ) -> None:
     """Let node n have free in a room the cores that nobody holds in a view."""
@@ -400,8 +409,7 @@ def place_above(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     if clock.hidden == 0:
         return 0
     copy_room(passes.room, state.ahead)
-    for n in range(state.up.size):
-        show_cores(inputs.cluster, passes.gangs, state.up, state.ahead, n, int64(1))
+    show_cores(inputs.cluster, passes.gangs, state.up, state.ahead, int64(1))
     s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
     pieces = arrange(inputs.cluster, passes.places, state.ahead, s, tasks, passes.shut)
     if pieces == 0:
@@ -468,8 +476,7 @@ def count_cores(inputs: Inputs, state: State, passes: PassState) -> None:
             copy_pieces(state.out, q, state.tried, int64(0), pieces)
             find_cores(inputs, state, passes, j, pieces)
             keep_cores(inputs, state, passes, j)
-    for n in range(state.up.size):
-        show_cores(inputs.cluster, passes.gangs, state.up, passes.room, n, int64(0))
+    show_cores(inputs.cluster, passes.gangs, state.up, passes.room, int64(0))
 
 
 @inner_kernel

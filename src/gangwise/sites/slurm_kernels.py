@@ -274,8 +274,7 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
     if passes.gangs is not None and not resumed:
         preemption.keep_cores(inputs, state, passes, j)
         preemption.take_pieces(inputs, state, passes.room, j, int64(kernels.TAKE))
-        for n in range(state.up.size):
-            preemption.show_cores(inputs.cluster, passes.gangs, state.up, passes.room, n, int64(0))
+        preemption.show_cores(inputs.cluster, passes.gangs, state.up, passes.room, int64(0))
     if passes.gangs is None or not resumed:
         passes.known[j].turn = clock.started
     if passes.acts.size > 0:
@@ -473,8 +472,7 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
     copy_room(passes.room, at_once)
     if passes.gangs is not None:
         entered = int64(preemption.release_ahead(inputs, state, passes, rank))
-        for n in range(state.up.size):
-            preemption.show_cores(inputs.cluster, passes.gangs, state.up, at_once, n, int64(1))
+        preemption.show_cores(inputs.cluster, passes.gangs, state.up, at_once, int64(1))
     else:
         put_in_order(state)
         entered = int64(state.at.entered)
@@ -518,7 +516,7 @@ def give_back_then(inputs: Inputs, state: State, passes: PassState, j: int, w: i
         if passes.gangs is not None:
             end = int64(i + 1)
             preemption.hold(passes.gangs, state.out, int64(i), end, int64(1), int64(-1))
-            preemption.show_cores(inputs.cluster, passes.gangs, state.up, then, n, int64(1))
+            preemption.show_cores_of(inputs.cluster, passes.gangs, state.up, then, n, int64(1))
 
 
 @inner_kernel
@@ -529,7 +527,7 @@ def count_ahead(inputs: Inputs, state: State, passes: PassState, s: int) -> int:
     if ahead.counted[slot] == s:
         return int(slot)
     ahead.counted[slot], ahead.barred[slot, :], ahead.opens[slot, :last, :] = s, -1, 0
-    most, constraint = inputs.cluster.shapes[s].per_node, inputs.cluster.shapes[s].constraint
+    limit, constraint = inputs.cluster.shapes[s].per_node, inputs.cluster.shapes[s].constraint
     for n in range(ahead.levels.size):
         if not (state.up[n] and inputs.cluster.allowed[constraint, n]):
             continue
@@ -538,7 +536,7 @@ def count_ahead(inputs: Inputs, state: State, passes: PassState, s: int) -> int:
         for i in range(ahead.levels[n]):
             before = fit
             # More and more is free: what takes all that it may does so from then on.
-            if fit < most:
+            if fit < limit:
                 fit = fits(inputs.cluster, referenced(kernels.room_of(ahead.room, i)), s, n)
             if before == 0 and fit > 0:
                 ahead.opens[slot, ahead.window[n, i], n >> 6] |= bit

@@ -37,8 +37,9 @@ OF_QOS = {
 OF_MINUTES = ("GrpTRESMins", "GrpTRESRunMins", "GrpWall")
 GRP_OF_ASSOCIATION = ("GrpTRES", "GrpJobs", "GrpJobsAccrue", *OF_MINUTES)
 OF_USER = ("MaxTRES", "MaxTRESMins", "MaxWall", "MaxJobs", "MaxJobsAccrue")
-OF_A_JOB = ("MaxTRES", "MaxTRESMins", "MaxWall")
 """Limits of a user's association: what it does not say, an account above it may."""
+OF_A_JOB = ("MaxTRES", "MaxTRESMins", "MaxWall")
+"""Of these, limits of each job by itself; the others are of all that run."""
 ALSO = {
     "MaxJobs": ("MaxJobsPU", "MaxJobsPA"),
     "MaxJobsAccrue": ("MaxJobsAccruePU", "MaxJobsAccruePA"),
@@ -121,8 +122,8 @@ def caps_of_qos(
             # Of a QOS with NoDecay what was used stays.
             word, slash, device = key[1].partition("/")
             stays = "NODECAY" in flags[name] and word == tenancy.USED
-            of = tenancy.USED_UP + slash + device if stays else key[1]
-            cap = {"scope": OF_QOS[key[0]], "of": of, "most": most, "qos": name}
+            counted = tenancy.USED_UP + slash + device if stays else key[1]
+            cap = {"scope": OF_QOS[key[0]], "of": counted, "most": most, "qos": name}
             caps.append({**cap, "or_pools": pools, "spares": tuple(spares)})
     return caps, Limited(limits, of_pool, over_partition)
 

@@ -119,14 +119,14 @@ def count_until(inputs: Inputs, state: State, minutes: Minutes, until: float, ad
 @inner_kernel
 def add_up(inputs: Inputs, state: State, minutes: Minutes) -> bool:
     """Count what was used since the last round; whether Slurm has added up since."""
-    before, kept = minutes.time[0], math.exp(-minutes.decay * minutes.period)
+    before, undecayed = minutes.time[0], math.exp(-minutes.decay * minutes.period)
     while minutes.time[0] + minutes.period <= state.at.now:
         due = minutes.time[0] + minutes.period
         count_until(inputs, state, minutes, due, boolean(True))
         forgotten = any_between(minutes.resets, minutes.time[0], due)
         for k in range(minutes.used.size):
             if not minutes.stays[k]:
-                minutes.used[k] *= 0.0 if forgotten else kept
+                minutes.used[k] *= 0.0 if forgotten else undecayed
         minutes.time[0] = due
     count_until(inputs, state, minutes, state.at.now, boolean(False))
     return bool(minutes.time[0] > before)
@@ -138,20 +138,20 @@ def over_minutes(inputs: Inputs, minutes: Minutes, j: int) -> bool:
     c = minutes.claim[j]
     for i in range(minutes.caps.starts[c], minutes.caps.starts[c + 1]):
         k = minutes.caps.counter[i]
-        kind, most = minutes.kind[k], minutes.caps.most[i] / 1000.0
+        kind, bound = minutes.kind[k], minutes.caps.most[i] / 1000.0
         used = math.floor(minutes.used[k] / 60.0)
         ahead = math.floor(max(minutes.ahead[k], 0.0) / 60.0)
         wanted = minutes.caps.amount[i] / 1000.0 * math.ceil(inputs.jobs[j].limit / 60.0)
         if minutes.caps.most[i] == NO_CAP:  # another limit counts for this job
             continue
         if kind != OF_RUNNING:
-            if used >= most:
+            if used >= bound:
                 return True
-            most -= used
+            bound -= used
             ahead *= kind == OF_USE  # of wall time, what running jobs may still use is left out
             if not minutes.safe:
                 continue
-        if wanted + ahead > most:
+        if wanted + ahead > bound:
             return True
     return False
 
