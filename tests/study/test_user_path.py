@@ -30,6 +30,34 @@ def test_a_replay_that_prints_tables_loads_no_figures_and_no_solvers() -> None:
     assert not heavy & set(told.stdout.split())
 
 
+WITHOUT_SCIPY = """
+import sys
+sys.modules["scipy"] = None
+from gangwise.study.replay_scenario import ReplayScenario
+jobs, nodes, _ = ReplayScenario(source=sys.argv[1], site="slurm:" + sys.argv[2]).draw(0)
+print(len(jobs), jobs.after.size, len(nodes))
+"""
+
+
+def test_a_slurm_site_and_jobs_that_wait_for_others_are_read_without_scipy(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text(
+        "SchedulerType=sched/backfill\nTopologyPlugin=topology/tree\n"
+        "NodeName=a[1-2] CPUs=4\nPartitionName=p Nodes=ALL\n"
+    )
+    (tmp_path / "topology.conf").write_text("SwitchName=s1 Nodes=a[1-2]\n")
+    heading = "JobID^Partition^State^Submit^Start^End^Timelimit^ReqTRES^AllocTRES^NNodes^NodeList"
+    row = "^p^COMPLETED^2026-01-05T00:00:0{0}^2026-01-05T00:0{0}:10^2026-01-05T00:0{0}:40^00:10:00"
+    row += "^cpu=1,node=1^cpu=1,node=1^1^a1^sbatch{1}"
+    lines = [heading + "^SubmitLine", "1" + row.format(1, ""), "2" + row.format(2, " -d afterok:1")]
+    (log := tmp_path / "sacct.txt").write_text("\n".join(lines) + "\n")
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SCIPY, str(log), str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.split() == ["2", "1", "2"], told.stderr
+
+
 def test_a_file_whose_fields_blanks_part_gives_words_joined_by_one_blank(tmp_path: Path) -> None:
     rng, file = random.Random(0), tmp_path / "words"
     texts = ["".join(rng.choice("ab1, \t\v\f  ") for _ in range(30)) for _ in range(2_000)]

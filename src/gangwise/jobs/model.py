@@ -910,6 +910,9 @@ def one_for_all(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _on_cycles(before: list[list[int]]) -> list[int]:
     """Rows on a cycle: strongly connected components of more than one row, or with a loop."""
+    # Each after rows before it: no cycle, as in nearly every log, which then needs no SciPy.
+    if all(max(earlier, default=-1) < row for row, earlier in enumerate(before)):
+        return []
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ from scipy.stats import chi2
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.notation import NotationError, slurm
-from gangwise.sites.slurm_files import continued
+from gangwise.sites.slurm_files import continued, switch_labels
 
 BLOCK = 16  # runs of a program that are compared with one another, at most
 CLIP = 1.5
@@ -652,28 +652,6 @@ def _crossing(u: _Units, x: Floats) -> tuple[Floats, Floats, int]:
         meat = (within / sigma[:, None] ** 2).T @ within * float(psi @ psi) / free
         mean[able], sd[able] = fitted, more * np.sqrt(np.diag(bread @ meat @ bread))
     return mean, sd, free
-
-
-def switch_labels(
-    below: Mapping[str, Sequence[str]], nodes: Mapping[str, Sequence[str]]
-) -> dict[str, str]:
-    """The place of the leaf switch of each node among all, and the way to it from the top.
-
-    ``below``: the switches below each; ``nodes``: the nodes on each.
-
-    >>> switch_labels({"top": ["s1"], "s1": []}, {"top": [], "s1": ["n1"]})
-    {'n1': '0:top/s1'}
-    """
-    above = {child: name for name, children in below.items() for child in children}
-    place_of = {}
-    for i, leaf in enumerate(name for name, children in below.items() if not children):
-        # From the leaf up, as long as the switch above is not already on the way.
-        path = [leaf]
-        while path[0] in above and above[path[0]] not in path:
-            path.insert(0, above[path[0]])
-        for node in nodes[leaf]:
-            place_of[node] = f"{i}:{'/'.join(path)}"
-    return place_of
 
 
 def read_topology(file: Path) -> dict[str, dict[str, str]]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -419,3 +419,25 @@ def in_own_words(path: Sequence[str]) -> bool:
     kind, _, setting, *_ = [*_whole(path), "", ""]
     table = settings().get(kind if kind in NAMED_BY else "", {})
     return setting in {*table.get("modelled", ()), *table.get("not_modelled", ())}
+
+
+def switch_labels(
+    below: Mapping[str, Sequence[str]], nodes: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """The place of the leaf switch of each node among all, and the way to it from the top.
+
+    ``below``: the switches below each; ``nodes``: the nodes on each.
+
+    >>> switch_labels({"top": ["s1"], "s1": []}, {"top": [], "s1": ["n1"]})
+    {'n1': '0:top/s1'}
+    """
+    above = {child: name for name, children in below.items() for child in children}
+    place_of = {}
+    for i, leaf in enumerate(name for name, children in below.items() if not children):
+        # From the leaf up, as long as the switch above is not already on the way.
+        path = [leaf]
+        while path[0] in above and above[path[0]] not in path:
+            path.insert(0, above[path[0]])
+        for node in nodes[leaf]:
+            place_of[node] = f"{i}:{'/'.join(path)}"
+    return place_of

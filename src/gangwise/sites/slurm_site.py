@@ -14,7 +14,7 @@ from gangwise.jobs.model import Node, Nodes
 from gangwise.jobs.tenancy import AGEING, PriorityFlag, over_time
 from gangwise.notation import slurm as notation
 from gangwise.notation.slurm import expand_nodes, time_limit
-from gangwise.sites.slurm_files import SettingRow, SlurmReading
+from gangwise.sites.slurm_files import SettingRow, SlurmReading, switch_labels
 from gangwise.sites.slurm_limits import caps_of_associations, caps_of_qos, enforced
 from gangwise.sites.slurm_passes import SlurmPasses
 
@@ -209,8 +209,6 @@ def _switches(r: SlurmReading, config: SettingRow) -> dict[str, str]:
         {name: r.value(row, key, expand_nodes, nobody) for name, row in rows.items()}
         for key in ("Switches", "Nodes")
     ]
-    from gangwise.sites.node_effects import switch_labels  # loads scipy
-
     return switch_labels(*parts)
 
 
