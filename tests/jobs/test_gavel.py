@@ -344,7 +344,7 @@ def test_names_and_bad_arguments() -> None:
             simulate_jobs(Jobs.of([0], [9], 1, {"gpu": 1}), priced(price), Gavel("cost"), None)
     with pytest.raises(UnknownName, match="'fair'"):
         Gavel("fair")
-    with pytest.raises(ScenarioError, match="positive length"):
+    with pytest.raises(ScenarioError, match="seconds"):
         Gavel(seconds=0)
 
 

@@ -79,5 +79,5 @@ def test_by_name_and_bad_arguments() -> None:
     assert create_scheduler("las:pause=30").pause == 30
     with pytest.raises(ScenarioError, match="rising numbers"):
         LeastAttained((5.0, 1.0))
-    with pytest.raises(ScenarioError, match="must be positive"):
+    with pytest.raises(ScenarioError, match="pause is"):
         LeastAttained(pause=0)

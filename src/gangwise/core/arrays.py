@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Union, get_args, get_origin
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import GangwiseError, ScenarioError
+from gangwise.core.errors import GangwiseError, ScenarioError, UnknownName
+from gangwise.core.registry import types_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,6 +23,15 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
+
+Positive = Annotated[float, "(0, inf)"]
+NonNegative = Annotated[float, "[0, inf)"]
+OneOrMore = Annotated[float, "[1, inf)"]
+Share = Annotated[float, "[0, 1]"]
+PositiveShare = Annotated[float, "(0, 1]"]
+NonNegativeInt = Annotated[int, "[0, inf)"]
+PositiveInt = Annotated[int, "[1, inf)"]
+"""Numbers with the interval that they lie in, which :class:`Checked` looks at."""
 
 
 def read_only(array: npt.NDArray[Any]) -> Any:
@@ -87,6 +100,47 @@ def check_numbers(interval: str, **numbers: Any) -> None:
                 raise ScenarioError(f"{name} is {number}; it must lie in {interval}{rising}")
             # A range must rise, so that each number is the least that the next may be.
             least = v
+
+
+@cache
+def _rules(kind: Any) -> list[tuple[str, bool, Any]]:
+    """Fields with an interval, or with choices: the name, whether it may be None, and these."""
+    rules, hints = list[tuple[str, bool, Any]](), types_of(kind, annotated=True)
+    for name in (field.name for field in fields(kind)):
+        union = get_origin(hints[name]) in (Union, UnionType)
+        types = get_args(hints[name]) if union else (hints[name],)
+        for part in types:
+            if get_origin(part) is Literal:
+                rules.append((name, NoneType in types, get_args(part)))
+            elif get_origin(part) is Annotated and isinstance(get_args(part)[1], str):
+                rules.append((name, NoneType in types, get_args(part)[1]))
+    return rules
+
+
+class Checked:
+    """Base of dataclasses whose fields keep to their types: an interval, or ``Literal`` choices.
+
+    ScenarioError for a number outside its interval, UnknownName for a choice that there is not.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Half(Checked):
+    ...     share: Share = 0.5
+    >>> Half(share=2.0)
+    Traceback (most recent call last):
+    gangwise.core.errors.ScenarioError: share is 2.0; it must lie in [0, 1]
+    """
+
+    def __post_init__(self) -> None:
+        kind: Any = type(self)
+        for name, optional, allowed in _rules(kind):
+            value = getattr(self, name)
+            if optional and value is None:
+                continue
+            if isinstance(allowed, str):
+                check_numbers(allowed, **{name: value})
+            elif value not in allowed:
+                raise UnknownName(f"value of {name}", value, allowed)
 
 
 def check_names(names: tuple[str, ...], count: int, kind: str) -> tuple[str, ...]:

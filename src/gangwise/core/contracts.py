@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core import errors, registry
+from gangwise.core import arrays, errors, registry
 
 Timing = Literal["reserve", "react"]
 """When a policy decides: before the slot's arrivals are seen (``reserve``) or after (``react``)."""
@@ -47,7 +47,7 @@ class Policy(Protocol[ObservationT, DecisionT, FeedbackT]):
     def learn(self, feedback: FeedbackT) -> None: ...
 
 
-class PolicyBase:
+class PolicyBase(arrays.Checked):
     """Defaults of a policy: it sees the arrivals before it decides, and learns nothing.
 
     A subclass is still a dataclass. Do not declare state: ``start`` assigns it, so that it is no

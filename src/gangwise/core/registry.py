@@ -21,7 +21,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_type_hints
 
 from gangwise.core.errors import GangwiseError, ScenarioError, UnknownName, papers_wing
 
@@ -374,7 +374,7 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     lists = {k: _value(v) for k, v in arguments.items() if isinstance(v, str) and v[:1] in "(["}
     # Later ones win: what the name stands for, the specification, the caller.
     values = {**entry.preset, **values, **arguments, **lists}
-    _check_given(f"{kind} {name!r}", inspect.signature(factory).parameters, values)
+    _check_given(f"{kind} {name!r}", factory, values)
     try:
         thing = factory(**values)
         if kind == "policy":
@@ -390,19 +390,29 @@ NUMBERS = (int, float, int | None, float | None, "int", "float", "int | None", "
 """Annotations of numbers: themselves, or as text where a module defers its annotations."""
 
 
-def _check_given(
-    what: str, parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]
-) -> None:
+def _check_given(what: str, factory: Callable[..., Any], given: Mapping[str, Any]) -> None:
     """Raise for an unknown argument, and for a word where a number belongs: few classes would."""
+    parameters = inspect.signature(factory).parameters
+    types = types_of(factory) if dataclasses.is_dataclass(factory) else {}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for name, value in given.items():
         if name in parameters:
-            if parameters[name].annotation in NUMBERS and isinstance(value, str):
+            number = types.get(name, parameters[name].annotation) in NUMBERS
+            if number and isinstance(value, str):
                 raise ScenarioError(f"{name} of {what} is {value!r}; it must be a number")
         elif not takes_any:
             raise UnknownName(f"argument of {what}", name, list(parameters))
 
 
+def types_of(kind: Any, annotated: bool = False) -> Mapping[str, Any]:
+    """Types of a dataclass's fields; as written where one is imported for type checkers alone."""
+    try:
+        return get_type_hints(kind, include_extras=annotated)
+    except NameError:
+        return {f.name: f.type for f in dataclasses.fields(kind)}
+
+
+WHOLE = (int, int | None, "int", "int | None")
 LARGEST = 10_000_000  # largest whole number among a policy's arguments, such as steps or windows
 
 
@@ -418,9 +428,10 @@ def check_arguments(policy: object) -> None:
     """
     if not dataclasses.is_dataclass(policy):
         return
+    types = types_of(type(policy))
     for f in dataclasses.fields(policy):
         value = getattr(policy, f.name, None)
-        if not f.init or f.type not in (int, int | None, "int", "int | None") or value is None:
+        if not f.init or types[f.name] not in WHOLE or value is None:
             continue
         place = f"{f.name} of {type(policy).__name__}"
         # ``__index__`` is what whole numbers have, NumPy's as well; True has it, too.

@@ -17,11 +17,14 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import (
     Bools,
+    Checked,
     Floats,
     Ints,
+    NonNegative,
+    OneOrMore,
+    Share,
     check_amount,
     check_names,
-    check_numbers,
     first,
     frozen,
     keep,
@@ -329,7 +332,7 @@ class BernoulliArrivals(BinomialArrivals):
 
 
 @dataclass(frozen=True, eq=False)
-class OnOffArrivals:
+class OnOffArrivals(Checked):
     """On-off arrivals: each job type is on or off; while on, a job comes with ``probability[l]``.
 
     On and off periods have geometric lengths with means ``mean_on`` and ``mean_off`` (slots),
@@ -337,13 +340,12 @@ class OnOffArrivals:
     """
 
     probability: Floats
-    mean_on: float = 20.0
-    mean_off: float = 20.0
+    mean_on: OneOrMore = 20.0
+    mean_off: OneOrMore = 20.0
 
     def __post_init__(self) -> None:
-        p = _probabilities(self.probability, "arrival probability")
-        keep(self, probability=p)
-        check_numbers("[1, inf)", mean_on=self.mean_on, mean_off=self.mean_off)
+        super().__post_init__()
+        keep(self, probability=_probabilities(self.probability, "arrival probability"))
 
     @property
     def most(self) -> Ints:
@@ -376,7 +378,7 @@ class _OnOffStream:
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayedArrivals:
+class ReplayedArrivals(Checked):
     """Replayed arrivals: counts from a trace, optionally thinned.
 
     ``counts`` [slots, L] are the jobs of each type in each slot; a job is kept with probability
@@ -384,10 +386,11 @@ class ReplayedArrivals:
     """
 
     counts: Ints
-    keep: float = 1.0
+    keep: Share = 1.0
     repeat: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         counts = _whole(self.counts, "replayed arrivals")
         if counts.ndim != 2 or 0 in counts.shape or (counts < 0).any():
             raise ScenarioError(
@@ -395,7 +398,6 @@ class ReplayedArrivals:
                 f"more; its shape is {counts.shape}"
             )
         keep(self, counts=counts)
-        check_numbers("[0, 1]", keep=self.keep)
 
     @property
     def most(self) -> Ints:
@@ -478,7 +480,7 @@ FeedbackT = TypeVar("FeedbackT")
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Delivery(Checked):
     """Delay and loss of feedback, drawn for every slot whatever was decided.
 
     ``delay`` is the slots between a decision and its feedback, 0 within the slot; ``geometric``
@@ -489,15 +491,12 @@ class Delivery:
     array([ 0,  2,  2, -1,  1,  2, -1, -1])
     """
 
-    delay: float = 0.0
+    delay: NonNegative = 0.0
     kind: Literal["constant", "geometric"] = "constant"
-    loss: float = 0.0
+    loss: Share = 0.0
 
     def __post_init__(self) -> None:
-        check_numbers("[0, inf)", delay=self.delay)
-        check_numbers("[0, 1]", loss=self.loss)
-        if self.kind not in ("constant", "geometric"):
-            raise ScenarioError(f"a delay is constant or geometric, not {self.kind!r}")
+        super().__post_init__()
         if self.kind == "constant" and self.delay != int(self.delay):
             raise ScenarioError(f"a constant delay is a whole number of slots, not {self.delay}")
 

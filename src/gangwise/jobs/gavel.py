@@ -33,14 +33,14 @@ to jobs whose work is cheapest there, since an idle device costs nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.arrays import Checked, Floats, Ints
+from gangwise.core.errors import ScenarioError
 from gangwise.jobs.books import (
     Ask,
     Books,
@@ -257,7 +257,7 @@ def _shared(
 
 
 @dataclass
-class Gavel:
+class Gavel(Checked):
     """Heterogeneity-aware scheduling in rounds.
 
     Nodes with the same declared rates and labels are a generation; T are the declared rates.
@@ -274,7 +274,7 @@ class Gavel:
     """
 
     objective: Objective = "max-min"
-    seconds: float = 360.0
+    seconds: Annotated[float, "(0, inf]"] = 360.0
     groups: ClassVar[bool] = True
     _had: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
     _cheapest: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -282,12 +282,6 @@ class Gavel:
     _next: float = field(default=-np.inf, init=False, repr=False)
     _last: float = field(default=-np.inf, init=False, repr=False)
     _waits: Waits = field(default_factory=Waits, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.objective not in (objectives := get_args(Objective)):
-            raise UnknownName("objective of gavel", self.objective, objectives)
-        if not self.seconds > 0:
-            raise ScenarioError(f"gavel: a round of {self.seconds} s; give a positive length")
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Sort the nodes into generations; the time that jobs have had on each stays known."""
@@ -490,7 +484,7 @@ class Gavel:
 
 
 @dataclass
-class LeastAttained:
+class LeastAttained(Checked):
     """Discretised two-dimensional LAS, preemptive.
 
     Parameters
@@ -502,7 +496,7 @@ class LeastAttained:
     """
 
     thresholds: Sequence[float] = (3600.0, 36000.0)
-    pause: float = 60.0
+    pause: Annotated[float, "(0, inf]"] = 60.0
     groups: ClassVar[bool] = True
     _attained: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _last: float = field(default=-np.inf, init=False, repr=False)
@@ -510,6 +504,7 @@ class LeastAttained:
     _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         thresholds = self.thresholds
         try:
             self.thresholds = tuple(map(float, thresholds))
@@ -519,8 +514,6 @@ class LeastAttained:
         if not rise or not min(self.thresholds, default=1) > 0:
             how = "a list of rising numbers above 0, such as (3600,36000)"
             raise ScenarioError(f"las: thresholds are {thresholds!r}; give {how}")
-        if not self.pause > 0:
-            raise ScenarioError(f"las: a pause of {self.pause} s; it must be positive")
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None: ...
 

@@ -11,10 +11,11 @@ import dataclasses
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from gangwise.core.arrays import Checked, NonNegative
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import create, parse
@@ -54,7 +55,7 @@ _Round, _Head = queues.Round, queues.Head
 
 
 @dataclass
-class Composed:
+class Composed(Checked):
     """A scheduler of three parts.
 
     Parameters
@@ -97,12 +98,12 @@ class Composed:
     depth: int = 10_000
     limits: str = "wall-clock"
     restart: float = 0.0
-    ends: str | bool | None = None
-    passing: str | None = None
+    ends: Literal["requested", "learned", "true"] | bool | None = None
+    passing: Literal["queue", "shortest"] | None = None
     times: str = "ratio"
-    correction: str = "request"
-    slack: float = 21_600.0
-    security: float = 60.0
+    correction: Literal["request", "steps"] = "request"
+    slack: Annotated[float, "[0, inf]"] = 21_600.0
+    security: NonNegative = 60.0
     groups: ClassVar[bool] = True  # of unlike tasks are placed
     # Whether jobs are killed at their limits: the simulation says so.
     enforced: bool = field(default=False, init=False, repr=False)
@@ -120,19 +121,8 @@ class Composed:
 
     def __post_init__(self) -> None:
         self.ends = "true" if self.ends is True else self.ends  # as `ends=true` in a name is read
-        for name, choice, *values in (
-            ("ends", self.ends, "requested", "learned", "true"),
-            ("passing", self.passing, "queue", "shortest"),
-            ("correction", self.correction, "request", "steps"),
-        ):
-            if choice not in (None, *values):
-                raise UnknownName(f"value of {name}", str(choice), values)
-        self.slack = float(self.slack)
-        if not self.slack >= 0.0:
-            raise ScenarioError(f"slack is {self.slack}; it must be zero or more, or inf")
-        self.security = float(self.security)
-        if not 0.0 <= self.security < np.inf:
-            raise ScenarioError(f"security is {self.security}; it must be zero or more seconds")
+        self.slack, self.security = float(self.slack), float(self.security)
+        super().__post_init__()
         if self.backfilling == "kamelot" and not isinstance(self.queue, queues.FirstCome):
             raise ScenarioError("kamelot plans in the order of submission: take fcfs with it")
         if self.ends in ("learned", "true") and self.plans_all:

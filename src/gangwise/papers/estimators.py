@@ -20,7 +20,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
+from gangwise.core import arrays
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.jit import kernel
 
@@ -63,7 +64,7 @@ def weigh(arms: Ints, values: Floats, weight: float, weights: Floats, sums: Floa
 
 
 @dataclass(eq=False)
-class Memory:
+class Memory(arrays.Checked):
     """Memory without forgetting: number and sum of the plays of each arm since the first slot.
 
     Examples
@@ -157,10 +158,7 @@ class Discounted(Memory):
         κ per slot, up to 1, which forgets nothing.
     """
 
-    discount: float = 0.998
-
-    def __post_init__(self) -> None:
-        check_numbers("(0, 1]", discount=self.discount)
+    discount: arrays.PositiveShare = 0.998
 
     def start(self, arms: int) -> None:
         super().start(arms)
@@ -213,10 +211,10 @@ class Discounted(Memory):
 class SlidingWindow(Memory):
     """Sliding-window memory: plays of the last ``window`` slots."""
 
-    window: int = 20
+    window: arrays.PositiveInt = 20
 
     def __post_init__(self) -> None:
-        check_numbers("[1, inf)", window=self.window)
+        super().__post_init__()
         self.window = int(self.window)
 
     def start(self, arms: int) -> None:
@@ -276,7 +274,7 @@ class Estimator(Protocol):
 
 
 @dataclass(eq=False)
-class OfMemory(ABC):
+class OfMemory(arrays.Checked, ABC):
     """Estimator computed from a memory, which decides what is forgotten.
 
     Its contract is that of :class:`Estimator`.
@@ -369,10 +367,7 @@ class UCB(OfMemory):
     0.716933200531
     """
 
-    gamma: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_numbers("[0, inf)", gamma=self.gamma)
+    gamma: arrays.NonNegative = 1.0
 
     def _estimate(self, slot: int) -> Floats:
         # Weights, not counts: n + 1 below the line serves arms that have all but faded, too.
@@ -400,11 +395,8 @@ class UCB1(OfMemory):
     array([0.581453, 1.      ])
     """
 
-    coefficient: float = 1.5
+    coefficient: arrays.NonNegative = 1.5
     clip: bool = True
-
-    def __post_init__(self) -> None:
-        check_numbers("[0, inf)", coefficient=self.coefficient)
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
@@ -423,11 +415,11 @@ class DiscountedUCB(OfMemory):
     (AISTATS 2023), for values in [0, 1] that are observed in each slot; c is ``coefficient``.
     """
 
-    coefficient: float = 4.0
+    coefficient: arrays.NonNegative = 4.0
     T: float = 8192.0
 
     def __post_init__(self) -> None:
-        check_numbers("[0, inf)", coefficient=self.coefficient)
+        super().__post_init__()
         # Negated, so that NaN is refused as well.
         if not self.T >= 27:
             raise ScenarioError(f"T is {self.T}; γ = 1 − 8 ln T / T is positive from 27 on")
@@ -467,12 +459,9 @@ class GaussianSampling(OfMemory):
         ``untried``.
     """
 
-    spread: float = 0.5
+    spread: arrays.NonNegative = 0.5
     clip: bool = True
     randomised = True
-
-    def __post_init__(self) -> None:
-        check_numbers("[0, inf)", spread=self.spread)
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
@@ -490,13 +479,9 @@ class Decay(OfMemory):
     would draw it; ``prior`` is for arms of which nothing is known.
     """
 
-    tau: float = 30.0
-    pull: float = 30.0
-    prior: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_numbers("(0, inf)", tau=self.tau, pull=self.pull)
-        check_numbers("[0, 1]", prior=self.prior)
+    tau: arrays.Positive = 30.0
+    pull: arrays.Positive = 30.0
+    prior: arrays.Share = 1.0
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
         super().start(arms, rng)
@@ -519,7 +504,7 @@ class Decay(OfMemory):
         return np.where(self._at >= 0, means + (self._last - means) * fade, self.prior)
 
 
-class _Known:
+class _Known(arrays.Checked):
     randomised = False
     _table: Floats
 
@@ -560,10 +545,7 @@ class Oracle(_Known):
 class Constant(_Known):
     """No estimation, OPM §VI: the same for all arms."""
 
-    rate: float = 0.7
-
-    def __post_init__(self) -> None:
-        check_numbers("[0, 1]", rate=self.rate)
+    rate: arrays.Share = 0.7
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
         self._table = np.full((1, arms), self.rate)

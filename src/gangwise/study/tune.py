@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 import gangwise
 from gangwise.core import contracts, files
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_install
-from gangwise.core.registry import create
+from gangwise.core.registry import WHOLE, create, types_of
 from gangwise.core.settings import toml_value
 from gangwise.study import changes, runs, statistics
 from gangwise.study.replay_scenario import EVERY
@@ -570,11 +570,10 @@ def _check(
             f"seed {both[0]} is used for tuning and for validation; the best trial would be judged "
             "by what chose it"
         )
-    kinds = {field.name: field.type for field in dataclasses.fields(create(kind, policy))}
+    kinds = types_of(type(create(kind, policy)))
     ranges = [spec for spec in ranges if "." not in spec.name]  # others are of a site
     for spec in ranges:
-        # Types are text where a module postpones its annotations.
-        if kinds.get(spec.name) in (int, "int") and spec.ends and isinstance(spec.low, float):
+        if kinds.get(spec.name) in WHOLE and spec.ends and isinstance(spec.low, float):
             raise ScenarioError(
                 f"range {spec}: {spec.name} of {policy} is a whole number; write "
                 f"{spec.name}={spec.low:.0f}:{spec.high:.0f}:int"

@@ -6,7 +6,14 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
+from gangwise import (
+    ScenarioError,
+    UnknownName,
+    check_policy,
+    create_policy,
+    create_scenario,
+    simulate,
+)
 from gangwise.core.simulation import Simulation
 from gangwise.papers.approximation_jobs.environment import Outage
 from gangwise.papers.approximation_jobs.policies import (
@@ -209,7 +216,7 @@ def test_planning_for_6_is_planning_with_its_utilities():
     assert by_time == pytest.approx(same.rewards.sum())
     with pytest.raises(ScenarioError, match="keep"):
         create_policy("plan:keep=2")
-    with pytest.raises(ScenarioError, match="objective"):
+    with pytest.raises(UnknownName, match="objective"):
         create_policy("plan:objective=both")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gangwise import ScenarioError
+from gangwise import GangwiseError, ScenarioError
 from gangwise.papers.approximation_jobs.workloads import (
     GammaPeriods,
     SyntheticJobs,
@@ -113,7 +113,7 @@ def test_prices():
     ],
 )
 def test_mistakes_are_named(settings, message):
-    with pytest.raises(ScenarioError, match=message):
+    with pytest.raises(GangwiseError, match=message):
         jobs_of(**settings)
 
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import (
+    GangwiseError,
     ScenarioError,
     UnknownName,
     check_policy,
@@ -212,7 +213,7 @@ def test_wrong_settings_are_refused():
         "gang-cucb:coefficient=-2",
         "gang-volcano:score=best",
     ):
-        with pytest.raises(ScenarioError):
+        with pytest.raises(GangwiseError):
             create_policy(name)
     with pytest.raises(ScenarioError, match="'high'"):
         create_policy("gang-volcano", priority={"job A": "high"})

@@ -37,11 +37,11 @@ plans again.
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats, Ints, check_numbers, read_only
+from gangwise.core.arrays import Bools, Floats, Ints, NonNegative, Positive, Share, read_only
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
@@ -172,14 +172,6 @@ class PrimalDual:
         return np.where(self.holder >= 0, self.rows[self.holder], -1)
 
 
-def check_choices(policy: object) -> None:
-    """Raise ScenarioError unless each option with a ``Literal`` type is one of its choices."""
-    for name, kind in get_type_hints(type(policy)).items():
-        value, allowed = getattr(policy, name, None), get_args(kind)
-        if get_origin(kind) is Literal and value not in allowed:
-            raise ScenarioError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
-
-
 @dataclass
 class OPM(RateLearning, PolicyBase):
     """OPM: primal-dual shares, OPM (64)–(73), drawn at random.
@@ -235,23 +227,19 @@ class OPM(RateLearning, PolicyBase):
     objective: Literal["total", "average"] = "total"
     pacing: Literal["left", "even"] = "left"
     rounding: Literal["coupled", "fresh"] = "coupled"
-    alpha: float = 0.3
-    dual: float = 0.4
-    mu: float | None = None
-    floor: float = 0.03
+    alpha: Positive = 0.3
+    dual: NonNegative = 0.4
+    mu: NonNegative | None = None
+    floor: Positive = 0.03
     history: Literal["executed", "expected"] = "executed"
     unit: Literal["utility", "largest"] = "largest"
     gamma: float = 1.0
-    epsilon: float = 0.0
+    epsilon: Annotated[float, "[0, 1)"] = 0.0
     theory: bool = False
-    delta: float = 0.1
+    delta: Annotated[float, "(0, 1)"] = 0.1
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_numbers("(0, inf)", alpha=self.alpha, floor=self.floor)
-        check_numbers("[0, inf)", dual=self.dual, mu=self.mu or 0.0)
-        check_numbers("[0, 1)", epsilon=self.epsilon)
-        check_numbers("(0, 1)", delta=self.delta)
+        super().__post_init__()
         self._make(self.estimator, 1.0)
 
     def start(self, problem: problems.ApproximationProblem, rng: np.random.Generator) -> None:
@@ -376,25 +364,20 @@ class OPS(RateLearning, PolicyBase):
     0.05
     """
 
-    alpha: float | None = None
-    mu: float | None = None
-    gamma: float | None = None
+    alpha: NonNegative | None = None
+    mu: NonNegative | None = None
+    gamma: NonNegative | None = None
     epsilon: float = 0.0
-    delta: float = 0.1
-    share: float = 0.0
-    floor: float = 0.1
+    delta: Annotated[float, "(0, 1)"] = 0.1
+    share: Share = 0.0
+    floor: Positive = 0.1
     history: Literal["expected", "executed"] = "expected"
     estimator: str | Estimator = "ucb"
     family = "approximation_jobs"
     randomised = True
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("alpha", "mu", "gamma"):
-            check_numbers("[0, inf)", **{name: getattr(self, name) or 0.0})
-        check_numbers("[0, 1]", share=self.share)
-        check_numbers("(0, inf)", floor=self.floor)
-        check_numbers("(0, 1)", delta=self.delta)
+        super().__post_init__()
         if not (self.epsilon == -1 or 0 <= self.epsilon < 1):
             raise ScenarioError(f"epsilon is {self.epsilon}; it lies in [0, 1), or is -1")
 
@@ -595,12 +578,12 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
     """
 
     estimator: str | Estimator = "decay"
-    burst: float = 1.5
-    floor: float = 0.03
+    burst: Positive = 1.5
+    floor: Positive = 0.03
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        check_numbers("(0, inf)", burst=self.burst, floor=self.floor)
+        super().__post_init__()
         self._make(self.estimator, self.gamma)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
@@ -875,15 +858,14 @@ class RecedingHorizon(RateLearning, CountingPolicy):
     True
     """
 
-    keep: float = 0.3
+    keep: Share = 0.3
     objective: Literal["total", "average"] = "total"
     estimator: str | Estimator = "decay"
     gamma: float = 1.0
     hand_on: bool = True
 
     def __post_init__(self) -> None:
-        check_numbers("[0, 1]", keep=self.keep)
-        check_choices(self)
+        super().__post_init__()
         self._make(self.estimator, self.gamma)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:

@@ -19,7 +19,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, check_amount, check_numbers, keep, read_only
+from gangwise.core import arrays
+from gangwise.core.arrays import Floats, Ints, check_amount, keep, read_only
 from gangwise.core.errors import ScenarioError
 from gangwise.core.workload import Cluster
 from gangwise.papers.approximation_jobs import kernels
@@ -42,7 +43,7 @@ class Utility(Protocol):
 
 
 @dataclass(frozen=True)
-class Power:
+class Power(arrays.Checked):
     """f(X) = v X^β, 0 < β ≤ 1: the utility of §VI.
 
     Examples
@@ -51,12 +52,8 @@ class Power:
     6.0
     """
 
-    v: float = 1.0
-    beta: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_numbers("(0, inf)", v=self.v)
-        check_numbers("(0, 1]", beta=self.beta)  # above 1 it is not concave
+    v: arrays.Positive = 1.0
+    beta: arrays.PositiveShare = 0.5  # above 1 it is not concave
 
     @property
     def code(self) -> tuple[int, float, float]:
@@ -67,15 +64,12 @@ class Power:
 
 
 @dataclass(frozen=True)
-class _Scaled:
+class _Scaled(arrays.Checked):
     """Utilities v φ(X / s) of the work X in units of s."""
 
-    v: float = 1.0
-    s: float = 1.0
+    v: arrays.Positive = 1.0
+    s: arrays.Positive = 1.0
     form: ClassVar[int]
-
-    def __post_init__(self) -> None:
-        check_numbers("(0, inf)", v=self.v, s=self.s)
 
     @property
     def code(self) -> tuple[int, float, float]:
@@ -155,7 +149,7 @@ class Job:
                 f"job {self.id!r}: its deadline, slot {self.deadline}, is not after its arrival, "
                 f"slot {self.arrival}; it could never run"
             )
-        check_numbers("(0, inf)", **{f"job {self.id!r}: budget": self.budget})
+        arrays.check_numbers("(0, inf)", **{f"job {self.id!r}: budget": self.budget})
 
     @property
     def lifetime(self) -> int:

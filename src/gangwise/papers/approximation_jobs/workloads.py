@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Protocol, get_args
+from typing import Annotated, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints, check_numbers, keep
+from gangwise.core import arrays
+from gangwise.core.arrays import Bools, Floats, Ints, keep
 from gangwise.core.errors import ScenarioError
 from gangwise.core.workload import SlotStream
 from gangwise.papers.approximation_jobs import kernels
@@ -79,7 +80,7 @@ class IidRates:
         if means.ndim != 1 or bad.size:
             at = f"machine {bad[0]}: mean rate is {means[bad[0]]}; " if means.ndim == 1 else ""
             raise ScenarioError(f"{at}mean rates are one number per machine, within [0, 1]")
-        check_numbers("[0, inf)", concentration=self.concentration)
+        arrays.check_numbers("[0, inf)", concentration=self.concentration)
         keep(self, means=means)
 
     @property
@@ -150,7 +151,7 @@ class _GammaStream:
 
 
 @dataclass(frozen=True)
-class GammaPeriods:
+class GammaPeriods(arrays.Checked):
     """Available and unavailable periods with Gamma lengths, independently per machine (§VI).
 
     ``up`` and ``down`` are shape k and scale θ of the lengths of available and unavailable periods,
@@ -173,21 +174,21 @@ class GammaPeriods:
     (10, 1000)
     """
 
-    machines: int
+    machines: arrays.PositiveInt
     up: tuple[float, float] = (0.34, 94.35)
     down: tuple[float, float] = (0.19, 39.92)
-    up_rate: tuple[float, float] = (0.7, 1.0)
-    down_rate: tuple[float, float] = (0.0, 0.1)
-    time_scale: float = 1.0
+    up_rate: Annotated[tuple[float, float], "[0, 1]"] = (0.7, 1.0)
+    down_rate: Annotated[tuple[float, float], "[0, 1]"] = (0.0, 0.1)
+    time_scale: arrays.Positive = 1.0
     stationary: bool = True
     per_period: bool = False
 
     def __post_init__(self) -> None:
-        check_numbers("[1, inf)", machines=self.machines)
-        check_numbers("[0, 1]", up_rate=self.up_rate, down_rate=self.down_rate)
-        check_numbers("(0, inf)", time_scale=self.time_scale)
+        super().__post_init__()
         for name, (shape, scale) in (("up", self.up), ("down", self.down)):
-            check_numbers("(0, inf)", **{f"shape of {name}": shape, f"scale of {name}": scale})
+            arrays.check_numbers(
+                "(0, inf)", **{f"shape of {name}": shape, f"scale of {name}": scale}
+            )
 
     @property
     def size(self) -> int:
@@ -326,7 +327,7 @@ class ReplayedJobs:
 
 
 @dataclass(frozen=True)
-class PoissonJobs:
+class PoissonJobs(arrays.Checked):
     """Poisson arrivals with geometric lifetimes and utilities v X^β.
 
     Parameters
@@ -343,17 +344,11 @@ class PoissonJobs:
         β of the utility.
     """
 
-    rate: float
-    lifetime: float = 20.0
-    pace: tuple[float, float] = (1.0, 4.0)
-    value: tuple[float, float] = (1.0, 5.0)
-    beta: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_numbers("[0, inf)", rate=self.rate)
-        check_numbers("[1, inf)", lifetime=self.lifetime)
-        check_numbers("(0, inf)", pace=self.pace, value=self.value)
-        Power(beta=self.beta)  # raises for a power that is not concave
+    rate: arrays.NonNegative
+    lifetime: arrays.OneOrMore = 20.0
+    pace: Annotated[tuple[float, float], "(0, inf)"] = (1.0, 4.0)
+    value: Annotated[tuple[float, float], "(0, inf)"] = (1.0, 5.0)
+    beta: arrays.PositiveShare = 0.5
 
     def stream(self, rng: np.random.Generator) -> JobStream:
         return _PoissonStream(self, rng)
@@ -459,7 +454,7 @@ def load_of(jobs: Sequence[Job], prices: npt.ArrayLike, slots: int) -> float:
 
 
 @dataclass(frozen=True)
-class SyntheticJobs:
+class SyntheticJobs(arrays.Checked):
     """Synthetic jobs, added until their budgets reach a load.
 
     ``load`` is Σ B / (p M T), for a mean ``price`` p of a machine; the last job may exceed it. Jobs
@@ -477,32 +472,27 @@ class SyntheticJobs:
     0.8
     """
 
-    machines: int
-    slots: int
-    price: float
-    load: float = 1.5
+    machines: arrays.PositiveInt
+    slots: arrays.PositiveInt
+    price: arrays.Positive
+    load: Annotated[float, "(0, 1000)"] = 1.5
     arrivals: Literal["poisson", "bursty"] = "poisson"
-    burst: float = 100.0
-    duty: float = 0.3
+    burst: arrays.Positive = 100.0
+    duty: arrays.PositiveShare = 0.3
     lifetime: tuple[float, float, float] = (1.1, 50.0, 1500.0)
-    last: float = 0.95
+    last: arrays.PositiveShare = 0.95
     beta: float = 0.5
-    q: tuple[float, float] = (2.0, 100.0)
-    value: tuple[float, float] = (1.0, 5.0)
+    q: Annotated[tuple[float, float], "(0, inf)"] = (2.0, 100.0)
+    value: Annotated[tuple[float, float], "(0, inf)"] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
-        check_numbers("[1, inf)", machines=self.machines, slots=self.slots)
-        check_numbers("(0, inf)", price=self.price, burst=self.burst, q=self.q, value=self.value)
-        check_numbers("(0, 1000)", load=self.load)
-        check_numbers("(0, 1]", last=self.last, duty=self.duty)
+        super().__post_init__()
         shape, low, high = self.lifetime
         if not (shape > 0 and 1 <= low < high):
             raise ScenarioError(
                 f"lifetime is {self.lifetime}; it is (shape, least, most) with a positive shape "
                 "and 1 ≤ least < most"
             )
-        if self.arrivals not in ("poisson", "bursty"):
-            raise ScenarioError(f"arrivals is {self.arrivals!r}; choose poisson or bursty")
 
     def jobs(self, rng: np.random.Generator) -> list[Job]:
         times, work = rng.spawn(2)  # apart, so that other budgets meet the same arrivals

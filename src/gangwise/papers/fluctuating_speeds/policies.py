@@ -32,7 +32,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
+from gangwise.core import arrays
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import UnknownName
 from gangwise.core.jit import kernel
@@ -169,15 +170,14 @@ class Optimiser(Learner):
         κ per slot, and number of slots.
     """
 
-    gap: float = 1e-6
-    nodes: int = 200
+    gap: arrays.NonNegative = 1e-6
+    nodes: arrays.PositiveInt = 200
     memory: str = "all"
     discount: float = 0.998
     window: int = 500
 
     def __post_init__(self) -> None:
-        check_numbers("[0, inf)", gap=self.gap)
-        check_numbers("[1, inf)", nodes=self.nodes)
+        super().__post_init__()
         self._make_estimator()
 
     def _make_estimator(self) -> estimators.Estimator:
@@ -328,7 +328,7 @@ class EpsilonGreedy(Optimiser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_numbers("[0, inf)" if self.decay else "[0, 1]", epsilon=self.epsilon)
+        arrays.check_numbers("[0, inf)" if self.decay else "[0, 1]", epsilon=self.epsilon)
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
@@ -507,7 +507,7 @@ def delta(sequence: str | Delta | float) -> Delta:
     # A constant is a sequence as well; what is rounded to multiples of δ needs it above zero.
     if isinstance(sequence, (int, float)):
         value = float(sequence)
-        check_numbers("(0, inf)", delta=value)
+        arrays.check_numbers("(0, inf)", delta=value)
         return lambda t: value
     if sequence not in DELTAS:
         raise UnknownName("sequence delta", sequence, list(DELTAS))
@@ -545,16 +545,13 @@ class ESDP(Optimiser):
     """
 
     g: str | Exploration = "log"
-    kappa: float = 1.0
-    alpha: float = 0.5
-    correlation: float = 0.0
+    kappa: arrays.NonNegative = 1.0
+    alpha: arrays.PositiveShare = 0.5
+    correlation: arrays.Share = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         exploration(self.g)  # raises for a name that there is not
-        check_numbers("[0, 1]", correlation=self.correlation)
-        check_numbers("[0, inf)", kappa=self.kappa)
-        check_numbers("(0, 1]", alpha=self.alpha)
 
     def _make_estimator(self) -> estimators.Estimator:
         # The root in P3 is over whole choices, so it takes means and counts, and no estimate of

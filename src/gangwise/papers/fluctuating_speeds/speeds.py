@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, ndtr
 
-from gangwise.core.arrays import Floats, Ints, check_numbers, keep
+from gangwise.core import arrays
+from gangwise.core.arrays import Floats, Ints, keep
 from gangwise.core.errors import ScenarioError
 
 
@@ -80,7 +81,7 @@ class _Stationary:
         return np.zeros(self.size), np.ones(self.size)
 
 
-class _Normal(ABC):
+class _Normal(arrays.Checked, ABC):
     """Normal noise with σ = ``spread`` · μ around means that may move with the slots."""
 
     spread: float
@@ -158,11 +159,11 @@ class NormalSpeeds(_Normal, _Stationary):
     """
 
     mean: Floats
-    spread: float = 0.5
+    spread: arrays.NonNegative = 0.5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         keep(self, mean=per_channel(self.mean, "mean utility", 0.0, 1e6))
-        check_numbers("[0, inf)", spread=self.spread)
 
     def means(self, slots: Ints) -> Floats:
         return self.mean
@@ -199,7 +200,7 @@ class BetaSpeeds(_Stationary):
     def __post_init__(self) -> None:
         # Beta(a, b) needs a, b > 0, so that a mean of exactly 0 or 1 is out.
         keep(self, mean=per_channel(self.mean, "mean utility", 1e-9, 1 - 1e-9))
-        check_numbers("(0, inf)", concentration=self.concentration)
+        arrays.check_numbers("(0, inf)", concentration=self.concentration)
 
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
         a = self.concentration * self.mean
@@ -274,7 +275,7 @@ class PiecewiseSpeeds(_Normal):
             )
         for piece, means in enumerate(levels):
             per_channel(means, f"mean utility in piece {piece}", 0.0, 1e6)
-        check_numbers("[0, inf)", spread=self.spread)
+        super().__post_init__()
         # Every slot has exactly one piece.
         if begins.shape != levels.shape[:1] or begins[0] != 0 or (np.diff(begins) <= 0).any():
             raise ScenarioError(
@@ -311,9 +312,9 @@ class WavingSpeeds(_Normal):
 
     mean: Floats
     phase: Floats
-    amplitude: float = 0.5
-    period: int = 1000
-    spread: float = 0.5
+    amplitude: arrays.Share = 0.5
+    period: arrays.PositiveInt = 1000
+    spread: arrays.NonNegative = 0.5
 
     def __post_init__(self) -> None:
         mean = per_channel(self.mean, "mean utility", 0.0, 1e6)
@@ -321,9 +322,7 @@ class WavingSpeeds(_Normal):
         phase = np.array(self.phase, dtype=np.float64, ndmin=1)
         if mean.shape != phase.shape or not np.isfinite(phase).all():
             raise ScenarioError(f"each of {mean.size} channels needs a finite phase; got {phase}")
-        check_numbers("[0, inf)", spread=self.spread)
-        check_numbers("[0, 1]", amplitude=self.amplitude)
-        check_numbers("[1, inf)", period=self.period)
+        super().__post_init__()
         keep(self, mean=mean, phase=phase)
 
     def reach(self) -> tuple[Floats, Floats]:

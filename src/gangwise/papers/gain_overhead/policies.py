@@ -22,13 +22,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, check_numbers, read_only
+from gangwise.core.arrays import (
+    Checked,
+    Floats,
+    Ints,
+    NonNegative,
+    Positive,
+    PositiveInt,
+    read_only,
+)
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import UnknownName
 from gangwise.papers.gain_overhead import kernels
 from gangwise.papers.gain_overhead import problem as problems
 from gangwise.papers.gain_overhead.kernels import ascend, gradient, overhead_prices
@@ -193,8 +200,11 @@ def gradient_bound(problem: problems.GainOverheadProblem) -> float:
     return math.sqrt(float((problem.overhead.max() ** 2 + K * steepest**2).sum()))
 
 
+Rule = Literal["adagrad-norm", "decay", "theoretical"]
+
+
 @dataclass
-class Step:
+class Step(Checked):
     """Step size: a rule for η_t.
 
     AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²), has nothing to tune and needs no
@@ -204,18 +214,11 @@ class Step:
     T in advance.
     """
 
-    rule: str = "adagrad-norm"
-    scale: float = 1.0
-    eta: float = 25.0
-    decay: float = 0.9999
-    horizon: int = 2000
-
-    def __post_init__(self) -> None:
-        rules = ["adagrad-norm", "decay", "theoretical"]
-        if self.rule not in rules:
-            raise UnknownName("step rule", self.rule, rules)
-        for name in ("scale", "eta", "decay", "horizon"):
-            check_numbers("(0, inf)", **{name: getattr(self, name)})
+    rule: Rule = "adagrad-norm"
+    scale: Positive = 1.0
+    eta: Positive = 25.0
+    decay: Positive = 0.9999
+    horizon: PositiveInt = 2000
 
     def start(self, problem: problems.GainOverheadProblem) -> None:
         """Measure the diameter, OGASched (25), and forget the gradients."""
@@ -363,12 +366,8 @@ class Fairness(PolicyBase):
         the worst baseline, not the best as the paper reports.
     """
 
-    share: str = "arrived"
+    share: Literal["arrived", "all"] = "arrived"
     family = "gain_overhead"
-
-    def __post_init__(self) -> None:
-        if self.share not in ("arrived", "all"):
-            raise UnknownName("share", self.share, ["arrived", "all"])
 
     def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._problem = problem
@@ -481,13 +480,9 @@ class Greedy(PolicyBase):
         See :func:`marginal_greedy`.
     """
 
-    rounds: int = 48
-    smoothing: float = 0.1
+    rounds: PositiveInt = 48
+    smoothing: NonNegative = 0.1
     family = "gain_overhead"
-
-    def __post_init__(self) -> None:
-        check_numbers("[1, inf)", rounds=self.rounds)
-        check_numbers("[0, inf)", smoothing=self.smoothing)
 
     def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
         self._problem = problem
@@ -521,7 +516,7 @@ class OGASchedReserve(PolicyBase):
     'decay'
     """
 
-    rule: str = "adagrad-norm"
+    rule: Rule = "adagrad-norm"
     scale: float = 1.0
     eta: float = 25.0
     decay: float = 0.9999
@@ -589,11 +584,11 @@ class OGASchedReact(PolicyBase):
         have stayed on average so far; needs memory.
     """
 
-    steps: int = 10
-    fraction: float = 0.4
-    shrink: float = 1.0
-    smoothing: float = 0.03
-    rule: str = "capacity"
+    steps: PositiveInt = 10
+    fraction: Positive = 0.4
+    shrink: NonNegative = 1.0
+    smoothing: NonNegative = 0.03
+    rule: Literal["capacity", Rule] = "capacity"
     scale: float = 1.0
     eta: float = 25.0
     decay: float = 0.9999
@@ -603,9 +598,7 @@ class OGASchedReact(PolicyBase):
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
-        check_numbers("[1, inf)", steps=self.steps)
-        check_numbers("(0, inf)", fraction=self.fraction)
-        check_numbers("[0, inf)", shrink=self.shrink, smoothing=self.smoothing)
+        super().__post_init__()
         self._step: Step | None = None
         if self.rule != "capacity":
             self._step = Step(self.rule, self.scale, self.eta, self.decay, self.horizon)

@@ -25,11 +25,11 @@ fast a server is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, check_numbers
+from gangwise.core.arrays import Floats, Ints, NonNegative, NonNegativeInt, PositiveShare, Share
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.papers.estimators import UCB1, Estimator, Mean, make_memory
@@ -63,17 +63,16 @@ class GangOGASched(PolicyBase):
     steps: int = 10
     fraction: float = 0.4
     smoothing: float = 0.03
-    least: float = 1.0
-    passes: int = 3
+    least: Share = 1.0
+    passes: NonNegativeInt = 3
     remember: bool = True
     family = "gain_overhead_gang"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._planner = OGASchedReact(
             steps=self.steps, fraction=self.fraction, smoothing=self.smoothing
         )
-        check_numbers("[0, 1]", least=self.least)
-        check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         # The ascent knows no tasks: it climbs on what a whole job type may hold of a server.
@@ -132,11 +131,8 @@ class GangGreedy(PolicyBase):
         that raises the reward; 0 is the plain greedy.
     """
 
-    passes: int = 0
+    passes: NonNegativeInt = 0
     family = "gain_overhead_gang"
-
-    def __post_init__(self) -> None:
-        check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         self._servers = placements.Placement(problem)
@@ -241,15 +237,10 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
         How often the fast placement goes over all jobs to rebuild them, at most.
     """
 
-    solver: str = "auto"
+    solver: Literal["auto", "exact", "fast"] = "auto"
     columns: int = 24
-    passes: int = 1
+    passes: NonNegativeInt = 1
     family = "fluctuating_speeds_gang"
-
-    def __post_init__(self) -> None:
-        if self.solver not in ("auto", "exact", "fast"):
-            raise ScenarioError(f"solver is {self.solver!r}; choose auto, exact or fast")
-        check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
@@ -326,9 +317,9 @@ class GangESDP(GangMeans):
     1
     """
 
-    kappa: float = 0.25
+    kappa: NonNegative = 0.25
     g: str | Exploration = "log"
-    alpha: float = 0.5
+    alpha: PositiveShare = 0.5
     memory: str = "all"
     discount: float = 0.998
     window: int = 500
@@ -337,8 +328,6 @@ class GangESDP(GangMeans):
         super().__post_init__()
         self._make_estimator()
         exploration(self.g)  # raises for a name that there is not
-        check_numbers("[0, inf)", kappa=self.kappa)
-        check_numbers("(0, 1]", alpha=self.alpha)
 
     def _make_estimator(self) -> Estimator:
         self._memory = make_memory(self.memory, self.discount, self.window)
@@ -425,12 +414,11 @@ class GangVolcano(GangFirstFit):
         Of job types by name; 0 where absent.
     """
 
-    score: str = "binpack"
+    score: Literal["binpack", "least-requested"] = "binpack"
     priority: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.score not in ("binpack", "least-requested"):
-            raise ScenarioError(f"score is binpack or least-requested, not {self.score!r}")
+        super().__post_init__()
         for name, level in dict[str, Any](self.priority).items():
             if not isinstance(level, int):
                 raise ScenarioError(
