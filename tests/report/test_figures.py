@@ -1,8 +1,11 @@
+import re
+
 import numpy as np
 import pytest
 from matplotlib import rcParams
 
 from gangwise.report.curves import figure_files, styles
+from gangwise.report.plotting import Panel, Style, draw, plots, points
 from gangwise.study.compare import Comparison
 from tests.report.made import made
 
@@ -59,3 +62,23 @@ def test_every_policy_has_a_style_of_its_own() -> None:
     looks = styles(comparison.results)
     assert next(iter(looks)) == "p19"
     assert len({(look.index, look.dashes) for look in looks.values()}) == 20
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [
+        Panel("p", "slot", "reward", "curve", level=0.0, settled=2.0),
+        Panel("p", "slot", "reward", "curve", True, True),
+        Panel("p", "setting", "reward", "points", log_x=True),
+        Panel("p", "setting", "reward", "dots", ends=(0.0, 20.0)),
+    ],
+)
+def test_a_file_has_the_axes_of_the_page(panel: Panel) -> None:
+    rows = [("p", "a", float(x), 3.0 * x, 2.0 * x, 5.0 * x) for x in (1, 2, 7, 19)]
+    svg = plots(rows, [panel], {"a": Style(0)}, "t")[0]
+    shown = re.search(r'data-axes="([^"]*)"', svg)
+    assert shown is not None
+    (axes,) = draw("t", points(rows), [panel]).axes
+    limits = [*axes.get_xlim(), *axes.get_ylim()]
+    assert limits == pytest.approx([float(end) for end in shown[1].split()[:4]], rel=1e-6)
+    assert (axes.get_xscale() == "log") == panel.log_x

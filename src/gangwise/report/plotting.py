@@ -11,7 +11,7 @@ matplotlib is imported where something is drawn: a command that prints tables do
 Plots of a page are SVG elements that follow its colours, fonts and width. Lines, bands and ends of
 intervals are tagged ``data-line``, ``data-band`` and ``data-ends`` with their numbers, so that a
 page can hide and read them; ``data-axes`` has the limits of both axes, where these are in the
-drawing, and whether they are logarithmic. Files are drawn from the same numbers.
+drawing, and whether they are logarithmic. Files are drawn from the same numbers, on the same axes.
 """
 
 from __future__ import annotations
@@ -189,89 +189,26 @@ def _panel(
     axes: Axes, numbers: pl.DataFrame, panel: Panel, looks: Looks | None, title: str
 ) -> None:
     part = numbers.filter(pl.col("panel") == panel.name)
+    lines = _by_line(part.iter_rows())[panel.name]
     of_kind = {"bars": _bars, "map": _map}.get(panel.kind, _lines)
     of_kind(axes, part, looks_of(numbers, looks), panel)
-    style_axes(axes, panel.x, panel.y, title)
+    shown, unit = dict[str, Axis](), ""
+    if panel.kind != "map":
+        shown["y"], unit = _vertical(lines, panel, 0.0, 1.0)
+    if panel.kind not in ("map", "bars"):
+        shown["x"] = _across(lines, panel, 0.0)
+    # On a small figure a longer label would not fit: ticks show a logarithmic scale.
+    unit = "" if panel.log_y else unit
+    style_axes(axes, panel.x, ", ".join(filter(None, (panel.y, unit))), title)
+    for name, axis in shown.items():
+        ticks, labels = [at for at, _ in axis.ticks], [label for _, label in axis.ticks]
+        limits: dict[str, Any] = {f"{name}scale": "log" if axis.log else "linear"}
+        limits |= {f"{name}lim": (axis.low, axis.high), f"{name}ticks": ticks}
+        axes.set(**limits, **{f"{name}ticklabels": labels})
+        axes.minorticks_off()
     axes.grid(visible=panel.kind != "map", axis="y")
-    if panel.log_x:
-        axes.set_xscale("log")
-    if panel.log_y:
-        axes.set_yscale("log")
     if panel.level is not None:
         axes.axhline(panel.level, color=MUTED, linewidth=0.8, zorder=1)
-    if panel.settled is not None or panel.ends is not None or panel.choices:
-        _fit(axes, part, panel)
-    elif panel.log_x and panel.kind == "points":
-        # So few values have a tick each.
-        at = part["x"].unique().sort().to_list()
-        axes.set_xticks(at, [f"{x:,g}" for x in at])
-        axes.minorticks_off()
-    if panel.kind in ("bars", "steps") and not (part["mean"] != 0).any():
-        axes.set_ylim(0.0, 1.0)  # of nothing but zeros
-
-
-def _fit(axes: Axes, part: pl.DataFrame, panel: Panel) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
-    if panel.choices:
-        axes.set_xticks(range(len(panel.choices)), panel.choices)
-        axes.set_xlim(-0.6, len(panel.choices) - 0.4)
-    elif panel.ends is not None and panel.log_x:
-        low, high = panel.ends
-        room = (high / low) ** 0.04
-        axes.set_xlim(low / room, high * room)
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        axes.minorticks_off()
-    elif panel.ends is not None:
-        low, high = panel.ends
-        axes.set_xlim(low - 0.04 * (high - low), high + 0.04 * (high - low))
-    if panel.log_y:
-        # A logarithmic axis of slots begins at 1.
-        axes.set_xlim(1, None)
-        return
-    if panel.settled is not None:
-        axes.set_ylim(*_limits(part.filter(pl.col("x") >= panel.settled), panel.level))
-        if np.isfinite(panel.settled) and not part.is_empty():
-            axes.set_xlim(0, part["x"].max())  # type: ignore[arg-type]  # slots played
-    unit = _round_ticks(axes.yaxis)
-    axes.set_ylabel(f"{panel.y}, {unit}" if unit else panel.y, color=INK, parse_math=False)
-    if not panel.log_x and not panel.choices:
-        _round_ticks(axes.xaxis, scaled=False, whole=not part["x"].dtype.is_float())
-
-
-def _limits(part: pl.DataFrame, level: float | None) -> tuple[float, float]:
-    """Room for the means, and for their bands up to as much again on either side.
-
-    Bands of few seeds are wide.
-    """
-    ends = part.filter(pl.col("mean").is_finite()).select(
-        pl.col("mean").min().alias("bottom"),
-        pl.col("mean").max().alias("top"),
-        pl.col("low").fill_nan(None).min(),
-        pl.col("high").fill_nan(None).max(),
-    )
-    bottom, top, low, high = ends.row(0)
-    if bottom is None:
-        return (0.0, 1.0)
-    if level is not None:
-        bottom, top = min(bottom, level), max(top, level)
-    # Bands may take half as much room again on either side.
-    span = top - bottom or abs(top) or 1.0
-    if low is not None:
-        bottom, top = max(min(bottom, low), bottom - span / 2), min(max(top, high), top + span / 2)
-    return bottom - 0.04 * span, top + 0.04 * span
-
-
-def _round_ticks(axis: Any, scaled: bool = True, whole: bool = False) -> str:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    by, unit = scale_for(axis.get_view_interval()) if scaled else (1.0, "")
-    axis.set_major_locator(MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10]))
-    ticks = axis.get_ticklocs() / by
-    decimals = next((d for d in range(9) if np.allclose(ticks, ticks.round(d), 1e-6, 0)), 9)
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value / by, decimals)))
-    return unit
 
 
 def _name_lines(
@@ -335,7 +272,12 @@ def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
         at = np.array([places.index(str(x)) for x in line["x"]]) + (i + 0.5) * width - 0.4
         how: dict[str, Any] = {"color": look.colour, "hatch": "////" if look.dashes else ""}
         how |= {"edgecolor": "white", "linewidth": 0, "label": name, "gid": f"line{tag}"}
-        axes.bar(at, line["mean"].to_numpy(), width * 0.92, **how)
+        if panel.log_y:  # on which a bar has no foot
+            axes.plot(
+                at, line["mean"].to_numpy(), "o", color=look.colour, label=name, clip_on=False
+            )
+        else:
+            axes.bar(at, line["mean"].to_numpy(), width * 0.92, **how)
         for place, low, high in zip(at, line["low"], line["high"]):
             if low is not None and high is not None:
                 axes.vlines(place, low, high, color=INK, linewidth=1.0, gid=f"ends{tag}")
@@ -343,6 +285,7 @@ def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
         wide = max(48 // len(places), 7)
         places = [fill(place, wide, break_long_words=False) for place in places]
     axes.set_xticks(range(len(places)), places)
+    axes.set_xlim(-0.5, max(len(places) - 0.5, 0.5))
 
 
 def _map(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
@@ -479,28 +422,31 @@ def labels_of(ticks: Sequence[float], by: float = 1.0) -> list[str]:
     return [number(value, decimals) for value in values]
 
 
+def _by_line(numbers: Iterable[Sequence[Any]]) -> Mapping[str, Lines]:
+    """The points of each line of each panel."""
+    lines: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
+    for panel, line, *point in numbers:
+        lines[panel][line].append(Point(*point))
+    return lines
+
+
 def plots(
     numbers: Iterable[Sequence[Any]], panels: Sequence[Panel], looks: Looks, title: str
 ) -> list[Markup]:
     """Drawings of a table, rows of panel, line, x, mean and ends: an SVG element for each panel."""
-    lines: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
-    for panel, line, *point in numbers:
-        lines[panel][line].append(Point(*point))
-    several = len(panels) > 1
+    lines, several = _by_line(numbers), len(panels) > 1
     return [_plot(lines[p.name], p, looks, p.name if several else "", title) for p in panels]
 
 
 def _plot(lines: Lines, panel: Panel, looks: Looks, heading: str, title: str) -> Markup:
     bars = panel.kind == "bars"
-    values = _values(lines, panel)
-    low, high, log = _axis_limits(values, panel)
     top = 18.0 if heading else 6.0
     places = (
         list(dict.fromkeys(str(p.x) for points in lines.values() for p in points)) if bars else []
     )
     names = [_rows(place, max(int(290 / len(places) / LETTER), 6)) for place in places]
     below = 20.0 + 11.0 * max(1, *map(len, names), 0) - 11.0 * (not panel.x)
-    vertical, unit = _scale(low, high, HIGH - below, top, log)
+    vertical, unit = _vertical(lines, panel, HIGH - below, top)
     left = 24.0 + LETTER * max(len(label) for _, label in vertical.ticks)
     if bars:
         ticks = [(float(i), "") for i in range(len(places))]
@@ -580,8 +526,9 @@ def _axis_limits(values: Sequence[float], panel: Panel) -> tuple[float, float, b
     return low, high, False
 
 
-def _scale(low: float, high: float, bottom: float, top: float, log: bool) -> tuple[Axis, str]:
+def _vertical(lines: Lines, panel: Panel, bottom: float, top: float) -> tuple[Axis, str]:
     """The vertical axis, and the unit that its labels are in."""
+    low, high, log = _axis_limits(_values(lines, panel), panel)
     if log:
         ticks = _log_ticks(low, high)
         return Axis(low, high, bottom, top, True, [(t, f"{t:,g}") for t in ticks]), "log scale"
