@@ -296,15 +296,6 @@ def write_page(out: Path, name: str, page: Page, plain: str) -> None:
     say(f"wrote {name}.html and {name}.json to {out}")
 
 
-@contextmanager
-def writing(to: Path) -> Iterator[None]:
-    """Say in one line what cannot be written, and why."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"cannot write {to}: {error.strerror or error}") from error
-
-
 WIDE = 120  # columns where output is not a terminal's
 
 

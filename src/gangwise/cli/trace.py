@@ -10,6 +10,7 @@ import typer
 
 from gangwise.cli import options
 from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.files import as_store_error
 
 if TYPE_CHECKING:
     from gangwise.report.page import Page
@@ -70,7 +71,7 @@ def convert_command(
     with options.progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **values)
     # Everything is read before anything is written, as the folder may hold the source.
-    with options.writing(out):
+    with as_store_error("write", out):
         names = sorted(item.name for item in out.iterdir()) if out.exists() else []
         # What an earlier conversion has written is written over.
         if names and SAVED not in names:
@@ -121,7 +122,7 @@ def plot_command(
 
     with options.progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **options.settings_of(settings))
-    with options.writing(out):
+    with as_store_error("write", out):
         out.mkdir(parents=True, exist_ok=True)
         captions, left_out = draw_trace(tables, out)
     for stem, caption in captions.items():
@@ -158,7 +159,7 @@ def workload_command(
             console.print(options.table([name.replace("_", " ") for name in types[0]], rows))
         options.echo(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
     if out is not None:
-        with options.writing(out):
+        with as_store_error("write", out):
             files = write_outline(scenario, summary, path, values, out)
         options.say(f"wrote {', '.join(file.name for file in files)} to {out}")
         options.say(f"to play it: gangwise compare {out / 'scenario.toml'}")
@@ -188,7 +189,7 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
         return
     # Relative to the mapping, as it is read.
     text = draft.toml(os.path.relpath(file.resolve(), out.resolve().parent))
-    with options.writing(out):
+    with as_store_error("write", out):
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
     options.say(f"wrote {out}; read it, choose, correct; then: gangwise jobs {out}")

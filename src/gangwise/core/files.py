@@ -63,7 +63,7 @@ def write_whole(path: Path | str, content: Content, mode: int = 0o666) -> None:
     Raises StoreError when it cannot be written; what was there before is still there.
     """
     data = _bytes(content)
-    with _as_store_error("write", Path(path)):
+    with as_store_error("write", Path(path)):
         tree, name = _rooted(Path(path))
         side = write_side_file(tree, _above(name), data, mode)
         with _none_left(tree, side):
@@ -73,7 +73,7 @@ def write_whole(path: Path | str, content: Content, mode: int = 0o666) -> None:
 
 def read_whole(path: Path | str) -> bytes:
     """The content of a regular file; raises StoreError where it cannot be read."""
-    with _as_store_error("read", Path(path)):
+    with as_store_error("read", Path(path)):
         tree, name = _rooted(Path(path))
         return tree.read(name)
 
@@ -86,7 +86,7 @@ def _rooted(path: Path) -> tuple[Tree, str]:
 
 def _remove_orphans(tree: Tree, folder: str) -> None:
     """Remove unfinished files of processes of this machine that are dead."""
-    with _as_store_error("clean", tree.path / folder):
+    with as_store_error("clean", tree.path / folder):
         for name in tree.names(folder):
             if _orphaned(name):
                 tree.drop(f"{folder}/{name}")
@@ -144,7 +144,7 @@ class Publication:
         """Stage a file; returns its digest."""
         data = _bytes(content)
         self.folder.refuse_to_replace(name)
-        with _as_store_error("write", self.folder.place(name)):
+        with as_store_error("write", self.folder.place(name)):
             # In the state's folder: names of results must not appear before all of them can.
             side = write_side_file(self.folder.tree, STATE, data)
         self.staged[name] = side, Seal.of(data, self.name)
@@ -190,7 +190,7 @@ class Folder:
         if mine in self._held:
             yield
             return
-        with _as_store_error("lock", self.path):
+        with as_store_error("lock", self.path):
             handle = _locked(self.tree.open(f"{stem}.lock", os.O_RDWR | os.O_CREAT))
         if handle is None:
             holder = self._lock_holder(f"{stem}.json")
@@ -238,7 +238,7 @@ class Folder:
         return self.path / CHECKPOINTS / name
 
     def forget_checkpoint(self, name: str) -> None:
-        with _as_store_error("remove", self.checkpoint(name)):
+        with as_store_error("remove", self.checkpoint(name)):
             self.tree.drop(f"{CHECKPOINTS}/{name}")
 
     def is_there(self, name: str) -> bool:
@@ -257,7 +257,7 @@ class Folder:
         if not self._lost_entries():
             reason = "would be replaced, but it is not a file that gangwise wrote there"
             raise StoreError(f"{path} {reason}; move it away, or give another folder")
-        with _as_store_error("set aside", path):
+        with as_store_error("set aside", path):
             self.tree.replace(name, f"{name}.set-aside-{secrets.token_hex(4)}")
             self.tree.flush(_above(name))
 
@@ -265,7 +265,7 @@ class Folder:
         """Whether the registry is empty, or has lines that were torn or flipped."""
         if self.tree.status(REGISTRY) is None:
             return False
-        with self._registry_lock(), _as_store_error("read", self.path / REGISTRY):
+        with self._registry_lock(), as_store_error("read", self.path / REGISTRY):
             lines = [line for line in self.tree.read(REGISTRY).split(b"\n") if line.strip()]
         return not lines or any(_entry(line) is None for line in lines)
 
@@ -274,7 +274,7 @@ class Folder:
 
         A seal is written before its file is in place, so an earlier one may be the true one.
         """
-        with _as_store_error("read", self.path / REGISTRY):
+        with as_store_error("read", self.path / REGISTRY):
             try:
                 with os.fdopen(self.tree.open(REGISTRY), "rb") as file:
                     self._known.follow(file)
@@ -288,7 +288,7 @@ class Folder:
             sealed_line({"file": name, "seal": seal and seal._asdict()}) for name, seal in entries
         ]
         # Lines are appended under a lock of their own: runs of one study write at the same time.
-        with self._registry_lock(), _as_store_error("write", self.path / REGISTRY):
+        with self._registry_lock(), as_store_error("write", self.path / REGISTRY):
             is_new = self.tree.status(REGISTRY) is None
             handle = self.tree.open(REGISTRY, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             _write(handle, b"".join(b"\n" + line for line in lines) + b"\n")  # a torn line ends
@@ -299,7 +299,7 @@ class Folder:
     def _registry_lock(self) -> Iterator[None]:
         name = f"{REGISTRY}.lock"
         until = time.monotonic() + REGISTRY_TIMEOUT
-        with _as_store_error("lock", self.path):
+        with as_store_error("lock", self.path):
             while (handle := _locked(self.tree.open(name, os.O_RDWR | os.O_CREAT))) is None:
                 if time.monotonic() > until:
                     hint = f"stays locked; see which process uses {self.path}"
@@ -321,7 +321,7 @@ class Folder:
         path = self.place(name)
         if not replace:
             self.refuse_to_replace(name)
-        with _as_store_error("write", path):
+        with as_store_error("write", path):
             side = write_side_file(self.tree, STATE, data := _bytes(content))
             with _none_left(self.tree, side):
                 self._enter([(name, Seal.of(data))])
@@ -334,7 +334,7 @@ class Folder:
 
         Raises StoreError when it is missing, or its digest is not what was written.
         """
-        with _as_store_error("read", path := self.place(name)):
+        with as_store_error("read", path := self.place(name)):
             data = self.tree.read(name)
         # After the file: its seal is written before it, so that a new file finds its seal.
         seals = self._registry().get(name)
@@ -354,7 +354,7 @@ class Folder:
         """Remove a registered file; returns whether it was there."""
         if name not in self._registry():
             return False
-        with _as_store_error("remove", self.place(name)):
+        with as_store_error("remove", self.place(name)):
             existed = self.tree.drop(name)
             self._enter([(name, None)])
         return existed
@@ -396,7 +396,7 @@ class Folder:
 
     def recover(self) -> bool:
         """Complete a publication that was cut short, if there was one. Needs the lock."""
-        with _as_store_error("publish", self.path):
+        with as_store_error("publish", self.path):
             try:
                 data = self.tree.read(ANNOUNCED)
             except FileNotFoundError:
@@ -458,7 +458,7 @@ class Folder:
             removed = [name for name in (own if everything else state.damaged) if self.remove(name)]
             if not everything and state.missing:
                 self._enter([(name, None) for name in state.missing])
-            with _as_store_error("clean", self.path):
+            with as_store_error("clean", self.path):
                 removed += filter(self.tree.drop, self._unfinished())
                 if everything:
                     self._remove_state({above for name in own for above in Path(name).parents})
@@ -695,7 +695,8 @@ def unsealed(line: bytes) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _as_store_error(what: str, path: Path) -> Iterator[None]:
+def as_store_error(what: str, path: Path) -> Iterator[None]:
+    """A StoreError for what the system cannot do with a path."""
     try:
         yield
     except StoreError:
@@ -704,6 +705,17 @@ def _as_store_error(what: str, path: Path) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = "; make room, and run the same again: what is finished is not done twice" * full
         raise StoreError(f"cannot {what} {path}: {error.strerror or error}{hint}") from error
+
+
+@contextmanager
+def torn(path: Path, remedy: str, *more: type[Exception]) -> Iterator[None]:
+    """A StoreError, with what mends it, for a file whose content is not what it should be."""
+    faults = (OSError, ValueError, LookupError, TypeError, AttributeError)
+    try:
+        yield
+    except faults + more as error:
+        text = " ".join(str(error).split()[:15])  # those of pydantic are long
+        raise StoreError(f"cannot read {path}: {text}; {remedy}") from error
 
 
 # Folders reached by handle: nothing below a folder is read, written or removed through a link. The

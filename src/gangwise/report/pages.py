@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 import gangwise
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.files import Folder, read_whole, write_whole
+from gangwise.core.files import Folder, read_whole, torn, write_whole
 from gangwise.core.settings import finite
 from gangwise.jobs.bounds import Certified, LowerBound
 from gangwise.report import curves, experiments, jobs, page
@@ -435,16 +435,16 @@ class Reproduced:
     rows: list[ClaimResult] = field(default_factory=list)  # claims beside our numbers
 
 
+AGAIN = "run the same gangwise reproduce again, runs that are stored are not done again"
+
+
 def read_reproduction(folder: Path) -> Reproduced:
     """Read a folder; StoreError when a file is torn, or is no such file."""
-    path = folder / "reproduction.json"
-    try:
+    with torn(path := folder / "reproduction.json", AGAIN):
         content = TypeAdapter(Reproduced).validate_json(read_whole(path))
-        path = folder / "side-by-side.json"
+    with torn(path := folder / "side-by-side.json", AGAIN):
         rows = json.loads(read_whole(path)) if path.exists() else []
         return replace(content, rows=[ClaimResult.of(row) for row in rows])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise _torn(path, error) from error
 
 
 def read_picture(folder: Path, artefact: ArtefactEntry) -> page.Plot | None:
@@ -453,23 +453,13 @@ def read_picture(folder: Path, artefact: ArtefactEntry) -> page.Plot | None:
     path = Folder(folder).place(f"{artefact.stem}.parquet")
     if not (artefact.panels and path.exists()):
         return None
-    try:
+    with torn(path, AGAIN, pl.exceptions.PolarsError):
         numbers = pl.read_parquet(read_whole(path), columns=[*COLUMNS])
         if numbers["low"].is_not_null().any():
             crowded = numbers["line"].n_unique() > curves.BANDS
             caption += " Bands and bars are 95 % confidence intervals"
             caption += "; point at a name for the band of its line." if crowded else "."
         return page.pictured(page.sentence_case(artefact.title), numbers, artefact.panels, caption)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise _torn(path, error) from error
-
-
-def _torn(path: Path, error: Exception) -> StoreError:
-    text = " ".join(str(error).split()[:15])  # those of pydantic are long
-    return StoreError(
-        f"cannot read {path}: {text}; run the same gangwise reproduce again, runs that are stored "
-        "are not done again"
-    )
 
 
 VERDICTS = get_args(Verdict)

@@ -47,8 +47,8 @@ import numpy as np
 
 import gangwise
 from gangwise.core import arrays, contracts, registry
-from gangwise.core.errors import ScenarioError, StoreError, papers_wing
-from gangwise.core.files import read_whole
+from gangwise.core.errors import ScenarioError, papers_wing
+from gangwise.core.files import read_whole, torn
 from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.simulation import Simulation
 
@@ -225,14 +225,12 @@ def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
     """
     named: dict[NamedSource, str] = {}
     for path in sorted(folder.glob(f"*{PLAN}")):
-        try:
+        with torn(path, "sweep again to mend it"):
             plan = json.loads(read_whole(path))["experiment"]
             name, own = (plan.get("scenario") or plan.get("trace"), plan.get("settings", {}))
             cells = [plan.get("grid", {}), *plan.get("cases", ())]
             # A setting that varies has several values, unless one is given.
             varied = {key for cell in cells for key in cell} - settings.keys()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
         if varied:
             names = ", ".join(sorted(varied))
             raise ScenarioError(f"{folder} holds a sweep over {names}: say which value is meant")

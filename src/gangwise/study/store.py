@@ -25,7 +25,7 @@ import polars as pl
 
 import gangwise
 from gangwise.core.errors import StoreError
-from gangwise.core.files import Folder, read_whole
+from gangwise.core.files import Folder, read_whole, torn
 from gangwise.core.registry import ANY, entries
 from gangwise.study.runs import PLAN, Rows
 
@@ -175,16 +175,13 @@ class Store:
         if name not in known:
             which = f"choose one of {', '.join(known)}" if known else "name the folder of its --out"
             raise StoreError(f"{self.folder} has no results of {name or 'one experiment'}; {which}")
-        try:
+        with torn(self.folder / f"{name}{PLAN}", "sweep again to mend it"):
             plan = json.loads(self.files.read(name + PLAN))
             return {
                 "experiment": dict(plan["experiment"]),
                 "runs": list(plan["runs"]),
                 "fidelity": list(plan.get("fidelity", ())),
             }
-        except (ValueError, KeyError, TypeError) as error:
-            path = self.folder / f"{name}{PLAN}"
-            raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
 
 
 class MemoryStore(Store):
@@ -333,12 +330,8 @@ def read_provenance(folder: Path, name: str) -> Provenance | None:
     path = folder / f"{name}.command.json"
     if not Folder(folder).is_there(path.name):
         return None
-    try:
+    with torn(path, "delete it, or run the command again"):
         return Provenance(**json.loads(Folder(folder).read(path.name)))
-    except (ValueError, TypeError) as error:
-        raise StoreError(
-            f"cannot read {path}: {error}; delete it, or run the command again"
-        ) from error
 
 
 def command_of(folder: Path, name: str) -> str:

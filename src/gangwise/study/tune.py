@@ -247,17 +247,14 @@ def read_tuning(folder: Path) -> Tuning | None:
                 "it goes on where it was"
             )
         return None
-    try:
+    mend = (
+        "start the same gangwise tune again to mend it, trials that are stored are not played again"
+    )
+    with files.torn(path, mend):
         stored = json.loads(files.Folder(folder).read(FOUND))
         # The file names them as readers know them, the class as it is made.
         fields = {**stored, "validation": stored["validation_seeds"], "row": stored["validation"]}
         return TypeAdapter(Tuning).validate_python(fields)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        message = " ".join(str(error).split()[:15])  # those of pydantic are long
-        raise StoreError(
-            f"cannot read {path}: {message}; start the same gangwise tune again to mend it, trials "
-            "that are stored are not played again"
-        ) from error
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
@@ -326,13 +323,11 @@ class Study:
         """
         if not (folder / STUDY).exists():
             return
-        try:
+        with files.torn(folder / STUDY, "give another --out"):
             content = files.unsealed(files.read_whole(folder / STUDY).strip())
             if content is None:
                 return
             earlier = TypeAdapter(Study).validate_python(content)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
         # As it was stored: JSON has no tuples and no paths.
         definition = json.loads(json.dumps(self.definition, default=str))
         # A study that has no trial yet may become that of something else.
