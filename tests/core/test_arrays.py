@@ -28,7 +28,16 @@ def test_what_lies_within_is_taken(given):
 
 @pytest.mark.parametrize(
     "given",
-    [{"steps": 0}, {"mu": -1e-9}, {"mu": float("nan")}, {"range": (1.0, 0.5)}, {"range": (0.0, 1)}],
+    [
+        {"steps": 0},
+        {"steps": (1, 2)},
+        {"mu": -1e-9},
+        {"mu": float("nan")},
+        {"range": (1.0, 0.5)},
+        {"range": (0.0, 1)},
+        {"range": (0.1, 0.2, 0.3)},
+        {"range": 0.5},
+    ],
 )
 def test_a_number_outside_its_interval_is_named(given):
     ((name, value),) = given.items()

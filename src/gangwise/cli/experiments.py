@@ -445,8 +445,6 @@ def report_command(
 
     if wanted != "html":
         target = Path(f"report-{wanted}") if out is None else out
-        if columns not in plotting.COLUMN_WIDTHS:
-            raise ScenarioError(f"--columns is 1 or 2, not {columns}")
         files = pages.write_files(folder, wanted, target, plotting.COLUMN_WIDTHS[columns])
         options.say(f"wrote {', '.join(path.name for path in files) or 'nothing'} to {target}")
         return

@@ -215,9 +215,6 @@ def forecast_command(
     # Judging compares with what came after, which only a history has.
     if judge and not from_history:
         raise ScenarioError("--judge goes with --from-history")
-    # Fewer draws tell no p90; more take minutes and change nothing.
-    if not 10 <= draws <= 10_000:
-        raise ScenarioError(f"--draws {draws}: give 10 to 10000")
     judged, values = "", options.settings_of(settings)
     if from_history:
         with options.progress("nothing is kept") as advance:

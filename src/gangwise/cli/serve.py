@@ -93,8 +93,6 @@ def serve_command(
     from gangwise.service.loop import Service
     from gangwise.service.store import FILE
 
-    if baseline_every < 0:
-        raise ScenarioError(f"--baseline-every {baseline_every}: give 0 or more")
     if not keep_days >= 1:
         raise ScenarioError(f"--keep-days {keep_days:g}: give 1 or more")
     if {"--act", "--shadow"} <= {*sys.argv}:

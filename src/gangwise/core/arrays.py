@@ -103,17 +103,18 @@ def check_numbers(interval: str, **numbers: Any) -> None:
 
 
 @cache
-def _rules(kind: Any) -> list[tuple[str, bool, Any]]:
-    """Fields with an interval, or with choices: the name, whether it may be None, and these."""
-    rules, hints = list[tuple[str, bool, Any]](), types_of(kind, annotated=True)
+def _rules(kind: Any) -> list[tuple[str, bool, Any, int]]:
+    """Fields with an interval or choices: name, whether it may be None, these, how many numbers."""
+    rules, hints = list[tuple[str, bool, Any, int]](), types_of(kind, annotated=True)
     for name in (field.name for field in fields(kind)):
         union = get_origin(hints[name]) in (Union, UnionType)
         types = get_args(hints[name]) if union else (hints[name],)
         for part in types:
             if get_origin(part) is Literal:
-                rules.append((name, NoneType in types, get_args(part)))
+                rules.append((name, NoneType in types, get_args(part), 0))
             elif get_origin(part) is Annotated and isinstance(get_args(part)[1], str):
-                rules.append((name, NoneType in types, get_args(part)[1]))
+                number, interval = get_args(part)
+                rules.append((name, NoneType in types, interval, len(get_args(number))))
     return rules
 
 
@@ -133,14 +134,17 @@ class Checked:
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
-        for name, optional, allowed in _rules(kind):
+        for name, optional, allowed, size in _rules(kind):
             value = getattr(self, name)
             if optional and value is None:
                 continue
-            if isinstance(allowed, str):
+            if not isinstance(allowed, str):
+                if value not in allowed:
+                    raise UnknownName(f"value of {name}", value, allowed)
+            elif (len(value) if isinstance(value, list | tuple) else 0) != size:
+                raise ScenarioError(f"{name} is {value}; it must be {size or 'one'} number(s)")
+            else:
                 check_numbers(allowed, **{name: value})
-            elif value not in allowed:
-                raise UnknownName(f"value of {name}", value, allowed)
 
 
 def check_names(names: tuple[str, ...], count: int, kind: str) -> tuple[str, ...]:

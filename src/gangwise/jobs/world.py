@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from gangwise.core import arrays
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import parse
@@ -38,7 +39,7 @@ class HiddenWorld(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DrawnWorld:
+class DrawnWorld(arrays.Checked):
     """Generations × affinity × stragglers × noise.
 
     Parameters
@@ -69,30 +70,24 @@ class DrawnWorld:
 
     speeds: Sequence[float] = (1.0, 0.6, 0.35)
     shares: Sequence[float] = (0.4, 0.35, 0.25)
-    affinity: float = 0.2
-    residual: float = 0.03
-    noise: float = 0.1
-    stragglers: float = 0.06
-    straggling: float = 0.5
-    spell: float = math.inf
-    limits: tuple[float, float] = (1.0, 5.0)
-    apart: float = 0.0
-    unlike: float = 1.0
-    rack: int = 8
-    block: int = 4
+    affinity: arrays.NonNegative = 0.2
+    residual: arrays.NonNegative = 0.03
+    noise: arrays.NonNegative = 0.1
+    stragglers: Annotated[float, "[0, 1)"] = 0.06
+    straggling: arrays.Positive = 0.5
+    spell: Annotated[float, "(0, inf]"] = math.inf
+    limits: Annotated[tuple[float, float], "(0, inf)"] = (1.0, 5.0)
+    apart: arrays.NonNegative = 0.0
+    unlike: arrays.NonNegative = 1.0
+    rack: arrays.PositiveInt = 8
+    block: arrays.PositiveInt = 4
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.speeds) != len(self.shares) or not self.speeds:
             raise ScenarioError("give one share for each speed")
         if min(self.speeds) <= 0 or min(self.shares) < 0 or abs(sum(self.shares) - 1) > 1e-9:
             raise ScenarioError("speeds must be positive; shares are zero or more and sum to 1")
-        if min(self.affinity, self.residual, self.noise) < 0:
-            raise ScenarioError("affinity, residual and noise are standard deviations, 0 or more")
-        if not (0 <= self.stragglers < 1 and self.straggling > 0 and self.spell > 0):
-            raise ScenarioError("stragglers is a share below 1; straggling and spell are positive")
-        if min(self.apart, self.unlike) < 0 or min(self.rack, self.block) < 1:
-            raise ScenarioError("apart and unlike are 0 or more; rack and block 1 or more")
-        _check_limits(self.limits)
 
     @property
     def digests(self) -> Mapping[str, str]:
@@ -205,7 +200,7 @@ class DrawnWorld:
 
 
 @dataclass(frozen=True)
-class MeasuredWorld:
+class MeasuredWorld(arrays.Checked):
     """Nodes of measured GPU models: Gavel's throughputs.
 
     A job type of the log stands for a training job of the table, drawn among those that were
@@ -227,13 +222,13 @@ class MeasuredWorld:
 
     file: str
     shares: Sequence[float] = (0.25, 0.35, 0.4)
-    limits: tuple[float, float] = (1.0, 5.0)
+    limits: Annotated[tuple[float, float], "(0, inf)"] = (1.0, 5.0)
     apart: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.shares) != 3 or min(self.shares) < 0 or abs(sum(self.shares) - 1) > 1e-9:
             raise ScenarioError("shares are of k80, p100, v100: zero or more, and sum to 1")
-        _check_limits(self.limits)
 
     @cached_property
     def table(self) -> GavelThroughputs:
@@ -371,11 +366,6 @@ def _row(values: Sequence[float] | Floats) -> str:
 
 def _range(ends: tuple[float, float]) -> str:
     return " to ".join(f"{v:.3g}" for v in ends)
-
-
-def _check_limits(limits: tuple[float, float]) -> None:
-    if not (len(limits) == 2 and 0 < limits[0] <= limits[1]):
-        raise ScenarioError(f"limits is {limits}; it must be two factors, in order")
 
 
 def _limited(jobs: Jobs, limits: tuple[float, float], rng: np.random.Generator) -> Jobs:

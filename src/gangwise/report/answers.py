@@ -18,9 +18,10 @@ import numpy as np
 from gangwise.core.arrays import Floats
 from gangwise.notation.units import roughly
 from gangwise.report import page as web
+from gangwise.report import tables
 from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel
-from gangwise.report.tables import Cell, Sheet, columns_sheet, estimate_cells, markdown, value_cell
+from gangwise.report.tables import Cell, Columns, Sheet, columns_sheet, estimate_cells, value_cell
 from gangwise.study.statistics import Estimate, count, estimate_text, mean_and_interval, number
 from gangwise.study.store import versions
 from gangwise.study.usage import QUANTILE, Shorter, UsageAudit, Use
@@ -159,7 +160,7 @@ def starts_sheet(forecast: ForecastOfLog) -> Sheet:
         ]
     caption = f"The {MOST_JOBS} soonest of {len(rows):,}." * (len(rows) > MOST_JOBS)
     names = [str(row["job"]) for row in shown]
-    return columns_sheet("Starts", names, columns, (caption,) * bool(caption), "job")
+    return columns_sheet("Starts", names, columns, (caption,), "job")
 
 
 def forecast_page(source: str, forecast: ForecastOfLog, judged: str, command: str) -> web.Page:
@@ -256,7 +257,7 @@ def board_sheets(board: Leaderboard) -> list[Sheet]:
         ("completion\n÷ bound", cells(map(board.ratio, ranked), least=2)),
         (f"over {base},\n%", cells((100 * (board.ratio(e, base) - 1) for e in ranked), True, 1)),
     ]
-    worst: list[tuple[str, list[Cell]]] = []
+    worst: Columns = []
     for log, entries in board.numbers.items():
         columns.append((f"gap on\n{log}, %", cells(100 * entries[e]["gap"] for e in ranked)))
         hours = cells(entries[e]["worst users"] / 3600 for e in ranked)
@@ -270,7 +271,7 @@ def board_sheets(board: Leaderboard) -> list[Sheet]:
 def board_text(board: Leaderboard) -> str:
     """The leaderboard in Markdown, as the documentation has it."""
     logs = [f"**{log}.** {text}" for log, text in board.log_lines()]
-    return "\n\n".join([*map(markdown, board_sheets(board)), *logs])
+    return "\n\n".join([*map(tables.markdown, board_sheets(board)), *logs])
 
 
 def leaderboard_page(board: Leaderboard, command: str) -> web.Page:
@@ -315,7 +316,7 @@ def route_sheet(routed: Routed, logs: Sequence[str]) -> Sheet:
     means = {name: [mean_and_interval(column) for column in numbers[name].T] for name in names}
     # Hindsight is above itself by 0 for certain.
     regrets = [Estimate(0.0, None, None) if n == HINDSIGHT else routed.regret(n) for n in names]
-    columns: list[tuple[str, list[Cell]]] = [
+    columns: Columns = [
         ("completion,\nh", estimate_cells([means[name][0] for name in names])),
         ("waiting,\nh", estimate_cells([means[name][1] for name in names])),
         ("over\nhindsight, h", estimate_cells(regrets, True)),
@@ -370,9 +371,6 @@ SHOWN = 20
 """At most so many users or accounts are listed: those that used most."""
 
 
-Columns = list[tuple[str, list[Cell]]]
-
-
 def usage_sheets(audit: UsageAudit) -> list[Sheet]:
     """Findings, use by user and account of time and of what is held, and shares."""
     sheets = []
@@ -385,9 +383,8 @@ def usage_sheets(audit: UsageAudit) -> list[Sheet]:
             columns.append(("cost", [value_cell(round(f.cost, 0)) for f in findings]))
         rest = len(audit.findings) - len(findings)
         caption = f"The {SHOWN} with the most hours; {rest:,} more are in audit.json." * (rest > 0)
-        sheets.append(
-            _sheet(*("What stands out", [f"{f.text}." for f in findings], columns, caption, ""))
-        )
+        texts = [f"{f.text}." for f in findings]
+        sheets.append(columns_sheet("What stands out", texts, columns, (caption,), ""))
     own = audit.total, audit.users, audit.accounts
     for kind in ("user", "account"):
         for device, (total, *groups) in ((audit.device, own), *audit.others.items()):
@@ -409,12 +406,9 @@ def usage_sheets(audit: UsageAudit) -> list[Sheet]:
             ),
         ]
         names = [row.account for row in rows]
-        sheets.append(_sheet("Share and use", names, columns, web.phrase("shares"), "account"))
+        caption = web.phrase("shares")
+        sheets.append(columns_sheet("Share and use", names, columns, (caption,), "account"))
     return sheets
-
-
-def _sheet(title: str, names: list[str], columns: Columns, caption: str, kind: str) -> Sheet:
-    return columns_sheet(title, names, columns, (caption,) * bool(caption), kind)
 
 
 def _use_sheet(
@@ -448,7 +442,7 @@ def _use_sheet(
         # Each job counts once: these hold nothing of the device types before.
         before = [audit.device, *audit.others][: 1 + [*audit.others].index(device)]
         title += f": jobs without {' and '.join(before)}"
-    return _sheet(title, [use.name for use in shown], columns, caption, kind)
+    return columns_sheet(title, [use.name for use in shown], columns, (caption,), kind)
 
 
 def shorter_text(shorter: Shorter) -> str:

@@ -19,6 +19,7 @@ from gangwise.report import curves, page, plotting
 from gangwise.report.page import title
 from gangwise.report.tables import (
     Cell,
+    Columns,
     Sheet,
     columns_sheet,
     estimate_cells,
@@ -48,9 +49,6 @@ MATRIX = 5
 
 MOST_SENTENCES = 12
 """With more cells than this, the sentences about single cells are folded away."""
-
-Columns = list[tuple[str, list[Cell]]]
-
 
 # Tables
 

@@ -28,6 +28,7 @@ from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import (
     Cell,
+    Columns,
     Sheet,
     columns_sheet,
     estimate_cells,
@@ -131,16 +132,12 @@ def _by_name(causes: WaitingCauses) -> list[Sheet]:
     if not rows:
         return []
     total = max(float(causes.seconds.sum()), 1e-9)
-    columns: list[tuple[str, list[Cell]]] = [
+    columns: Columns = [
         ("job-hours\nof waiting", [value_cell(round(seconds / 3600)) for _, seconds in rows]),
         ("share, %", [value_cell(100 * seconds / total) for _, seconds in rows]),
     ]
-    caption = web.phrase("by name")
-    return [
-        columns_sheet(
-            "By whom, and by which cap", [name for name, _ in rows], columns, (caption,), ""
-        )
-    ]
+    title, names = "By whom, and by which cap", [name for name, _ in rows]
+    return [columns_sheet(title, names, columns, (web.phrase("by name"),), "")]
 
 
 def _by_group(n: Compared, causes: WaitingCauses) -> list[Sheet]:
@@ -148,7 +145,7 @@ def _by_group(n: Compared, causes: WaitingCauses) -> list[Sheet]:
     k = n.first.nodes.devices.index(n.device)
     for kind, rows in waited_by_group(causes, n.first, k).items():
         shown = np.flatnonzero(np.sum([row.seconds for row in rows], axis=0) > 0).tolist()
-        columns: list[tuple[str, list[Cell]]] = [
+        columns: Columns = [
             ("jobs", [value_cell(row.jobs) for row in rows]),
             ("job-hours\nof waiting", [value_cell(round(r.seconds.sum() / 3600)) for r in rows]),
         ]
@@ -158,7 +155,7 @@ def _by_group(n: Compared, causes: WaitingCauses) -> list[Sheet]:
         caption = f"Under {n.base}; the {GROUPS} that waited most." * (len(rows) == GROUPS)
         title = f"Where the waiting went, by {WITHIN[kind]}"
         names = [row.name for row in rows]
-        sheets.append(columns_sheet(title, names, columns, (caption,) * bool(caption), kind))
+        sheets.append(columns_sheet(title, names, columns, (caption,), kind))
     return sheets
 
 
@@ -273,9 +270,6 @@ def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "
 
 
 # Tables
-
-
-Columns = list[tuple[str, list[Cell]]]
 
 
 def _column(n: Compared, heading: str, key: str, read: str = "") -> tuple[str, list[Cell]]:

@@ -35,6 +35,10 @@ class Cell:
     half: float | None = None  # half the width of the 95 % confidence interval
 
 
+Columns = list[tuple[str, list[Cell]]]
+"""Headings, each with a cell for each row."""
+
+
 @dataclass(frozen=True)
 class Sheet:
     title: str
@@ -57,8 +61,9 @@ def columns_sheet(
     captions: tuple[str, ...] = (),
     first: str = "policy",
 ) -> Sheet:
-    """A table from its columns: each a heading with a cell for each name."""
+    """A table from its columns: each a heading with a cell for each name; empty captions go."""
     rows = tuple((name, tuple(cells[i] for _, cells in columns)) for i, name in enumerate(names))
+    captions = tuple(filter(None, captions))
     return Sheet(title, tuple(heading for heading, _ in columns), rows, captions, first)
 
 

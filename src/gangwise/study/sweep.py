@@ -64,6 +64,7 @@ from pydantic import (
 )
 
 from gangwise.core import contracts, registry
+from gangwise.core.arrays import Checked
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName
 from gangwise.core.settings import (
     MOST_LETTERS,
@@ -378,7 +379,7 @@ def silent(what: str, done: int, of: int) -> None: ...
 
 
 @dataclass(frozen=True)
-class Workers:
+class Workers(Checked):
     """Processes or machines that play runs.
 
     Parameters
@@ -396,8 +397,7 @@ class Workers:
     address: str | None = None
 
     def __post_init__(self) -> None:
-        if self.backend not in ("loky", "dask", "ray"):
-            raise ScenarioError(f"there is no backend {self.backend!r}; choose loky, dask or ray")
+        super().__post_init__()
         if self.backend == "loky" and self.address:
             raise ScenarioError(
                 f"address {self.address} is for a cluster: choose the backend dask or ray"
