@@ -182,21 +182,6 @@ def fault_text(fault: Mapping[str, Any]) -> str:
     return f"must be {message.removeprefix('Input should be ')}, not {str(fault['input'])[:80]}"
 
 
-def require_range(name: str, bounds: tuple[float, float], positive: bool = False) -> None:
-    """Raise ValueError, for pydantic to report, unless a setting is a finite range.
-
-    >>> require_range("beta", (0.0, 0.5))
-    >>> require_range("alpha", (0.0, 0.5), positive=True)
-    Traceback (most recent call last):
-    ValueError: alpha must be a range (low, high) with 0 < low ≤ high
-    """
-    low, high = bounds
-    # Written so that NaN, which compares as false, is refused.
-    if not (0 <= low <= high and math.isfinite(high)) or (positive and low == 0):
-        least = "<" if positive else "≤"
-        raise ValueError(f"{name} must be a range (low, high) with 0 {least} low ≤ high")
-
-
 def require_options(given: Mapping[str, object], known: type) -> None:
     """Raise TypeError, as a call does, for a keyword that is no field of ``known``, a TypedDict."""
     if unknown := given.keys() - known.__annotations__.keys():

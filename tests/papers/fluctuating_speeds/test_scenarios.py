@@ -92,7 +92,7 @@ def test_what_figures_vary_can_be_played(setting, values):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("mean=(0.5,0.1)", "mean must be a range"),
+        ("mean=(0.5,0.1)", "mean is"),
         ("mean=(0.5,2),speeds=bernoulli", "mean must not exceed 1"),
         ("rho=1.5", "rho"),
         ("speeds=fast", "speeds"),

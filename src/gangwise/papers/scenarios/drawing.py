@@ -5,14 +5,14 @@
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AfterValidator, Field, PositiveFloat, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, ValidationInfo
 
-from gangwise.core.arrays import Floats, Ints
-from gangwise.core.settings import Count, SlotCount, StrictSettings, checked, require_range
+from gangwise.core.arrays import Floats, Ints, check_numbers
+from gangwise.core.settings import Count, SlotCount, StrictSettings, checked
 from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, OnOffArrivals, Workload
 
 
@@ -23,16 +23,20 @@ class _Settings(Protocol):
     def model_dump(self, *, mode: str) -> dict[str, Any]: ...
 
 
-def _in_order(*, positive: bool) -> AfterValidator:
+def within(interval: str) -> AfterValidator:
+    """A range of which both ends lie in an interval, in order."""
+
     def check(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-        require_range(str(info.field_name), value, positive=positive)
+        check_numbers(interval, **{str(info.field_name): value})
         return value
 
     return AfterValidator(check)
 
 
-Range = Annotated[tuple[float, float], _in_order(positive=False)]  # 0 ≤ low ≤ high, finite
-PositiveRange = Annotated[tuple[float, float], _in_order(positive=True)]
+Range = Annotated[tuple[float, float], within("[0, inf)")]
+PositiveRange = Annotated[tuple[float, float], within("(0, inf)")]
+Counts = Annotated[tuple[Count, Count], within("[1, inf)")]
+TaskShare = Annotated[tuple[float, float], within("[0, 1]")]  # beyond 1 a task fits on no server
 KINDS = ("linear", "log", "reciprocal", "poly")
 """Utilities that are built in, in the order of their numbers."""
 Rho = Annotated[float, Field(ge=0, le=1)]
@@ -137,22 +141,14 @@ class GangSettings(StrictSettings):
     job_types: Count
     servers: Count
     most: GangCapacity
-    tasks: tuple[Count, Count] = (2, 6)
-    share: tuple[float, float]
+    tasks: Counts = (2, 6)
+    share: TaskShare
     equal: float = Field(0.5, ge=0, le=1)
     channels: Count
     contention: PositiveFloat
     rho: Rho = 0.7
     time_limit: PositiveFloat
     slots: SlotCount
-
-    @model_validator(mode="after")
-    def _parts(self) -> Self:
-        for name in ("share", "tasks"):
-            require_range(name, getattr(self, name))
-        if self.share[1] > 1:
-            raise ValueError("share must not exceed 1, or tasks would fit on no server")
-        return self
 
 
 class DrawnGangs(NamedTuple):

@@ -54,7 +54,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
 from gangwise.core import contracts, errors, registry, simulation
 from gangwise.core.arrays import Floats, Ints
@@ -69,7 +69,6 @@ from gangwise.core.settings import (
     read_toml,
     require_count,
     require_memory,
-    require_range,
 )
 from gangwise.core.workload import (
     BernoulliArrivals,
@@ -192,7 +191,7 @@ class OGASchedGangSettings(drawing.GangSettings, drawing.RewardSettings):
     job_types: Count = 10
     servers: Count = 128
     most: drawing.GangCapacity = OUR_MOST
-    share: tuple[float, float] = (0.2, 0.8)
+    share: drawing.TaskShare = (0.2, 0.8)
     channels: Count = 16
     contention: PositiveFloat = 5.0
     arrivals: drawing.Bursts = "bernoulli"
@@ -229,7 +228,7 @@ class ESDPSettings(drawing.FeedbackSettings):
     servers: Count = 40
     devices: Count = 3
     density: float = Field(0.1, gt=0, le=1)
-    requests: tuple[Count, Count] = (1, 2)
+    requests: drawing.Counts = (1, 2)
     capacity: Literal["fraction", "normalised", "literal"] = "fraction"
     fraction: float = Field(0.5, gt=0)
     rho: drawing.Rho = 0.9
@@ -247,7 +246,6 @@ class ESDPSettings(drawing.FeedbackSettings):
 
     @model_validator(mode="after")
     def _ranges(self) -> ESDPSettings:
-        require_range("requests", self.requests, positive=True)
         if self.speeds in ("bernoulli", "beta") and self.mean[1] > 1:
             raise ValueError(f"mean must not exceed 1 where speeds are {self.speeds}")
         return self
@@ -331,7 +329,7 @@ class ESDPGangSettings(drawing.GangSettings):
     job_types: Count = 8
     servers: Count = 40
     most: drawing.GangCapacity = (24, 48, 16)
-    share: tuple[float, float] = (0.3, 0.9)
+    share: drawing.TaskShare = (0.3, 0.9)
     channels: Count = 10
     contention: PositiveFloat = 4.0
     mean: drawing.PositiveRange = (0.1, 1.0)
@@ -480,13 +478,7 @@ class OPMScenario(drawing.DrawnScenario[OPMSettings]):
         return ApproximationInstance(problem, rates, jobs, comparators=offline.COMPARATORS)
 
 
-def _at_most_one(value: tuple[float, float]) -> tuple[float, float]:
-    if value[1] > 1:
-        raise ValueError("must be at most 1")
-    return value
-
-
-PositiveShare = Annotated[drawing.PositiveRange, AfterValidator(_at_most_one)]
+PositiveShare = Annotated[tuple[float, float], drawing.within("(0, 1]")]
 
 
 class TheoremSettings(StrictSettings):
