@@ -214,8 +214,8 @@ def test_settings_that_make_no_sense_are_named(tmp_path):
         ({"slot": "soon"}, "soon"),
         ({"slot": 0}, "not a duration"),
         ({"skip": 1}, "skip"),
-        ({"alpha": (0, 1)}, "alpha: .*0 < low"),
-        ({"beta": (2, 1)}, "beta: .*low ≤ high"),
+        ({"alpha": (0, 1)}, "alpha: alpha is"),
+        ({"beta": (2, 1)}, "beta: beta is"),
         ({"units": "bits"}, "units"),
     ):
         with pytest.raises(ScenarioError, match=message):
