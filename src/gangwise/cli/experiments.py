@@ -64,14 +64,9 @@ def compare_command(
         options.echo(options.json_text(comparison.as_dict()))
     else:
         from gangwise.report.experiments import terminal_sheets, verdict
-        from gangwise.report.tables import rich_tables
 
-        console = options.screen(wide=False)
-        if heading := verdict(comparison.results):
-            console.print(heading, style="bold", markup=False)
-        for line in comparison.notes:
-            console.print(line, highlight=False, markup=False)
-        console.print(rich_tables(terminal_sheets(comparison.results)))
+        sheets, heading = terminal_sheets(comparison.results), verdict(comparison.results)
+        options.show(sheets, heading, comparison.notes, wide=False)
     if out is not None:
         _write_pages(comparison, out)
 
@@ -287,12 +282,10 @@ def sweep_command(
         options.echo(options.json_text(_summary(results, over)))
         return
     from gangwise.report.experiments import metrics_sheet, result_sheet
-    from gangwise.report.tables import rich_tables
 
     for line in results.notes:
         options.echo(line)
-    sheets = filter(None, [result_sheet(results, over), metrics_sheet(results)])
-    options.screen(wide=False).print(rich_tables(sheets))
+    options.show(filter(None, [result_sheet(results, over), metrics_sheet(results)]), wide=False)
     for sentence in results.sentences():
         options.paragraph(f"{sentence}.")
     options.say(f"{len(results.runs)} runs in {folder}")
@@ -372,7 +365,6 @@ def tune_command(
         )
     from gangwise.report.experiments import trials_sheet
     from gangwise.report.page import sentence_case
-    from gangwise.report.tables import rich_tables
 
     # Where no trial was better, there is no validation.
     for name in ("tuning", "validation"):
@@ -382,11 +374,8 @@ def tune_command(
         options.echo(options.json_text(tuning.as_dict()))
         return
     results = Results.open(folder, TUNING)
-    console = options.screen(wide=False)
-    console.print(f"{sentence_case(tuning.sentence)}.", style="bold", markup=False)
-    for line in results.notes:
-        options.echo(line)
-    console.print(rich_tables([trials_sheet(tuning, results, SHOWN)]))
+    sheets, heading = [trials_sheet(tuning, results, SHOWN)], f"{sentence_case(tuning.sentence)}."
+    options.show(sheets, heading, results.notes, wide=False)
     if site:
         options.echo(_bound_sentence(folder, tuning, fixed))
     _report_of(folder, f"{len(tuning.trials)} trials")
@@ -531,11 +520,10 @@ def reproduce_command(
         rows = [row.as_dict() for row in result.rows]
         options.echo(options.json_text({"rows": rows, "left_out": result.left_out}))
     else:
-        from gangwise.report import pages, tables
+        from gangwise.report import pages
 
-        console, counts = options.screen(), pages.counts(result.rows, quick)
-        console.print(f"{counts}.", style="bold", markup=False)
-        console.print(tables.rich_tables([pages.claims_sheet(result.rows, quick)]))
+        sheets = [pages.claims_sheet(result.rows, quick)]
+        options.show(sheets, f"{pages.counts(result.rows, quick)}.")
         for reason in dict.fromkeys(r.why for r in result.rows if r.agrees is False and r.why):
             options.paragraph(f"why not: {reason}")
     if result.written:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from gangwise.report.page import Page
+    from gangwise.report.tables import Sheet
     from gangwise.study.runs import NamedSource
     from gangwise.study.sweep import Progress
 
@@ -182,6 +183,22 @@ def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str,
     return values
 
 
+def numbers_of(texts: list[str] | None, option: str, how: str, sign: str = "=") -> dict[str, float]:
+    """Numbers by name, out of texts ``NAME=NUMBER``, or with another sign between the two.
+
+    >>> numbers_of(["model=a100:2.5"], "--rate", "LABEL=VALUE:RATE", ":")
+    {'model=a100': 2.5}
+    """
+    numbers: dict[str, float] = {}
+    for text in texts or ():
+        name, _, value = text.rpartition(sign)
+        try:
+            numbers[name.strip()] = float(value)
+        except ValueError:
+            raise ScenarioError(f"{option} {text}: write {how}") from None
+    return numbers
+
+
 def source_of(
     target: str | None,
     settings: list[str] | None,
@@ -328,6 +345,20 @@ def screen(wide: bool = True, stderr: bool = False) -> Console:
 def paragraph(text: str) -> None:
     """Print a text as it is: no markup, no colours, and the terminal wraps it."""
     screen(wide=False).print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def show(
+    sheets: Iterable[Sheet], heading: str = "", lines: Iterable[str] = (), wide: bool = True
+) -> None:
+    """Print a heading and lines, if there are any, and tables of a report."""
+    from gangwise.report.tables import rich_tables
+
+    console, text = screen(wide), "\n".join(lines)
+    if heading:
+        console.print(heading, style="bold")
+    if text:
+        console.print(text)
+    console.print(rich_tables(sheets))
 
 
 def table(

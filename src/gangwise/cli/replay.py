@@ -24,6 +24,8 @@ TWIN_SETTINGS = {"world": "unlike", "nodes": 8, "load": 0.9, "limits": "work"}
 TWIN_SETTINGS |= {"longest": 100_000.0, "first": 1000}
 """Settings of the twin that is played where settings are given and no log."""
 
+PRICE = "DEVICE=PRICE of a device-hour, such as gpu=2.1"  # how --price is written
+
 DEMO_SCHEDULERS = (
     "fcfs+easy+label",
     "fcfs+easy+label:ends=learned",
@@ -125,7 +127,7 @@ def _replay_routes(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    from gangwise.report import answers, tables
+    from gangwise.report import answers
     from gangwise.study.route import play_routes
 
     if len(sources) < 2 or route is None:
@@ -140,12 +142,8 @@ def _replay_routes(
     logs = [Path(path).name for path in sources]
     page = answers.route_page(routed, logs, options.command_line())
 
-    def show() -> None:
-        console = options.screen()
-        console.print(f"{page.chapters[0].title}\n", style="bold", markup=False)
-        console.print("\n".join([*routed.lines, ""]), markup=False)
-        console.print(tables.rich_tables([answers.route_sheet(routed, logs)]))
-
+    sheets, heading = [answers.route_sheet(routed, logs)], f"{page.chapters[0].title}\n"
+    show = partial(options.show, sheets, heading, [*routed.lines, ""])
     options.give("routes", routed.as_dict(), show, lambda _: page, out, as_json)
 
 
@@ -207,7 +205,6 @@ def forecast_command(
     would start if all jobs took as long as requested and no other came.
     """
     from gangwise.report import answers
-    from gangwise.report.tables import rich_tables
     from gangwise.service.store import is_recording
     from gangwise.study.explain import forecast_from_history, forecast_log
 
@@ -233,12 +230,8 @@ def forecast_command(
             forecast = forecast_log(source, at or None, scheduler, recorded, draws, values, advance)
         data = forecast.as_dict()
     page = partial(answers.forecast_page, Path(source).name, forecast, judged)
-
-    def show() -> None:
-        console = options.screen()
-        console.print("\n".join(filter(None, [forecast.basis, judged, " "])), markup=False)
-        console.print(rich_tables([answers.starts_sheet(forecast)]))
-
+    lines = filter(None, [forecast.basis, judged, " "])
+    show = partial(options.show, [answers.starts_sheet(forecast)], lines=lines)
     options.give("forecast", data, show, page, out, as_json)
 
 
@@ -287,7 +280,8 @@ def what_if_command(
             "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
         )
     workers, listed = Workers(jobs, backend, address), options.seed_list(seeds) if seeds else ()
-    current = CurrentRules(source, values, rules or BASE, listed, out, workers, _prices(price))
+    prices = options.numbers_of(price, "--price", PRICE)
+    current = CurrentRules(source, values, rules or BASE, listed, out, workers, prices)
     needed: list[Needed] = []
     with options.progress(options.after_stop(out)) as advance:
         if target:
@@ -306,8 +300,7 @@ def what_if_command(
     else:
         options.screen().print(results.terminal())
         for need in needed:
-            sentence = sentence_case(need.sentence(Gate.of(target)))
-            options.screen().print(f"\n{sentence}", markup=False)
+            options.screen().print(f"\n{sentence_case(need.sentence(Gate.of(target)))}")
         # Numbers of nodes that were tried are no changes to be made.
         for name, lines in results.edits.items() if not target else ():
             head = "in the site's files:" if lines else "no line of a site's files"
@@ -335,7 +328,6 @@ def audit_command(
     as_json: bool = False,
 ) -> None:
     """Say what is asked for and not used, what shorter limits save, and who lacks its share."""
-    from gangwise.report import tables
     from gangwise.report.answers import shorter_text, usage_page, usage_sheets
     from gangwise.report.page import sentence_case
     from gangwise.study.replay import BASE
@@ -344,27 +336,13 @@ def audit_command(
     # An empty site is that of the log itself.
     values = options.settings_of(settings) | ({"site": site} if site else {})
     with options.progress("nothing is kept") as advance:
-        audit = audit_log(source, rules or BASE, values, _prices(price), advance, queues)
+        prices = options.numbers_of(price, "--price", PRICE)
+        audit = audit_log(source, rules or BASE, values, prices, advance, queues)
 
     def show() -> None:
-        console = options.screen()
-        console.print(f"{sentence_case(audit.verdict)}.\n", style="bold", markup=False)
-        console.print("\n".join([*audit.lines, ""]), markup=False)
-        console.print(tables.rich_tables(usage_sheets(audit)))
+        heading = f"{sentence_case(audit.verdict)}.\n"
+        options.show(usage_sheets(audit), heading, [*audit.lines, ""])
         if audit.shorter is not None:
-            console.print(f"\n{shorter_text(audit.shorter)}", markup=False)
+            options.screen().print(f"\n{shorter_text(audit.shorter)}")
 
     options.give("audit", audit.as_dict(), show, partial(usage_page, audit), out, as_json)
-
-
-def _prices(given: list[str] | None) -> dict[str, float]:
-    prices = {}
-    for text in given or ():
-        device, _, value = text.partition("=")
-        try:
-            prices[device.strip()] = float(value)
-        except ValueError:
-            raise ScenarioError(
-                f"--price {text}: write DEVICE=PRICE of a device-hour, such as gpu=2.1"
-            ) from None
-    return prices

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gangwise.cli.options import echo, json_text, require_folder, say, screen, settings_of
+from gangwise.cli import options
 from gangwise.core.errors import EngineError, ScenarioError
 from gangwise.core.terminal import one_line
 
@@ -27,22 +27,12 @@ ALIVE = 5.0  # seconds within which a service that works has touched its heartbe
 
 
 def rates_of(texts: list[str] | None) -> dict[str, float]:
-    """Declared rates out of ``label=value:rate`` texts.
-
-    >>> rates_of(["model=a100:2.5"])
-    {'model=a100': 2.5}
-    """
-    rates: dict[str, float] = {}
-    for text in texts or ():
-        # The value may have a colon itself.
-        label, _, value = text.rpartition(":")
-        try:
-            rates[label] = float(value)
-        except ValueError:
-            # Refused just below, with the same words as other mistakes.
-            rates[label] = 0.0
-        if "=" not in label or not rates[label] > 0:
-            raise ScenarioError(f"--rate {text}: write LABEL=VALUE:RATE, such as model=a100:2.5")
+    """Declared rates out of ``label=value:rate`` texts; the value may have a colon itself."""
+    how = "LABEL=VALUE:RATE, such as model=a100:2.5"
+    rates = options.numbers_of(texts, "--rate", how, ":")
+    for label, rate in rates.items():
+        if "=" not in label or not rate > 0:
+            raise ScenarioError(f"--rate {label}:{rate:g}: write {how}")
     return rates
 
 
@@ -54,7 +44,7 @@ def _demonstration(state: Path, service: type[Service] | None) -> Demo:
 
     own_folder(state)
     Tree(state).check_folder("cluster")
-    say(f"a simulated cluster of 6 nodes with users, in {state / 'cluster'}")
+    options.say(f"a simulated cluster of 6 nodes with users, in {state / 'cluster'}")
     return Demo(state / "cluster", service)
 
 
@@ -97,10 +87,10 @@ def serve_command(
         raise ScenarioError(f"--keep-days {keep_days:g}: give 1 or more")
     if {"--act", "--shadow"} <= {*sys.argv}:
         raise ScenarioError("--act places jobs and --shadow only watches: give one of them")
-    require_folder(state)
+    options.require_folder(state)
     if any(state.glob("*.plan.json")):
         raise ScenarioError(f"{state} holds results; give --state a folder of its own")
-    values: dict[str, Any] = settings_of(settings)
+    values: dict[str, Any] = options.settings_of(settings)
     rates = rates_of(rate)
     if http:
         require_packages()
@@ -119,14 +109,14 @@ def serve_command(
         begun.callback(cluster.close)
         if not (state / FILE).exists():  # a service that has run outlives its cluster's silence
             _require_answer(cluster)
-        options: dict[str, Any] = {"act": act, "baseline": baseline, "rates": rates}
-        options |= {"every": baseline_every, "account": account_every, "forecast": forecast_every}
-        options |= {"keep": keep_days * 86_400.0, "clock_is_right": clock_is_right}
-        service = Service(cluster, state, scheduler, **options)
+        given: dict[str, Any] = {"act": act, "baseline": baseline, "rates": rates}
+        given |= {"every": baseline_every, "account": account_every, "forecast": forecast_every}
+        given |= {"keep": keep_days * 86_400.0, "clock_is_right": clock_is_right}
+        service = Service(cluster, state, scheduler, **given)
         begun.callback(service.close)
         for note in service.notes:
-            say(note)
-        say(f"{'acting' if act else 'watching'}; look with: gangwise top --state {state}")
+            options.say(note)
+        options.say(f"{'acting' if act else 'watching'}; look with: gangwise top --state {state}")
         # Last, as it reads the folder that the service has made.
         listening = listen(http, tokens, state) if http else None
         if listening is not None:
@@ -142,7 +132,7 @@ def _serve(service: Service, listening: Listening | None, seconds: float) -> Non
         if stop.is_set() or time.monotonic() > end:
             return True
         if listening is not None and listening.revive():
-            say("the process of the API ended and was started again")
+            options.say("the process of the API ended and was started again")
         return False
 
     end = time.monotonic() + seconds if seconds else math.inf
@@ -178,13 +168,13 @@ def detach_command(
         )
     # An engine that acts would take the very lease that is to be freed.
     only_watch = {"watch": True} if engine == "kubernetes" else {}
-    cluster = create("engine", engine, **settings_of(settings) | only_watch)
+    cluster = create("engine", engine, **options.settings_of(settings) | only_watch)
     if not hasattr(cluster, "detach"):
         raise ScenarioError(f"--engine {engine}: its jobs cannot be given back")
     outcomes = cluster.detach()
     for job, outcome in outcomes.items():
-        say(one_line(f"{job}: {outcome}"))
-    say(f"{len(outcomes)} jobs given back")
+        options.say(one_line(f"{job}: {outcome}"))
+    options.say(f"{len(outcomes)} jobs given back")
 
 
 def doctor_command(
@@ -198,7 +188,7 @@ def doctor_command(
 
     from gangwise.core.registry import create
 
-    values = settings_of(settings)
+    values = options.settings_of(settings)
     if engine != "local":
         values.setdefault("watch", True)
     with closing(create("engine", engine, **values)) as cluster:
@@ -212,16 +202,18 @@ def doctor_command(
     waiting = {row.job.id for row in jobs if row.phase == "pending"} | set(alone)
     if as_json:
         about = {"nodes": len(nodes), "waiting": len(waiting), "left_alone": alone}
-        echo(json_text({**about, "remarks": remarks}))
+        options.echo(options.json_text({**about, "remarks": remarks}))
         return
-    echo(f"{len(nodes)} nodes; {len(waiting)} jobs wait, {len(alone)} of them would be left alone")
+    options.echo(
+        f"{len(nodes)} nodes; {len(waiting)} jobs wait, {len(alone)} of them would be left alone"
+    )
     remarks, alone = one_line(remarks), one_line(alone)
     for remark in remarks:
-        echo(f"  {remark}")
+        options.echo(f"  {remark}")
     for reason in dict.fromkeys(alone.values()):
         names = [job for job, text in alone.items() if text == reason]
         rest_text = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        echo(f"  {reason}: {', '.join(names[:5])}{rest_text}")
+        options.echo(f"  {reason}: {', '.join(names[:5])}{rest_text}")
 
 
 def _address(http: str) -> tuple[str, int]:
@@ -238,7 +230,7 @@ def listen(http: str, tokens: Path | None, state: Path) -> Listening:
 
     host, port = _address(http)
     listening = Listening(state, host, port, tokens)
-    say(f"http://{f'[{host}]' if ':' in host else host}:{listening.port}")
+    options.say(f"http://{f'[{host}]' if ':' in host else host}:{listening.port}")
     return listening
 
 
@@ -249,9 +241,9 @@ def top_command(state: Path = HERE, as_json: bool = False) -> None:
     shown = ServiceState(state)
     views = {name: view for name in VIEWS if (view := shown.view(name)) is not None}
     if as_json:
-        echo(json_text(views))
+        options.echo(options.json_text(views))
         return
-    console = screen()
+    console = options.screen()
     for part in in_terminal(one_line(views)):
         console.print(part)
 
@@ -268,7 +260,7 @@ def account_command(since: str = "", state: Path = HERE, as_json: bool = False) 
     except ValueError:
         raise ScenarioError(f"--since {since}: write a date and time, 2026-11-16T08:00") from None
     result = account(state, begin)
-    echo(json_text(result) if as_json else result["told"])
+    options.echo(options.json_text(result) if as_json else result["told"])
 
 
 def rank_command(context: typer.Context) -> None:
