@@ -418,11 +418,14 @@ class PlainPasses(Composed):
     ) -> list[Action]:
         """Those who were suspended go on, the first in line first, once their nodes are free.
 
-        Of gangs: the highest tier first, once nobody of a tier above runs on their cores.
+        Of gangs: the highest tier first, once nobody of a tier above runs on their cores; those of
+        tiers below that run there now are suspended.
         """
         actions: list[Action] = []
         for held in self._rows.asleep():
             if self._rows.may_go_on(held, books) and not tally.holds(held.job):
+                below = [books.running[name] for name in self._rows.below(held)]
+                actions += self._give_way(held.job, below, books, ends, now, tally)
                 tasks = [(n, c) for n, c, _ in held.pieces]
                 actions.append(self._start(held.job, tasks, books, ends, now, tally, held.pieces))
         if gangs(books.tenancy):
@@ -885,6 +888,14 @@ class Rows:
         return bool(books.up[list(h.cores)].all()) and not any(
             _meet(o.cores, h.cores) for o in above
         )
+
+    def below(self, h: Held) -> list[str]:
+        """Who runs on its cores and may be suspended for it."""
+        return [
+            name
+            for name, o in self.held.items()
+            if not o.asleep and o.tier < h.rank and _meet(o.cores, h.cores)
+        ]
 
     def make_room(
         self, job: Job, books: Books, tenancy: Tenancy, choice: Any, now: float

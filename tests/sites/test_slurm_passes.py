@@ -12,6 +12,8 @@ import pytest
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Conditions, Group, Jobs, Node, Nodes, Options
+from gangwise.jobs.audit import audit
+from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.tenancy import AccountRule, Preemption, PriorityWeights, Qos
 from gangwise.sites.site import CapRule, OwnClock, Pool, ReservedNodes, Rules, Site
@@ -249,6 +251,8 @@ def compare(seed: int, gangs: bool = False, groups: bool = False) -> int:
         assert all(found.placed(j) == plain.placed(j) for j in range(len(found.jobs)))
         assert found.counts["instants"] == plain.counts["instants"]
         assert np.allclose(found.lost, plain.lost)
+    # No device is given out twice, whatever both believe.
+    assert "devices" not in audit(Outcome.of(plain, "slurm"), None, *more).counts
     for j in range(len(jobs)):
         if "contiguous=yes" in jobs.terms[jobs.term[j]]:
             on = {n for n, _ in plain.placed(j)}  # parts of devices are pieces of their own
@@ -278,7 +282,8 @@ def test_jobs_of_groups_start_as_by_the_plain_passes():
 def test_many_schedules_are_those_of_the_plain_passes(gangs):
     """Another fifty; GANGWISE_EXHAUSTIVE=1 draws three hundred."""
     most = 312 if "GANGWISE_EXHAUSTIVE" in os.environ else 62
-    assert sum(compare(seed, gangs) for seed in {0, 3, *range(12, most)}) > 20
+    # In case 1,037 a gang goes on whose cores one below it got while it was suspended itself.
+    assert sum(compare(seed, gangs) for seed in {0, 3, *range(12, most), 1_037}) > 20
 
 
 @pytest.mark.parametrize(("other", "planned"), [(1_050, 1_050), (1_051, 1_000)])

@@ -83,13 +83,14 @@ class _Auditor:
             columns: list[Any] = [*rows, outcome.last_start[ran], outcome.end[ran]]
         else:
             columns = [pieces.job, pieces.node, pieces.tasks, pieces.begin, pieces.end]
-        # Pieces of an attempt come together: by job, then by begin.
-        order = np.lexsort((columns[3], columns[0]))
+        # Pieces of an attempt come together: by job, begin, end. One that is preempted in the instant
+        # in which it starts may start once more in it.
+        order = np.lexsort((columns[4], columns[3], columns[0]))
         # All later checks read these arrays, and nothing of what made the schedule.
         self.job, self.node, self.tasks = (c[order].astype(np.int64) for c in columns[:3])
         self.begin, self.end = (c[order].astype(np.float64) for c in columns[3:])
         begins = np.ones(self.job.size, dtype=bool)
-        begins[1:] = (np.diff(self.job) != 0) | (np.diff(self.begin) != 0)
+        begins[1:] = (np.diff([self.job, self.begin, self.end]) != 0).any(axis=0)
         self.attempt, self.first = np.cumsum(begins) - 1, np.flatnonzero(begins)
         self.of, self.from_, self.until = self.job[begins], self.begin[begins], self.end[begins]
         # Tasks of an attempt, the fewest it may have, by how much it takes longer than with all.

@@ -401,6 +401,24 @@ def meets(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
 
 
 @inner_kernel
+def find_below(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) -> None:
+    """Those below job j that run on cores in `wanted`, in `passes.able`; its nodes in `passes.on`.
+
+    As they started, the first first.
+    """
+    clock, rank = passes.clock, float(passes.classes[passes.known[j].kind].rank)
+    clock.able = 0
+    for i in range(pieces):
+        passes.on[state.tried[i].node] = True
+    for m in range(state.at.running):
+        o = state.running[m]
+        if not sees(passes, rank, o) and meets(inputs, state, passes, o):
+            kernels.put(passes.able, clock.able, float(passes.known[o].turn), o)
+            clock.able += 1
+    kernels.merge_sort(passes.able, state.spare_rows, 0, clock.able)
+
+
+@inner_kernel
 def place_above(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     """:func:`make_room` under gang scheduling: who may give way is who has one of its cores."""
     clock, rank = passes.clock, float(passes.classes[passes.known[j].kind].rank)
@@ -415,33 +433,25 @@ def place_above(inputs: Inputs, state: State, passes: PassState, j: int) -> int:
     if pieces == 0:
         return 0
     find_cores(inputs, state, passes, j, pieces)
-    for i in range(pieces):
-        passes.on[state.tried[i].node] = True
-    for m in range(state.at.running):
-        o = state.running[m]
-        if not sees(passes, rank, o) and meets(inputs, state, passes, o):
-            kernels.put(passes.able, clock.able, float(passes.known[o].turn), o)
-            clock.able += 1
-    # As they started, the first first.
-    kernels.merge_sort(passes.able, state.spare_rows, 0, clock.able)
+    find_below(inputs, state, passes, j, pieces)
     return int(pieces)
 
 
 @inner_kernel
 def suspended_in_turn(state: State, passes: PassState) -> int:
-    """Those who are suspended, in `passes.able`, the highest tier first; their number."""
+    """Those who are suspended, in `passes.turns`, the highest tier first; their number."""
     count = int64(0)
     for i in range(passes.clock.gave):
         known = passes.known[passes.gave[i]]
         if known.asleep:
-            kernels.put(passes.able, count, float(known.turn), passes.gave[i])
+            kernels.put(passes.turns, count, float(known.turn), passes.gave[i])
             count += 1
     # By start, then by rank: the less important key first.
-    kernels.merge_sort(passes.able, state.spare_rows, 0, count)
+    kernels.merge_sort(passes.turns, state.spare_rows, 0, count)
     for i in range(count):
-        kind = passes.known[passes.able[i].item].kind
-        passes.able[i].time = -float(passes.classes[kind].rank)
-    sort_by_time(state, passes, passes.able, count)
+        kind = passes.known[passes.turns[i].item].kind
+        passes.turns[i].time = -float(passes.classes[kind].rank)
+    sort_by_time(state, passes, passes.turns, count)
     return int(count)
 
 

@@ -286,12 +286,13 @@ def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) 
 def resume(inputs: Inputs, state: State, passes: PassState, count: int) -> None:
     """Those who were suspended go on, the first in line first, once their nodes are free.
 
-    Of gangs: the highest tier first, once nobody of a tier above runs on their cores.
+    Of gangs: the highest tier first, once nobody of a tier above runs on their cores; those of
+    tiers below that run there now are suspended.
     """
     if passes.gangs is not None:
         count = preemption.suspended_in_turn(state, passes)
     for i in range(count):
-        j = passes.able[i].item if passes.gangs is not None else passes.front[i]
+        j = passes.turns[i].item if passes.gangs is not None else passes.front[i]
         if not passes.known[j].asleep or queue_kernels.capped(inputs, state, j):
             continue
         # A suspended job goes on where it was: its old pieces are tried again, and no others.
@@ -303,6 +304,9 @@ def resume(inputs: Inputs, state: State, passes: PassState, count: int) -> None:
             able = able and preemption.undisturbed(inputs, state, passes, j)
         else:
             able = able and truly_free(inputs, state, j, pieces)
+        if able and passes.gangs is not None:
+            preemption.find_below(inputs, state, passes, j, pieces)
+            preemption.give_way(inputs, state, passes, j)
         if able:
             begin(inputs, state, passes, j, pieces)
 
