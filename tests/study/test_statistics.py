@@ -7,6 +7,7 @@ import pytest
 from benchmarks.intervals import by_day, row
 from scipy.integrate import quad
 from scipy.special import stdtrit
+from scipy.stats import f
 
 from gangwise.core.errors import ScenarioError, papers_wing, to_install
 from gangwise.study.statistics import (
@@ -148,6 +149,25 @@ def test_no_interval_is_given_where_the_log_shows_that_it_is_too_short():
         found = Stretches.of(each, waits[: each.size])
         assert reason in found.reason
         assert bool(reason) == bool(found.reason) == math.isnan(found.widening)
+
+
+def test_a_short_log_whose_weeks_differ_more_than_its_days_has_a_caveat():
+    """Two-way analysis of variance, weeks by weekdays; a long log shows how long weeks differ."""
+    rng = np.random.default_rng(4)
+    told = {1.0: 0, 1.5: 0}
+    for _ in range(200):
+        for factor in told:
+            jobs = rng.poisson(40 * np.repeat(factor ** rng.integers(0, 2, 26), 7)).astype(float)
+            y = np.log1p(jobs[:70]).reshape(10, 7)
+            among, within = y.mean(axis=1, keepdims=True), y.mean(axis=0)
+            rest = ((y - among - within + y.mean()) ** 2).sum() / 54
+            ratio = 7 * ((among - y.mean()) ** 2).sum() / 9 / rest
+            found = Stretches.of(jobs[:70], 60 * jobs[:70])
+            assert found.reason or bool(found.caveat) == bool(f.sf(ratio, 9, 54) < 0.05)
+            assert not Stretches.of(jobs, 60 * jobs).caveat
+            told[factor] += bool(found.caveat or found.reason)
+    assert told[1.0] < 20
+    assert told[1.5] > 190
 
 
 def test_batch_means_are_an_interval_around_the_mean_where_batches_differ_in_length():

@@ -329,6 +329,11 @@ class Compared:
             return "one seed has no interval" if self.seeds == 1 else ""
         return self.stretches.reason
 
+    @property
+    def caveat(self) -> str:
+        """Why intervals over stretches of this log may hold the truth less often than they say."""
+        return "" if self.drawn else self.stretches.caveat
+
     def _by_blocks(self, key: str, ours: Outcome, theirs: Outcome, jobs: Bools) -> Estimate:
         """By how many per cent a mean over these jobs exceeds the other's: sums by week or day.
 
@@ -522,7 +527,9 @@ class Compared:
         if self.blocks is not None:
             stretches = self.stretches.many
             text = f"{stretches} stretches of {number(self.days / stretches, 1)} days"
-            return f"± is half the 95 % interval over {text}; in brackets the interval itself."
+            caveat = self.caveat[:1].upper() + self.caveat[1:] + "." if self.caveat else ""
+            text = f"± is half the 95 % interval over {text}; in brackets the interval itself."
+            return f"{text} {caveat}".rstrip()
         if self.no_interval:
             return f"{self.no_interval[:1].upper()}{self.no_interval[1:]}."
         return self.over_seeds
@@ -554,6 +561,7 @@ class Compared:
                 "intervals_over": unit,
                 "blocks": blocks,
                 "no_interval": self.no_interval,
+                "interval_caveat": self.caveat,
                 "verdicts": {name: self.verdict(name) for name in compared},
                 "model_error_percent": {key: numbers(self.error(key)) for key in errors},
                 "beyond_model_error": {name: self.beyond(name) for name in compared},
