@@ -83,8 +83,8 @@ class _Auditor:
             columns: list[Any] = [*rows, outcome.last_start[ran], outcome.end[ran]]
         else:
             columns = [pieces.job, pieces.node, pieces.tasks, pieces.begin, pieces.end]
-        # Pieces of an attempt come together: by job, begin, end. One that is preempted in the instant
-        # in which it starts may start once more in it.
+        # Pieces of an attempt come together: by job, begin, end. A job that is preempted in the
+        # instant in which it starts may start once more in it.
         order = np.lexsort((columns[4], columns[3], columns[0]))
         # All later checks read these arrays, and nothing of what made the schedule.
         self.job, self.node, self.tasks = (c[order].astype(np.int64) for c in columns[:3])
