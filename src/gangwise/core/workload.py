@@ -15,20 +15,8 @@ from typing import Generic, Literal, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import (
-    Bools,
-    Checked,
-    Floats,
-    Ints,
-    NonNegative,
-    OneOrMore,
-    Share,
-    check_amount,
-    check_names,
-    first,
-    frozen,
-    keep,
-)
+from gangwise.core import arrays
+from gangwise.core.arrays import Bools, Floats, Ints, check_amount, check_names, first, frozen, keep
 from gangwise.core.errors import ScenarioError, UnknownName
 
 
@@ -332,7 +320,7 @@ class BernoulliArrivals(BinomialArrivals):
 
 
 @dataclass(frozen=True, eq=False)
-class OnOffArrivals(Checked):
+class OnOffArrivals(arrays.Checked):
     """On-off arrivals: each job type is on or off; while on, a job comes with ``probability[l]``.
 
     On and off periods have geometric lengths with means ``mean_on`` and ``mean_off`` (slots),
@@ -340,8 +328,8 @@ class OnOffArrivals(Checked):
     """
 
     probability: Floats
-    mean_on: OneOrMore = 20.0
-    mean_off: OneOrMore = 20.0
+    mean_on: arrays.OneOrMore = 20.0
+    mean_off: arrays.OneOrMore = 20.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -378,7 +366,7 @@ class _OnOffStream:
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayedArrivals(Checked):
+class ReplayedArrivals(arrays.Checked):
     """Replayed arrivals: counts from a trace, optionally thinned.
 
     ``counts`` [slots, L] are the jobs of each type in each slot; a job is kept with probability
@@ -386,7 +374,7 @@ class ReplayedArrivals(Checked):
     """
 
     counts: Ints
-    keep: Share = 1.0
+    keep: arrays.Share = 1.0
     repeat: bool = False
 
     def __post_init__(self) -> None:
@@ -480,7 +468,7 @@ FeedbackT = TypeVar("FeedbackT")
 
 
 @dataclass(frozen=True)
-class Delivery(Checked):
+class Delivery(arrays.Checked):
     """Delay and loss of feedback, drawn for every slot whatever was decided.
 
     ``delay`` is the slots between a decision and its feedback, 0 within the slot; ``geometric``
@@ -491,9 +479,9 @@ class Delivery(Checked):
     array([ 0,  2,  2, -1,  1,  2, -1, -1])
     """
 
-    delay: NonNegative = 0.0
+    delay: arrays.NonNegative = 0.0
     kind: Literal["constant", "geometric"] = "constant"
-    loss: Share = 0.0
+    loss: arrays.Share = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

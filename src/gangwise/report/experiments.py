@@ -15,33 +15,13 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import StoreError
-from gangwise.report import curves, page, plotting
+from gangwise.report import curves, page, plotting, tables
 from gangwise.report.page import title
-from gangwise.report.tables import (
-    Cell,
-    Columns,
-    Sheet,
-    columns_sheet,
-    estimate_cells,
-    setting_cell,
-    time_cell,
-    value_cell,
-)
+from gangwise.report.tables import Cell, Columns, Sheet, columns_sheet, estimate_cells
+from gangwise.study import statistics
 from gangwise.study.replay_scenario import EVERY
 from gangwise.study.results import TIMES, At, Place, Results
-from gangwise.study.statistics import (
-    NOTHING,
-    UNKNOWN,
-    Estimate,
-    count,
-    decimals_for,
-    enumerated,
-    estimate_text,
-    number,
-    over_seeds,
-    scale_for,
-    small_share,
-)
+from gangwise.study.statistics import UNKNOWN, Estimate, count, decimals_for, estimate_text, number
 from gangwise.study.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 
 MATRIX = 5
@@ -95,7 +75,7 @@ def result_sheet(results: Results, over: str = "") -> Sheet:
     unit = ", s" * (not results.slotwise and results.objective.startswith(TIMES))
     heading = f"{page.in_words(results.objective)}{unit}"
     columns: Columns = [(heading, estimate_cells([mean[a] for a in at]))]
-    captions = [over_seeds(len(results.seeds))]
+    captions = [statistics.over_seeds(len(results.seeds))]
     title = "Reward" if results.rewarded else page.in_words(results.objective)
     title += f" of every {results.deciders[0]} in every cell"
     if single:
@@ -122,7 +102,7 @@ def result_sheet(results: Results, over: str = "") -> Sheet:
     time, per = "microseconds per decision", "decision"
     if results.slotwise:
         time, per = "us_per_slot", "slot"
-    times = [time_cell(results.of(time).get(a, UNKNOWN)) for a in at]
+    times = [tables.time_cell(results.of(time).get(a, UNKNOWN)) for a in at]
     columns.append((f"µs per\n{per}", times))
     return _policies_sheet(title, results, at, columns, captions)
 
@@ -141,7 +121,8 @@ def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
     cells = estimate_cells(shares, least=1, factor=100)
     columns = [(f"share of\n{page.plain(names[-1])}, %", cells)]
     # One unit for all regrets, so that their columns can be compared.
-    scale, unit = scale_for([regret[spot].mean for regret in regrets.values() for spot in at])
+    every = [regret[spot].mean for regret in regrets.values() for spot in at]
+    scale, unit = statistics.scale_for(every)
     for name, regret in regrets.items():
         heading = f"regret vs\n{page.plain(name)}" + (f"\nin {unit}" if unit else "")
         columns.append((heading, estimate_cells([regret[a] for a in at], factor=1 / scale)))
@@ -156,9 +137,11 @@ def improvement_sheet(results: Results) -> Sheet:
     every = {
         (p, q): results.lead(q, (cell, p)) if p != q else UNKNOWN for p in ranking for q in ranking
     }
-    caption = "Paired by seed; " * (len(results.seeds) > 1) + over_seeds(len(results.seeds))
+    caption = "Paired by seed; " * (len(results.seeds) > 1)
+    caption += statistics.over_seeds(len(results.seeds))
     if any(math.isnan(e.mean) for (p, q), e in every.items() if p != q):
-        caption += f" {NOTHING}: a percentage of a value that is not positive says nothing."
+        nothing = "a percentage of a value that is not positive says nothing"
+        caption += f" {statistics.NOTHING}: {nothing}."
     if len(ranking) > MATRIX:
         cells = estimate_cells([every[best, rival] for rival in rivals], sign=True, least=1)
         title = f"{change} of {best} over each other {noun}, %"
@@ -178,7 +161,7 @@ def regret_sheet(results: Results, comparator: str) -> Sheet:
     regret, share = results.versus(comparator)
     at = [spot for spot in results.ranked if spot in regret]
     bounds = results.bounds(comparator)
-    scale, unit = scale_for([regret[spot].mean for spot in at])
+    scale, unit = statistics.scale_for([regret[spot].mean for spot in at])
     inside = f"\nin {unit}" if unit else ""
     shares = [share[spot] for spot in at]
     columns = [
@@ -188,14 +171,15 @@ def regret_sheet(results: Results, comparator: str) -> Sheet:
     for name, limits in bounds.items():
         bound = [limits.get((cell, comparator), UNKNOWN).mean for cell, _ in at]
         scaled = [b / scale for b in bound]
-        columns.append((f"bound{inside}", [value_cell(b, 0 if b >= 10 else 2) for b in scaled]))
+        cells = [tables.value_cell(b, 0 if b >= 10 else 2) for b in scaled]
+        columns.append((f"bound{inside}", cells))
         # How much of what the theorem allows was used.
         used = [100 * regret[a].mean / b for a, b in zip(at, bound)]
         decimals = [decimals_for([Estimate(spot, None, None)]) - 2 for spot in used]
-        cells = [value_cell(spot, max(0, d)) for spot, d in zip(used, decimals)]
+        cells = [tables.value_cell(spot, max(0, d)) for spot, d in zip(used, decimals)]
         columns.append((f"of bound\n{name}, %", cells))
     below = page.phrase("below", comparator=page.plain(comparator))
-    captions = [f"{below} {over_seeds(len(results.seeds))}"]
+    captions = [f"{below} {statistics.over_seeds(len(results.seeds))}"]
     if bounds:
         captions.append(page.phrase("bounds", bounds=", ".join(bounds)))
     title = f"Regret against the {page.plain(comparator)}"
@@ -206,7 +190,8 @@ def _policies_sheet(
     title: str, results: Results, at: Sequence[At], columns: Columns, captions: Sequence[str]
 ) -> Sheet:
     settings = [
-        (name, [setting_cell(cell[i]) for cell, _ in at]) for i, name in enumerate(results.cells)
+        (name, [tables.setting_cell(cell[i]) for cell, _ in at])
+        for i, name in enumerate(results.cells)
     ]
     names, noun = [policy for _, policy in at], results.deciders[0]
     return columns_sheet(title, names, [*settings, *columns], tuple(captions), noun)
@@ -357,7 +342,7 @@ def about_comparator(results: Results, comparator: str) -> str:
     text = f"{name}: {entry['meaning']}; " if entry else f"{name}: "
     rewards = results.of("reward.mean")
     gap = results.proven_gap(name)
-    proof = "exact" if gap <= 0 else f"proved to within {small_share(gap)}"
+    proof = "exact" if gap <= 0 else f"proved to within {statistics.small_share(gap)}"
     if len(cells) > 1:
         return text + (f"{proof} of its reward in every cell." if gap > 0 else f"{proof}.")
     at = (cells[0], name)
@@ -550,7 +535,7 @@ def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> page.Chapter:
         *(count(n, "slot") for n in {results.runs[0]["slots"]} if n > 1),
         f"gangwise {', '.join(results.run_versions)}",
     ]
-    tuned = enumerated([arg.name for arg in tuning.ranges])
+    tuned = statistics.enumerated([arg.name for arg in tuning.ranges])
     return page.Chapter(
         f"Which {tuned} suit{'s' * (len(tuning.ranges) == 1)} {tuning.policy}",
         ", ".join(played),
@@ -646,7 +631,7 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
             "default": Cell(_text(tuning.default.arguments[arg.name])),
             "best trial": Cell(_text(value)),
             f"best {len(best)} trials": Cell(_span_of_values(arg, best)),
-            "the best is": Cell(edge if arg.ends else NOTHING, words=True),
+            "the best is": Cell(edge if arg.ends else statistics.NOTHING, words=True),
         }
         for heading, cell in row.items():
             # Of fewer than eight trials it is the best trial once more.
@@ -669,7 +654,8 @@ def trials_sheet(tuning: Tuning, results: Results, most: int | None = None) -> S
     metric = page.in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
     times = [results.of("us_per_slot").get(((), called[trial.number]), UNKNOWN) for trial in shown]
     settings = [
-        (a.name, [setting_cell(t.arguments[a.name], 3) for t in shown]) for a in tuning.ranges
+        (a.name, [tables.setting_cell(t.arguments[a.name], 3) for t in shown])
+        for a in tuning.ranges
     ]
     columns = [
         *settings,
@@ -677,7 +663,7 @@ def trials_sheet(tuning: Tuning, results: Results, most: int | None = None) -> S
         (f"{'% ' * percent}better than\ndefault", estimate_cells(changes, sign=True, least=1)),
     ]
     if any(math.isfinite(time.mean) for time in times):
-        columns.append(("µs per\nslot", [time_cell(time) for time in times]))
+        columns.append(("µs per\nslot", [tables.time_cell(time) for time in times]))
     name = {trial.number: str(trial.number) for trial in shown}
     default = tuning.default.number
     name[default] = "default" if default < 0 else f"{default}, the default"
@@ -711,4 +697,4 @@ def _span_of_values(arg: ParameterRange, trials: Sequence[Trial]) -> str:
 
 
 def _text(value: Any) -> str:
-    return setting_cell(value, 3).text
+    return tables.setting_cell(value, 3).text

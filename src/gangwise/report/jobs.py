@@ -23,42 +23,16 @@ from gangwise.jobs.waiting import WaitingCauses
 from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.notation.units import roughly
 from gangwise.report import page as web
+from gangwise.report import tables
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel
-from gangwise.report.tables import (
-    Cell,
-    Columns,
-    Sheet,
-    columns_sheet,
-    estimate_cells,
-    rescaled,
-    rich_tables,
-    time_unit,
-    value_cell,
-)
-from gangwise.study import store, what_if
-from gangwise.study.answer import (
-    CONFIGURED,
-    GROUPS,
-    HAPPENED,
-    SMALL,
-    Compared,
-    ending_keys,
-    kills_more,
-    source_in_words,
-    waited_by_group,
-)
+from gangwise.report.tables import Cell, Columns, Sheet, columns_sheet, estimate_cells, value_cell
+from gangwise.study import answer, statistics, store, what_if
+from gangwise.study.answer import CONFIGURED, GROUPS, HAPPENED, SMALL, Compared, kills_more
 from gangwise.study.changes import changes_of
 from gangwise.study.replay import Replayed
-from gangwise.study.statistics import (
-    UNKNOWN,
-    Estimate,
-    count,
-    estimate_text,
-    mean_and_interval,
-    number,
-)
+from gangwise.study.statistics import UNKNOWN, Estimate, count, mean_and_interval, number
 
 WITHIN = {"user": "user", "account": "account", "partition": "partition", "size": "size of a job"}
 WITHIN |= {"week": "week of submission", "day": "day of submission"}
@@ -85,7 +59,7 @@ def causes_sheets(n: Compared, of: Mapping[str, WaitingCauses]) -> list[Sheet]:
     if not shown:
         return []
     # One unit for all rows, as they stand below one another.
-    size, unit = time_unit([float(mean.sum()) for mean in means.values()])
+    size, unit = tables.time_unit([float(mean.sum()) for mean in means.values()])
     columns = [(f"waiting\nmean, {unit}", [value_cell(m.sum() / size, 2) for m in means.values()])]
     for c in shown:
         columns.append((_words(CAUSES[c]), [value_cell(m[c] / size, 2) for m in means.values()]))
@@ -106,7 +80,7 @@ def causes_section(
     if not sheets:
         return None
     means, shown = _means(of)
-    size, unit = time_unit([float(mean.sum()) for mean in means.values()])
+    size, unit = tables.time_unit([float(mean.sum()) for mean in means.values()])
     rows = [
         ("causes", name, _words(CAUSES[c]), float(mean[c]) / size, None, None)
         for name, mean in means.items()
@@ -143,7 +117,7 @@ def _by_name(causes: WaitingCauses) -> list[Sheet]:
 def _by_group(n: Compared, causes: WaitingCauses) -> list[Sheet]:
     sheets = []
     k = n.first.nodes.devices.index(n.device)
-    for kind, rows in waited_by_group(causes, n.first, k).items():
+    for kind, rows in answer.waited_by_group(causes, n.first, k).items():
         shown = np.flatnonzero(np.sum([row.seconds for row in rows], axis=0) > 0).tolist()
         columns: Columns = [
             ("jobs", [value_cell(row.jobs) for row in rows]),
@@ -210,7 +184,7 @@ class JobResults(Compared):
         if self.edits:
             rows, noun = self.edits, ("change", "changes")
         jobs = f"{np.mean([len(run.jobs) for run in self.outcomes[self.base]]):,.0f} jobs"
-        title = f"{web.numbered(len(rows), *noun)} on {jobs} of {source_in_words(self.name)}"
+        title = f"{web.numbered(len(rows), *noun)} on {jobs} of {answer.source_in_words(self.name)}"
         nodes, devices = len(self.first.nodes), self.first.nodes.devices
         total = self.first.capacity[devices.index(self.device)]
         facts = [
@@ -228,7 +202,7 @@ class JobResults(Compared):
     def terminal(self) -> Group:
         notes = Line("\n".join([*self.fidelity, *self.assumed]))
         verdict, in_full = Line(headline(self), "bold"), Line(f"\n{self.text}")
-        return Group(verdict, notes, Line(), rich_tables(self.sheets), in_full)
+        return Group(verdict, notes, Line(), tables.rich_tables(self.sheets), in_full)
 
 
 TERMS = (
@@ -277,7 +251,7 @@ def _column(n: Compared, heading: str, key: str, read: str = "") -> tuple[str, l
     estimates = [n.estimate(row, key) for row in n.outcomes]
     size, unit = (0.01, "%") if read == "share" else (1.0, "")
     if read == "time":
-        size, unit = time_unit([e.mean for e in estimates])
+        size, unit = tables.time_unit([e.mean for e in estimates])
     return heading + unit, estimate_cells(estimates, least=int(read == "share"), factor=1 / size)
 
 
@@ -291,7 +265,7 @@ def _sheet(
 def _spread_columns(of: Callable[[str], list[Estimate]]) -> Columns:
     columns: Columns = []
     for name in ("waiting", "completion"):
-        size, unit = time_unit([e.mean for e in of(f"{name}.mean")])
+        size, unit = tables.time_unit([e.mean for e in of(f"{name}.mean")])
         for stat in SPREAD:
             cells = estimate_cells(of(f"{name}.{stat}"), factor=1 / size)
             columns.append((f"{name}\n{stat}, {unit}", cells))
@@ -312,11 +286,16 @@ def _times_sheet(n: Compared) -> list[Sheet]:
         # The bound of all schedules counts only where some scheduler interrupts jobs.
         if not bounds or (key == "of all" and not n.interrupt):
             continue
-        size, unit = time_unit(bounds)
+        size, unit = tables.time_unit(bounds)
         bound = mean_and_interval(np.array(bounds) / size)
         until = "; jobs that are killed count until then" * n.killed
         names = ", ".join(n.interrupt)
-        about = {"bound": estimate_text(bound), "unit": unit, "until": until, "names": names}
+        about = {
+            "bound": statistics.estimate_text(bound),
+            "unit": unit,
+            "until": until,
+            "names": names,
+        }
         captions.append(web.phrase(key, **about))
         if not n.bounds.priced and key == "lower bound":
             jobs = f"{len(n.first.jobs):,}"
@@ -362,7 +341,7 @@ def _change_sheet(n: Compared) -> list[Sheet]:
     caption = f"Less is better. {'Paired by seed. ' * (n.seeds > 1)}{n.intervals}"
     errors = [n.error(f"{key}.mean") for key in ("waiting", "completion")]
     if math.isfinite(errors[0].mean):
-        wait, completion = (estimate_text(e, sign=True) for e in errors)
+        wait, completion = (statistics.estimate_text(e, sign=True) for e in errors)
         caption += f" The model's own error: of mean waiting {wait}, of completion {completion}."
     counts = [n.paired(row)[1] for row in rows]
     if min(counts) < n.estimate(n.base, "jobs").mean:
@@ -374,7 +353,7 @@ def _change_sheet(n: Compared) -> list[Sheet]:
 def _metric_sheets(n: Compared) -> list[Sheet]:
     """Tables of metrics: a column is its heading, the metric, and how it is read."""
     devices = n.first.nodes.devices
-    endings = ending_keys(
+    endings = answer.ending_keys(
         [{k: n.estimate(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes]
     )
     endings += [f"thrown away.{device}" for device in devices] * bool(endings)
@@ -421,7 +400,7 @@ def _learned_sheets(n: Compared) -> list[Sheet]:
     for name, learned in n.learned.items():
         slow = sorted(learned.slow, key=lambda s: -s.slower)
         shares = [Estimate(100 * s.slower, 100 * s.low, 100 * s.high) for s in slow]
-        cells = [Cell(estimate_text(e, 0), e.mean, half=e.half) for e in shares]
+        cells = [Cell(statistics.estimate_text(e, 0), e.mean, half=e.half) for e in shares]
         title = f"Nodes slower than their label says, as {name} has learned"
         nodes, columns = [s.node for s in slow], [("slower by, %", cells)]
         sheets += [columns_sheet(title, nodes, columns, (caption,), "node")] * bool(slow)
@@ -433,7 +412,7 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
     for kind, rows in what_if.who_pays(n, [*n.edits]).items() if n.edits else ():
         longer = [e.mean for row in rows for e in row.longer.values()]
         # Changes may be negative: the unit goes by their size.
-        size, unit = time_unit([*(row.wait for row in rows), *map(abs, longer)])
+        size, unit = tables.time_unit([*(row.wait for row in rows), *map(abs, longer)])
         columns: Columns = [
             ("jobs", [value_cell(row.jobs) for row in rows]),
             (f"{n.device}-hours", [value_cell(round(row.hours)) for row in rows]),
@@ -463,7 +442,7 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
         lost.append(sum(n.estimate(name, f"thrown away.{k}").mean * p for k, p in n.prices.items()))
         # A mean in seconds, times the jobs, in hours.
         job_hours = (jobs - n.refused(name)[0]) / 3600
-        longer.append(rescaled(n.waits_more(name, every, 0), job_hours))
+        longer.append(tables.rescaled(n.waits_more(name, every, 0), job_hours))
     base = costs[list(n.outcomes).index(n.base)]
     extra = [Estimate(cost - base, None, None) for cost in costs]
     columns: Columns = [
@@ -530,11 +509,11 @@ def _group_means(
         for outcome, codes in zip(runs, group):
             for g, mean in by_group(outcome, codes, outcome.waiting).items():
                 waits[row][g].append(mean)
-    size, unit = time_unit(
+    size, unit = tables.time_unit(
         [float(np.mean(values)) for codes in waits.values() for values in codes.values()]
     )
     return {
-        row: {g: rescaled(mean_and_interval(values), 1 / size) for g, values in codes.items()}
+        row: {g: tables.rescaled(mean_and_interval(v), 1 / size) for g, v in codes.items()}
         for row, codes in waits.items()
     }, unit
 
@@ -613,7 +592,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, list[Panel], str]:
     device, (begin, end) = n.device, span(shown)
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
-    size, unit = time_unit([end - begin])
+    size, unit = tables.time_unit([end - begin])
     # Where each bin begins, as steps are drawn from there.
     at = ((edges[:-1] - begin) / size).tolist()
     used, waits = f"{web.in_words(device)} held, %", "jobs waiting"
@@ -681,8 +660,8 @@ def headline(n: JobResults) -> str:
     """
     if n.units:
         return f"Check the units of the log first: {n.units[0]}"
-    answer = "; ".join(str(row["verdict"]) for row in n.capacity) or _who_is_better(n)
-    return web.sentence_case(f"{answer}{_how_far_to_trust(n)}.")
+    verdict = "; ".join(str(row["verdict"]) for row in n.capacity) or _who_is_better(n)
+    return web.sentence_case(f"{verdict}{_how_far_to_trust(n)}.")
 
 
 def _who_is_better(n: Compared) -> str:
@@ -830,7 +809,7 @@ def retelling_section(n: JobResults) -> web.Section | None:
     """Section on the record beside the base: over time, by partition, size, user and period."""
     if (retold := n.retold) is None or n.happened is None:
         return None
-    size, unit = time_unit([retold.recorded, retold.simulated])
+    size, unit = tables.time_unit([retold.recorded, retold.simulated])
     rows, panels, caption = _lines_over_time(n, {HAPPENED: n.happened, n.base: n.first})
     period = next(kind for kind in retold.groups if kind in ("week", "day"))
     waits = f"mean waiting, {unit}"

@@ -24,15 +24,8 @@ from gangwise.core.files import Content
 from gangwise.core.registry import create, entries, label_of, names_of
 from gangwise.core.settings import MOST_LETTERS, finite, require_seeds
 from gangwise.core.simulation import Run
+from gangwise.study import runs
 from gangwise.study.results import PrintedTable, Results
-from gangwise.study.runs import (
-    GivenSource,
-    NamedSource,
-    Replay,
-    RunSpec,
-    ScenarioSource,
-    named_source,
-)
 from gangwise.study.statistics import Estimate, numbers
 from gangwise.study.store import Store, store_of
 from gangwise.study.sweep import Progress, Workers, check_names, perform
@@ -81,7 +74,7 @@ class Described:
     family: str
     slots: int
     settings: Mapping[str, Any]
-    source: ScenarioSource | None = None
+    source: runs.ScenarioSource | None = None
 
     def describe(self) -> dict[str, Any]:
         return dict(self.settings)
@@ -125,7 +118,7 @@ class Comparison(PrintedTable):
         about = results.store.about(str(results.runs[0]["key"]))
         plan, source = results.experiment, None
         if played := plan.get("scenario") or plan.get("trace"):
-            source = NamedSource.of(played, bool(plan.get("trace")), plan.get("settings", {}))
+            source = runs.NamedSource.of(played, bool(plan.get("trace")), plan.get("settings", {}))
         fields = (about["scenario"], about["family"], about["slots"], about["settings"])
         return cls(results, Described(*fields, source))
 
@@ -376,7 +369,7 @@ Policies = str | Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Poli
 
 
 def compare(
-    scenario: Scenario | ScenarioSource | Path | str,
+    scenario: Scenario | runs.ScenarioSource | Path | str,
     policies: Policies | None = None,
     slots: int | None = None,
     seeds: Sequence[int] | int = 5,
@@ -435,11 +428,11 @@ def compare(
     if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
     # On the first instance, before anything is played.
-    judges = _judges(comparators, RunSpec(source, {}, listed[0], slots))
+    judges = _judges(comparators, runs.RunSpec(source, {}, listed[0], slots))
     everyone = [(label, policy) for label, (_, policy) in named.items()]
     # Seed by seed, so that a comparison that is stopped has whole pairs.
     specs = [
-        RunSpec(source, {}, seed, slots, optimum_slots, 150, label, policy, every_slot=True)
+        runs.RunSpec(source, {}, seed, slots, optimum_slots, 150, label, policy, every_slot=True)
         for seed in listed
         for label, policy in [*everyone, *((judge, None) for judge in judges)]
     ]
@@ -454,20 +447,20 @@ def compare(
     return Comparison(results, drawn_from)
 
 
-def _source(scenario: Any) -> ScenarioSource:
-    source: ScenarioSource = scenario
+def _source(scenario: Any) -> runs.ScenarioSource:
+    source: runs.ScenarioSource = scenario
     if isinstance(scenario, type):
         raise ScenarioError(
             f"{scenario.__name__} is a class; give a scenario, {scenario.__name__}()"
         )
     if isinstance(scenario, str | Path):
-        source = named_source(str(scenario), {})
-    elif not isinstance(scenario, ScenarioSource):
+        source = runs.named_source(str(scenario), {})
+    elif not isinstance(scenario, runs.ScenarioSource):
         if not hasattr(scenario, "instance"):
             raise ScenarioError(f"{scenario!r} is no scenario; give the name of one, or an object")
-        source = GivenSource(scenario)
+        source = runs.GivenSource(scenario)
     # A replay has jobs and schedulers; policies of slots could only fail in it.
-    if isinstance(source.scenario(), Replay):
+    if isinstance(source.scenario(), runs.Replay):
         raise ScenarioError(
             f"{scenario if isinstance(scenario, str | Path) else source.name} is a replay of jobs, "
             "not of slots with policies: use gangwise replay"
@@ -475,7 +468,7 @@ def _source(scenario: Any) -> ScenarioSource:
     return source
 
 
-def _judges(comparators: Sequence[str] | None, first: RunSpec) -> list[str]:
+def _judges(comparators: Sequence[str] | None, first: runs.RunSpec) -> list[str]:
     if isinstance(comparators, str):
         raise ScenarioError(f"comparators is {comparators!r}; give a list of names")
     if comparators is None:

@@ -51,17 +51,7 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+import pydantic
 
 from gangwise.core import contracts, registry
 from gangwise.core.arrays import Checked
@@ -93,17 +83,19 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 Settings = dict[str, Any]
-Grid = dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]]
+Grid = dict[
+    str, Annotated[list[Any], pydantic.Field(min_length=1), pydantic.AfterValidator(_distinct)]
+]
 
 
 Seeds = (
-    Annotated[int, Field(gt=0, le=MOST_SEEDS)]
-    | Annotated[list[NonNegativeInt], Field(min_length=1, max_length=MOST_SEEDS)]
+    Annotated[int, pydantic.Field(gt=0, le=MOST_SEEDS)]
+    | Annotated[list[pydantic.NonNegativeInt], pydantic.Field(min_length=1, max_length=MOST_SEEDS)]
 )
 
 
-class _FrozenModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _FrozenModel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
 
 class PolicyTable(_FrozenModel):
@@ -111,7 +103,7 @@ class PolicyTable(_FrozenModel):
 
     name: str
     """a registered policy, with arguments after a colon if wanted"""
-    label: str = Field("", max_length=MOST_LETTERS)
+    label: str = pydantic.Field("", max_length=MOST_LETTERS)
     """what to call it in results; its name by default"""
     arguments: Settings = {}
     """arguments of the policy"""
@@ -148,7 +140,7 @@ class Experiment(_FrozenModel):
     12
     """
 
-    name: str = Field(pattern=r"^[\w-][\w.-]*$", max_length=100)
+    name: str = pydantic.Field(pattern=r"^[\w-][\w.-]*$", max_length=100)
     """names the files of its results"""
     scenario: str = ""
     """a registered scenario, with settings after a colon if wanted, or a scenario file (.toml)"""
@@ -160,17 +152,17 @@ class Experiment(_FrozenModel):
     """settings to vary: every combination is a cell"""
     cases: list[Settings] = []
     """settings that vary together: each case is combined with the whole grid"""
-    policies: list[str | PolicyTable] = Field(min_length=1)
+    policies: list[str | PolicyTable] = pydantic.Field(min_length=1)
     """names or tables"""
     seeds: Seeds = 5
     """how many, from 0 on, or which"""
-    slots: PositiveInt | None = None
+    slots: pydantic.PositiveInt | None = None
     """per run; the scenario's own by default"""
     comparators: list[str] = []
     """comparators to evaluate in every cell and seed"""
-    optimum_slots: PositiveInt | None = 200
+    optimum_slots: pydantic.PositiveInt | None = 200
     """comparators that solve a programme per slot do so on so many slots"""
-    points: PositiveInt = 150
+    points: pydantic.PositiveInt = 150
     """slots, at most, of cumulative curves: half evenly spaced, half so on a logarithmic axis"""
     every_slot: bool = False
     """keep rewards and metrics of every slot, as a comparison does"""
@@ -181,18 +173,18 @@ class Experiment(_FrozenModel):
     metrics: list[str] = []
     """metrics that tables show in addition to the reward"""
 
-    @field_validator("seeds", "cases", "comparators")
+    @pydantic.field_validator("seeds", "cases", "comparators")
     @classmethod
     def _listed_once(cls, listed: Any) -> Any:
         return _distinct(listed) if isinstance(listed, list) else listed
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _one_source(self) -> Experiment:
         if bool(self.scenario) == bool(self.trace):
             raise ValueError("give either scenario or trace")
         return self
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _cells_have_names_of_their_own(self) -> Experiment:
         varied = {key for case in self.cases for key in case}
         for key in self.grid:
@@ -226,7 +218,7 @@ class Experiment(_FrozenModel):
         """Check the content of an experiment file; raises ScenarioError with the key at fault."""
         try:
             return cls(**content)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             deepest = max(  # the deepest error of a union is of the branch that was meant
                 error.errors(), key=lambda e: (len(e["loc"]), not e["type"].endswith("_type"))
             )

@@ -26,15 +26,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from gangwise.core.arrays import (
-    Checked,
-    Floats,
-    Ints,
-    NonNegative,
-    Positive,
-    PositiveInt,
-    read_only,
-)
+from gangwise.core import arrays
+from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.contracts import PolicyBase
 from gangwise.papers.gain_overhead import kernels
 from gangwise.papers.gain_overhead import problem as problems
@@ -204,7 +197,7 @@ Rule = Literal["adagrad-norm", "decay", "theoretical"]
 
 
 @dataclass
-class Step(Checked):
+class Step(arrays.Checked):
     """Step size: a rule for η_t.
 
     AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²), has nothing to tune and needs no
@@ -215,10 +208,10 @@ class Step(Checked):
     """
 
     rule: Rule = "adagrad-norm"
-    scale: Positive = 1.0
-    eta: Positive = 25.0
-    decay: Positive = 0.9999
-    horizon: PositiveInt = 2000
+    scale: arrays.Positive = 1.0
+    eta: arrays.Positive = 25.0
+    decay: arrays.Positive = 0.9999
+    horizon: arrays.PositiveInt = 2000
 
     def start(self, problem: problems.GainOverheadProblem) -> None:
         """Measure the diameter, OGASched (25), and forget the gradients."""
@@ -480,8 +473,8 @@ class Greedy(PolicyBase):
         See :func:`marginal_greedy`.
     """
 
-    rounds: PositiveInt = 48
-    smoothing: NonNegative = 0.1
+    rounds: arrays.PositiveInt = 48
+    smoothing: arrays.NonNegative = 0.1
     family = "gain_overhead"
 
     def start(self, problem: problems.GainOverheadProblem, rng: np.random.Generator) -> None:
@@ -584,10 +577,10 @@ class OGASchedReact(PolicyBase):
         have stayed on average so far; needs memory.
     """
 
-    steps: PositiveInt = 10
-    fraction: Positive = 0.4
-    shrink: NonNegative = 1.0
-    smoothing: NonNegative = 0.03
+    steps: arrays.PositiveInt = 10
+    fraction: arrays.Positive = 0.4
+    shrink: arrays.NonNegative = 1.0
+    smoothing: arrays.NonNegative = 0.03
     rule: Literal["capacity", Rule] = "capacity"
     scale: float = 1.0
     eta: float = 25.0

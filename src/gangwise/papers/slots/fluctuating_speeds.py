@@ -34,14 +34,9 @@ from gangwise.core.settings import Count, PositiveRange, checked
 from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, ReplayedArrivals, Workload
 from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.logs.tables import Reader, Tables, of_tables
+from gangwise.papers.fluctuating_speeds import problem as problems
 from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
 from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.papers.fluctuating_speeds.problem import (
-    FluctuatingSpeedsProblem,
-    Pool,
-    Scale,
-    linear_cost,
-)
 from gangwise.papers.scenarios.drawing import FeedbackSettings
 from gangwise.papers.slots import demand as demands
 from gangwise.papers.slots.demand import phrase
@@ -113,7 +108,7 @@ def limited_capacity(requests: Floats, fraction: float) -> Floats:
 
 
 def pooled_instance(
-    pool: Pool,
+    pool: problems.Pool,
     requests: Floats,
     channels: Channels,
     job_types: tuple[str, ...],
@@ -126,10 +121,10 @@ def pooled_instance(
 
     ``mean_cost`` is the mean over channels.
     """
-    cost = linear_cost(requests, np.ones(requests.shape[1]))
+    cost = problems.linear_cost(requests, np.ones(requests.shape[1]))
     cost *= mean_cost / cost.mean()
-    problem = FluctuatingSpeedsProblem(pool, requests, channels, cost, job_types)
-    scale = Scale.of("clip", speeds, cost)
+    problem = problems.FluctuatingSpeedsProblem(pool, requests, channels, cost, job_types)
+    scale = problems.Scale.of("clip", speeds, cost)
     return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
 
 
@@ -248,7 +243,8 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
             mean_speed = float(np.mean([values.mean() for values in speeds.series]))
         capacity = total if s.fraction is None else limited_capacity(requests, s.fraction)
         devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
-        pool, cost = Pool(capacity, devices, self._cluster.servers), s.cost_share * mean_speed
+        pool = problems.Pool(capacity, devices, self._cluster.servers)
+        cost = s.cost_share * mean_speed
         workload: Workload = BernoulliArrivals(np.full(len(demand.names), s.keep))
         if len(demand.counts):
             workload = ReplayedArrivals(demand.counts, s.keep, s.repeat)
