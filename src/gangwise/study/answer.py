@@ -36,17 +36,8 @@ from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import ENDINGS, Outcome, size_groups
 from gangwise.notation.units import roughly
 from gangwise.sites.retelling import ModelFit, explains, periods, retell
-from gangwise.study.statistics import (
-    UNKNOWN,
-    Estimate,
-    Stretches,
-    change_by_blocks,
-    enumerated,
-    mean_and_interval,
-    number,
-    numbers,
-    over_seeds,
-)
+from gangwise.study import statistics
+from gangwise.study.statistics import UNKNOWN, Estimate, enumerated, mean_and_interval, number
 
 phrase = terminal.phrases("gangwise.study")
 
@@ -310,11 +301,11 @@ class Compared:
         return stretch
 
     @cached_property
-    def stretches(self) -> Stretches:
+    def stretches(self) -> statistics.Stretches:
         """Stretches that the jobs' submissions and their waiting under the base allow."""
         day = ((self.first.jobs.submit - self.first.jobs.submit.min()) // DAY).astype(np.int64)
         waits = np.where(self.first.started, self.first.waiting, 0.0)
-        return Stretches.of(np.bincount(day), np.bincount(day, waits))
+        return statistics.Stretches.of(np.bincount(day), np.bincount(day, waits))
 
     @cached_property
     def days(self) -> float:
@@ -347,7 +338,7 @@ class Compared:
         our_sums, their_sums = (
             np.bincount(block[jobs], of_job(outcome)[jobs], blocks) for outcome in (ours, theirs)
         )
-        return change_by_blocks(our_sums, their_sums, self.stretches.widening)
+        return statistics.change_by_blocks(our_sums, their_sums, self.stretches.widening)
 
     def verdict(self, name: str) -> Verdict:
         """The verdict that the interval of the change of mean completion allows.
@@ -397,7 +388,8 @@ class Compared:
         jobs = np.bincount(block[on], minlength=block.max() + 1).astype(np.float64)
         longer = np.bincount(block[on], extra, jobs.size)
         # A ratio of sums over blocks, as those of changes: 100 ((n + d) / n - 1) is 100 d / n.
-        longer_by = change_by_blocks(jobs + longer, jobs, self.stretches.widening, logarithm=False)
+        widening = self.stretches.widening
+        longer_by = statistics.change_by_blocks(jobs + longer, jobs, widening, logarithm=False)
         return Estimate(*(None if pairs is None else pairs / 100 for pairs in longer_by))  # type: ignore[arg-type]  # the mean is a number
 
     @cached_property
@@ -538,7 +530,7 @@ class Compared:
     def over_seeds(self) -> str:
         if not self.drawn:
             return "Nothing is drawn: a level is what the log gives, and has no interval."
-        return over_seeds(self.seeds)
+        return statistics.over_seeds(self.seeds)
 
     @cached_property
     def text(self) -> str:
@@ -563,7 +555,7 @@ class Compared:
                 "no_interval": self.no_interval,
                 "interval_caveat": self.caveat,
                 "verdicts": {name: self.verdict(name) for name in compared},
-                "model_error_percent": {key: numbers(self.error(key)) for key in errors},
+                "model_error_percent": {key: statistics.numbers(self.error(key)) for key in errors},
                 "beyond_model_error": {name: self.beyond(name) for name in compared},
                 "retold": None if retold is None else retold.as_dict(),
                 "idle_beside_waiting": None if self.idle is None else vars(self.idle),
