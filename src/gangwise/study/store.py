@@ -49,7 +49,8 @@ class Store:
         return self.files.checkpoint(key)
 
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
-        seal = _seal_of(key, identity, rows)
+        texts = _texts(key, identity)
+        seal = _seal_of(key, texts, rows)
 
         def parquet(file: Any) -> None:
             numbers = _frame(rows).get_columns()
@@ -57,7 +58,7 @@ class Store:
                 pl.Series(
                     name, [text], pl.Int64 if name in ("seed", "slots") else pl.Categorical
                 ).new_from_index(0, numbers[0].len())
-                for name, text in _texts(key, identity).items()
+                for name, text in texts.items()
             ]
             # Categories are encoded once, texts row by row; readers are to see texts.
             metadata = {ARROW: _arrow_schema(), **seal}
@@ -119,31 +120,26 @@ class Store:
             names = list(pl.read_parquet_schema(io.BytesIO(data)))
             # A large file column by column: most are one text a row, which takes room.
             parts = [names] if len(data) < LARGE else [[name] for name in names]
-            digest, numbers, about = hashlib.sha256(), dict[str, Any](), dict[str, Any]()
-            sizes: list[tuple[int, str]] = []
+            numbers, texts = dict[str, Any](), dict[str, Any]()
             for part in parts:
                 for column in pl.read_parquet(io.BytesIO(data), columns=part).iter_columns():
                     if column.name in ("at", "value"):
                         numbers[column.name] = column.fill_null(-1).to_numpy()
-                        digest.update(np.ascontiguousarray(numbers[column.name]).data)
-                        continue
-                    runs = column.rle().struct.unnest().rows()  # of a text, how often it stands
-                    digest.update(repr([column.name, runs]).encode())
-                    if column.name == "metric":
-                        sizes = runs
-                    elif runs:
-                        about[column.name] = runs[0][1]
-            # Metadata has more than the seal: what Arrow writes there.
-            if not _sealed(key, digest).items() <= seal.items():
-                return None
+                    else:  # of a text, how often it stands
+                        texts[column.name] = column.rle().struct.unnest().rows()
             rows, begin = Rows(), 0
-            for n, name in sizes:
+            for n, name in texts.pop("metric"):
                 of = slice(begin, begin + n)
                 rows.add(name, numbers["value"][of], numbers["at"][of])
                 begin += n
+            # Each stands once, in every row: another one would be damage.
+            about = {name: text for name, [(_, text)] in texts.items()}
+            # Metadata has more than the seal: what Arrow writes there.
+            if not _seal_of(key, about, rows).items() <= seal.items():
+                return None
             about |= {name: json.loads(about[name]) for name in _JSON}
         # Of some damage Polars panics, which is no Exception in Python.
-        except (StoreError, OSError, KeyError, *UNREADABLE):
+        except (OSError, KeyError, ValueError, *UNREADABLE):
             return None
         self._remember(key, about, rows)
         return about, rows
@@ -272,15 +268,11 @@ def _texts(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
     return {name: json.dumps(v) if name in _JSON else v for name, v in about.items()}
 
 
-def _sealed(key: str, digest: Any) -> dict[str, str]:
-    return {"format": FORMAT, "key": key, "digest": digest.hexdigest()}
-
-
-def _seal_of(key: str, identity: Mapping[str, Any], rows: Rows) -> dict[str, str]:
-    """The seal of a run that is not written yet: a digest of its content, however compressed."""
+def _seal_of(key: str, texts: Mapping[str, Any], rows: Rows) -> dict[str, str]:
+    """The seal of a run: a digest of its content, however compressed."""
     digest, total = hashlib.sha256(), sum(at.size for at, _ in rows.values())
     # In the order of the file's columns, in which a reader meets them.
-    for name, text in _texts(key, identity).items():
+    for name, text in texts.items():
         digest.update(repr([name, [(total, text)] * bool(total)]).encode())
     runs = [(at.size, name) for name, (at, _) in rows.items() if at.size]
     digest.update(repr(["metric", runs]).encode())
@@ -289,7 +281,7 @@ def _seal_of(key: str, identity: Mapping[str, Any], rows: Rows) -> dict[str, str
         digest.update(np.ascontiguousarray(np.maximum(at, -1)).data)
     for _, values in rows.values():
         digest.update(np.ascontiguousarray(values).data)
-    return _sealed(key, digest)
+    return {"format": FORMAT, "key": key, "digest": digest.hexdigest()}
 
 
 class Provenance(NamedTuple):
