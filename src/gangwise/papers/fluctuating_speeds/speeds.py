@@ -264,7 +264,7 @@ class PiecewiseSpeeds(_Normal):
 
     levels: Floats
     begins: Ints
-    spread: float = 0.5
+    spread: arrays.NonNegative = 0.5
 
     def __post_init__(self) -> None:
         levels = np.array(self.levels, dtype=np.float64)
