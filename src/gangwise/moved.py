@@ -18,17 +18,16 @@ MOVED |= {name: f"papers.{name}" for name in _PAPERS.split()}
 MOVED |= {"jobs.filling": "papers.reproduce.field"}
 MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.slots"}
 MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation.slurm")
-for _old in ("esdp", "ogasched", "opm"):
-    MOVED[f"papers.scenarios.{_old}"] = "papers.scenarios.drawn"
-MOVED["papers.gangs.milp"] = "papers.gangs.placement"
-for _old in ("baselines", "opm"):
-    MOVED[f"papers.approximation_jobs.{_old}"] = "papers.approximation_jobs.policies"
-_MERGED = "sites.distances=sites.node_effects study.where_waited=study.answer "
-_MERGED += "report.usage=report.answers report.causes=report.jobs "
-_MERGED += "papers.scenarios.files=papers.scenarios.drawn core.wording=core.terminal "
-_MERGED += "sites.quantile_forest=sites.wait_history jobs.stacks=jobs.compiled "
-_MERGED += "report.drawing=report.plotting study.from_history=study.explain "
-MOVED |= dict(pair.split("=") for pair in _MERGED.split())
+_SIBLINGS = """
+core.terminal=wording jobs.compiled=stacks papers.approximation_jobs.policies=baselines,opm
+papers.gangs.placement=milp papers.scenarios.drawn=esdp,files,ogasched,opm
+report.answers=usage report.jobs=causes report.plotting=drawing sites.node_effects=distances
+sites.wait_history=quantile_forest study.answer=where_waited study.explain=from_history
+"""
+"""Modules whose contents stand in a sibling: where they are, and what they were called."""
+for _where in _SIBLINGS.split():
+    _home, _, _names = _where.partition("=")
+    MOVED |= {f"{_home.rpartition('.')[0]}.{name}": _home for name in _names.split(",")}
 MOVED |= {"traces": "logs", "experiments": "study"}
 
 
