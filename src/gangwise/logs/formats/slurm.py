@@ -3,30 +3,228 @@
 A record of an allocation is a run of a job; steps (``123.batch``) are counted and left out. Of a
 job that was requeued each run comes after the one before it. What a job asks for is in
 :mod:`~gangwise.logs.formats.slurm_submit`.
+
+JSON is that of ``sacct --json`` (21.08 and later), and of ``squeue --json`` of a moment:
+https://slurm.schedmd.com/rest_api.html
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.core.settings import UNIX, Clock
 from gangwise.logs.format import FOR_PEOPLE, declared, holds, is_for_people, only_file, reads_as
-from gangwise.logs.formats.slurm_json import NOT_OVER, read_sacct_json
 from gangwise.logs.formats.slurm_submit import TaskRequest, request, with_array_tasks, with_terms
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.io import reading
+from gangwise.logs.io import text as file_text
 from gangwise.logs.io.blocks import Block, Blocks
-from gangwise.logs.io.text import beginning, first_lines, read_text, split_line, split_lines
 from gangwise.logs.tables import NO_SERVERS, Reader, Tables, server_table
 from gangwise.notation import NotationError, units
 from gangwise.notation import slurm as notation
+
+NOT_OVER = ("RUNNING", "SUSPENDED", "PENDING", "COMPLETING", "CONFIGURING", "STOPPED")
+"""States of jobs whose end is to come."""
+TEXTS = {
+    "partition": "partition",
+    "qos": "qos",
+    "account": "account",
+    "application": "name",
+    "hosts": "nodes",
+    "user": "user",
+    "features": "constraints",
+    "line": "submit_line",
+}
+"""Columns of text, and their fields of sacct."""
+COLUMNS = {
+    "row": pl.Int64,
+    "nodes": pl.Int64,
+    **dict.fromkeys(("submit", "start", "end", "elapsed", "limit", "eligible"), pl.Float64),
+    **dict.fromkeys(("name", "status", "req", "alloc", "memory", *TEXTS), pl.String),
+}
+
+
+@file_text.without_collecting()
+def read_sacct_json(
+    file: Path, strict: bool
+) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
+    """Allocations of a JSON document of sacct or squeue, its stage, digest and notes."""
+    document = file_text.read_records(file, "jobs")
+    # Versions write it as a number, or as an object with a number in it.
+    moment = re.search(
+        r'"last_update":\s*(?:\{[^{}]*"number":\s*)?(\d+)', file_text.beginning(file)
+    )
+    listed_at = float(moment[1]) if moment else None
+    account, rows, steps = reading.RowAccount(file, strict), [], 0
+    for row, record in enumerate(document.records, 1):
+        try:
+            # Both documents have a list `jobs`; only squeue's has flat names of times.
+            job = _queued(record, listed_at) if "submit_time" in record else _job(record)
+        except reading.MALFORMED as error:
+            missing = error if isinstance(error, _MissingError) else "fields of a job"
+            account.refuse(row, f"the record has no usable {missing}")
+            continue
+        of_job = record.get("steps")
+        steps += len(of_job) if isinstance(of_job, list) else 0
+        rows.append({"row": row, **job})
+    account.require(len(rows), "job")
+    notes = [f"{steps} steps are inside their jobs, and not read"] if steps else []
+    stage = account.stage(file.name, len(document.records))
+    return pl.DataFrame(rows, schema=COLUMNS), (stage,), {file.name: document.digest}, notes
+
+
+class _MissingError(ValueError): ...
+
+
+def _texts(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    return {column: str(record.get(field) or "") for column, field in fields.items()}
+
+
+def _times(record: Mapping[str, Any], suffix: str, submit: str) -> dict[str, float | None]:
+    """Times of a job; 0 stands for what has not come."""
+    names = ("start", "end", "eligible")
+    times = {name: _number(record.get(f"{name}{suffix}")) or None for name in names}
+    label = submit if suffix else f"time.{submit}"
+    return {"submit": _needed(record.get(submit), label), **times}
+
+
+def _needed(value: Any, name: str) -> float:
+    if not (number := _number(value)):
+        raise _MissingError(name)
+    return number
+
+
+def _status(states: Any) -> str:
+    # Older versions give one text, newer ones a list of states.
+    return "+".join(states) if isinstance(states, list) else str(states or "").split(" ")[0]
+
+
+def _job(record: dict[str, Any]) -> dict[str, Any]:
+    time, lists = record["time"], record["tres"]
+    job = _texts(record, TEXTS) | _times(time, "", "submission")
+    memory = (record.get("required") or {}).get("memory")
+    job["user"] = job["user"] or str((record.get("association") or {}).get("user") or "")
+    return {
+        **job,
+        "name": _name(record, record.get("array") or {}, record.get("het") or {}),
+        "status": _status((record.get("state") or {}).get("current")),
+        "req": _tres(lists.get("requested")),
+        "alloc": _tres(lists.get("allocated")),
+        # Above 2^62 Slurm says that there is no number, or that it is of each core.
+        "memory": f"{memory:d}" if isinstance(memory, int) and 0 < memory < 2**62 else "",
+        # The number of nodes of a job that waits is 0.
+        "nodes": int(_number(record.get("allocation_nodes")) or 0) or None,
+        "elapsed": _number(time.get("elapsed")),
+        "limit": _limit(time.get("limit")),
+    }
+
+
+def _queued(record: dict[str, Any], now: float | None) -> dict[str, Any]:
+    """A job of ``squeue --json``; one that waits has no start, and one that runs no end.
+
+    Options are said in the words of sbatch. ``now`` is the moment of the listing.
+    """
+    job = _texts(record, TEXTS | {"user": "user_name", "features": "features"})
+    job |= _times(record, "_time", "submit_time")
+    status = _status(record.get("job_state"))
+    waits, over = "PENDING" in status, not any(state in status for state in NOT_OVER)
+    requested = str(record.get("tres_req_str") or "")
+    nodes_asked = re.search(r"\bnode=(\d+)", requested)  # the number that squeue shows is a guess
+    count, high = (int(_number(record.get(name)) or 0) for name in ("node_count", "max_nodes"))
+    # max_nodes is 0 where no upper bound was asked for.
+    low = int(nodes_asked[1]) if nodes_asked else count
+    # The start of a job that waits is a forecast, and the end of one that runs its limit.
+    job |= {"start": None, "hosts": ""} if waits else {}
+    job |= {} if over else {"end": None}
+    start = job["start"]
+    # The names differ from sacct's: they are brought into one form.
+    array = {key: record.get(f"array_{key}") for key in ("job_id", "task_id")}
+    array["task"] = record.get("array_task_string")
+    nodes = [f"--nodes={low}-{high}"] if high else []
+    het = {key: record.get(f"het_{key}") for key in ("job_id", "job_offset")}
+    return {
+        **job,
+        "name": _name(record, array, het),
+        "status": status,
+        "line": " ".join(["sbatch", *nodes, *_options(record)]),
+        "req": requested,
+        "alloc": "" if waits else str(record.get("tres_alloc_str") or ""),
+        "memory": "",
+        "nodes": (low if waits else count) or None,
+        # At the moment of the listing a job that runs has run since its start.
+        "elapsed": now - start if now and start and not over else None,
+        "limit": _limit(record.get("time_limit")),
+    }
+
+
+def _options(record: Mapping[str, Any]) -> list[str]:
+    """Options of sbatch for what a job of squeue asked for."""
+    options = []
+    for name, option in notation.WORDS["options"]["of_squeue"].items():
+        value = notation.json_value(record.get(name))
+        if isinstance(value, str):
+            text = re.sub(r"\([^()]*\)", "", value)  # of a dependency: whether it is fulfilled
+        else:  # niceness may be below 0
+            text = f"{value:.0f}" if isinstance(value, int | float) else ""
+        options += [f"--{option}={text}"] if text not in ("", "0", "inf", "nan") else []
+    # Words for it changed between versions; any of them counts.
+    shared = str([record.get("exclusive"), record.get("shared")]).lower()
+    if re.search(r"'(exclusive|true|none)'", shared):  # shared with none, as 22.05 says it
+        options.append("--exclusive")
+    return options
+
+
+def _limit(minutes: Any) -> float | None:
+    """Seconds of a limit in minutes, a year for none."""
+    # Infinity is how UNLIMITED is read.
+    if notation.json_value(minutes) == math.inf:
+        return units.YEAR
+    number = _number(minutes)
+    return None if number is None else 60 * number
+
+
+def _name(record: Mapping[str, Any], array: Mapping[str, Any], het: Mapping[str, Any]) -> str:
+    """The id as sacct prints it: ``7``, ``7_3`` of an array, ``7+1`` of a heterogeneous job."""
+    # Of a job of no array these are 0 or null.
+    if together := int(_number(array.get("job_id")) or 0):
+        if (task := _number(array.get("task_id"))) is not None:
+            return f"{together}_{int(task)}"
+        if array.get("task"):
+            return f"{together}_[{array['task']}]"
+    if together := int(_number(het.get("job_id")) or 0):
+        return f"{together}+{int(_number(het.get('job_offset')) or 0)}"
+    return str(int(_needed(record.get("job_id"), "job_id")))
+
+
+def _number(value: Any) -> float | None:
+    value = notation.json_value(value)
+    if value is None or value == math.inf:
+        return None
+    # bool is an int in Python; and beyond 2^53 a float is not exact.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
+        raise _MissingError(f"number where {value!r:.20} is")
+    return float(value)
+
+
+def _tres(items: Any) -> str:
+    texts = []
+    for item in items or []:
+        count = _number(item.get("count"))
+        # Energy is used and not asked for.
+        if count is not None and item["type"] != "energy":
+            name = f"{item['type']}/{item['name']}" if item.get("name") else item["type"]
+            # Memory is counted in MiB there.
+            texts.append(f"{name}={count:.0f}{'M' if name == 'mem' else ''}")
+    return ",".join(texts)
+
 
 NAME = "slurm-sacct"
 SACCT, LISTING = declared(NAME).table("jobs").schema, declared(NAME).mapping["listing"]
@@ -54,7 +252,7 @@ def listing_schema(columns: str) -> reading.Schema:
 
 def is_listing(file: Path, columns: str = OPEN_XDMOD) -> bool:
     """Whether the first line names columns of sacct, with bars between them; or has these."""
-    header = beginning(file).split("\n", 1)[0]
+    header = file_text.beginning(file).split("\n", 1)[0]
     return _names_columns(header) or reads_as(listing_schema(columns), [header])
 
 
@@ -135,7 +333,7 @@ class RepairedRows(Blocks):
 
 
 def _names_columns(first: str) -> bool:
-    fields = [field.strip() for field in split_line(first, separator_of(first)) or []]
+    fields = [field.strip() for field in file_text.split_line(first, separator_of(first)) or []]
     names = ("JobID", "JobIDRaw"), ("Submit", "Start", "End", "State", "ReqTRES", "AllocTRES")
     return all(any(name in fields for name in group) for group in names)
 
@@ -145,11 +343,11 @@ def read_listing(
 ) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
     """Allocations of a text listing, its stages, digest and notes."""
     notes: list[str] = []
-    header, schema = beginning(file).split("\n", 1)[0], listing_schema(columns)
+    header, schema = file_text.beginning(file).split("\n", 1)[0], listing_schema(columns)
     names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
     if _names_columns(header):
         schema = replace(SACCT, separator=separator_of(header))
-        names = [name.strip() for name in split_line(header, schema.separator) or []]
+        names = [name.strip() for name in file_text.split_line(header, schema.separator) or []]
         _require(names, "the listing", file)
     blocks = RepairedRows(file, schema, names)
     table = reading.read_table(file, schema, strict=strict, blocks=blocks)
@@ -249,7 +447,7 @@ JOBS = TableMapping(FORMAT.mapping["jobs"])
 
 
 def _is_json(file: Path) -> bool:
-    return FORMAT.table("jobs").is_begun(beginning(file))
+    return FORMAT.table("jobs").is_begun(file_text.beginning(file))
 
 
 def _in_words(kind: str) -> pl.Expr:
@@ -333,7 +531,7 @@ class SlurmSacct(Reader):
     def recognise(cls, path: Path | str) -> bool:
         path = Path(path)
         # Rows in an order that is not known are refused by the reader, which says what to do.
-        unnamed = path.is_file() and looks_like_one(first_lines(path, 20))
+        unnamed = path.is_file() and looks_like_one(file_text.first_lines(path, 20))
         return unnamed or any(_is_json(file) or is_listing(file) for file in _files(path))
 
     def _read(self) -> Tables:
@@ -345,9 +543,9 @@ class SlurmSacct(Reader):
         if not files:
             candidates = _files(self.source.path)
             for file in candidates:
-                if is_for_people(first_lines(file, 2)):
+                if is_for_people(file_text.first_lines(file, 2)):
                     raise TraceError(FOR_PEOPLE, file)
-                if looks_like_one(first_lines(file, 20)):
+                if looks_like_one(file_text.first_lines(file, 20)):
                     raise TraceError(
                         "these look like rows of sacct without a header, in an order that is not "
                         f"known; name their columns: --set trace={NAME} --set columns=JobID,User,…",
@@ -602,10 +800,10 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, reading.Stage, s
     ``Key=Value`` pairs are ``CPUTot`` (cores, or hardware threads where Slurm counts those),
     ``RealMemory`` in MiB, ``Gres`` such as ``gpu:a100:4(S:0-1)`` or ``(null)``.
     """
-    text, digest = read_text(file)
+    text, digest = file_text.read_text(file)
     # With -o a node is a line; without, its lines after the first are indented.
     nodes: list[tuple[int, str]] = []
-    for row, line in enumerate(split_lines(text), 1):
+    for row, line in enumerate(file_text.split_lines(text), 1):
         # The first line may be of a file that begins in the middle; it is refused below.
         if line.startswith("NodeName=") or not nodes:
             nodes.append((row, line))
@@ -670,4 +868,4 @@ def _cores(pairs: Mapping[str, str]) -> str | None:
     # At least one of the two must be there, else every node would have one core.
     if not {"Sockets", "CoresPerSocket"} & {*pairs} or not all(map(str.isdecimal, sizes)):
         return None
-    return str(prod(map(int, sizes)))
+    return str(math.prod(map(int, sizes)))
