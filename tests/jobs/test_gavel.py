@@ -18,7 +18,7 @@ from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.tenancy import AccountRule, Tenancy
-from gangwise.logs.formats.measured_speeds import GavelThroughputs
+from gangwise.logs.formats.training import GavelThroughputs
 from tests.jobs.middle import MiddleCase
 
 

@@ -14,7 +14,7 @@ import pytest
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.model import Jobs
 from gangwise.jobs.world import DrawnWorld, MeasuredWorld, rescaled, throughput_rates, world_of
-from gangwise.logs.formats.measured_speeds import GavelThroughputs
+from gangwise.logs.formats.training import GavelThroughputs
 
 TRACES = Path(os.environ.get("GANGWISE_TRACES", "nowhere"))
 

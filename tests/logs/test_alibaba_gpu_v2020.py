@@ -11,8 +11,8 @@ import pytest
 from gangwise import TraceError
 from gangwise.logs import open_tables
 from gangwise.logs.format import TraceFiles
-from gangwise.logs.formats.measured_speeds import MiniBatchTime
 from gangwise.logs.formats.tabular import reader
+from gangwise.logs.formats.training import MiniBatchTime
 from gangwise.papers.slots.opening import open_trace
 
 AlibabaGpuV2020 = reader("alibaba-gpu-v2020")

@@ -27,7 +27,7 @@ from gangwise.core.registry import parse
 from gangwise.jobs.distance import Distance, levels_of
 from gangwise.jobs.distance_kernels import USUAL
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs
+from gangwise.logs.formats.training import GavelJob, GavelThroughputs
 
 
 class HiddenWorld(NamedTuple):
@@ -211,7 +211,7 @@ class MeasuredWorld(arrays.Checked):
     Parameters
     ----------
     file : path
-        As of :class:`~gangwise.logs.formats.measured_speeds.GavelThroughputs`.
+        As of :class:`~gangwise.logs.formats.training.GavelThroughputs`.
     shares : sequence of float
         Of the nodes, by model, the oldest first.
     limits : (float, float)

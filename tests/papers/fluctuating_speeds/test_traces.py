@@ -8,7 +8,7 @@ import json
 import pytest
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
-from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
+from gangwise.logs.formats.training import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.papers.fluctuating_speeds.environment import pseudo_regret
 
 HEADER = ",worker,gpu,time,batch_time_norm\n"

@@ -8,7 +8,7 @@ import pytest
 from gangwise.core.errors import UnknownName
 from gangwise.jobs.model import Jobs, Nodes
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.logs.formats.measured_speeds import GavelJob
+from gangwise.logs.formats.training import GavelJob
 from gangwise.papers.reproduce.field import Picked
 from gangwise.papers.reproduce.rounds import Adapted, Adapting, Rivals, Rounds, Work
 

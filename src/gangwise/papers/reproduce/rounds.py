@@ -27,7 +27,7 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs
+from gangwise.logs.formats.training import GavelJob, GavelThroughputs
 from gangwise.papers.gangs.placement import Constraints, solved
 from gangwise.papers.reproduce.field import Entities
 from gangwise.study.runs import Rows

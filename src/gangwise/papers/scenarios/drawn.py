@@ -69,7 +69,7 @@ from gangwise.core.workload import (
     Workload,
     request_matrix,
 )
-from gangwise.logs.formats.measured_speeds import MiniBatchTime
+from gangwise.logs.formats.training import MiniBatchTime
 from gangwise.papers.approximation_jobs import offline, workloads
 from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, rate_generator

@@ -14,7 +14,7 @@ Recorded times of iterations give whole distributions: a job type is given one o
 channel one of the job's workers. Where there are recorded times and servers, but no jobs, the
 recorded jobs are the job types.
 
-Both kinds of measured speeds (:mod:`gangwise.logs.formats.measured_speeds`) are relative: a job's
+Both kinds of measured speeds (:mod:`gangwise.logs.formats.training`) are relative: a job's
 throughput on a GPU model over that on its best model, and a worker's iterations per time over those
 of the fastest iteration of its job.
 """
@@ -32,7 +32,7 @@ from gangwise.core import errors, simulation
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.settings import Count, PositiveRange, checked
 from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, ReplayedArrivals, Workload
-from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
+from gangwise.logs.formats.training import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.logs.tables import Reader, Tables, of_tables
 from gangwise.papers.fluctuating_speeds import problem as problems
 from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
