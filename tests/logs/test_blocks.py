@@ -16,23 +16,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.logs.io import blocks as blocks_module
-from gangwise.logs.io.blocks import Blocks
+from gangwise.logs.io import text as text_module
 from gangwise.logs.io.reading import Column, Schema, read_table
-from gangwise.logs.io.text import first_lines, read_records
+from gangwise.logs.io.text import Blocks, first_lines, read_records
 
 
 @pytest.fixture(autouse=True, params=["isal.isal_zlib", "zlib"])
 def library(request, monkeypatch):
     """Files are unpacked alike by isal, and by zlib where there is no isal."""
-    monkeypatch.setattr(blocks_module, "inflate", pytest.importorskip(request.param))
+    monkeypatch.setattr(text_module, "inflate", pytest.importorskip(request.param))
 
 
 def test_without_isal_files_are_unpacked_by_zlib(monkeypatch):
     for name in ("isal", "isal.isal_zlib"):
         monkeypatch.setitem(sys.modules, name, None)
-    spec = importlib.util.spec_from_file_location("blocks_again", blocks_module.__file__)
+    spec = importlib.util.spec_from_file_location("text_again", text_module.__file__)
     again = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "text_again", again)  # where its dataclasses look
     spec.loader.exec_module(again)
     assert again.inflate is zlib
 
@@ -118,13 +118,13 @@ def test_blank_lines_wait_in_blocks_and_not_for_ever(tmp_path, monkeypatch):
     file.write_bytes(b"a\n" + b"\n" * 700 + b"b\n" + b" \n" * 400)
     found = list(Blocks(file, 100))
     assert b"".join(block.data for block in found) == b"a\n" + b"\n" * 700 + b"b\n"
-    monkeypatch.setattr("gangwise.logs.io.blocks.LONGEST_LINE", 500)
+    monkeypatch.setattr("gangwise.logs.io.text.LONGEST_LINE", 500)
     with pytest.raises(TraceError, match="than 0"):
         list(Blocks(file, 100))
 
 
 def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("gangwise.logs.io.blocks.LONGEST_LINE", 1000)
+    monkeypatch.setattr("gangwise.logs.io.text.LONGEST_LINE", 1000)
     file = tmp_path / "x"
     file.write_bytes(b"a,b\n" + b"x" * 5000)
     with pytest.raises(TraceError, match="row 2"):
@@ -195,7 +195,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, change):
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, tar])
 def test_a_whole_text_may_be_one_long_line(tmp_path, monkeypatch, pack):
-    monkeypatch.setattr(blocks_module, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(text_module, "LONGEST_LINE", 1000)
     text = b'{"items": [' + b",".join(b'{"n": %d}' % n for n in range(2000)) + b"]}"
     file = tmp_path / "x.json"
     file.write_bytes(pack(b"\xef\xbb\xbf" + text))

@@ -19,8 +19,8 @@ import pytest
 from gangwise import TraceError
 from gangwise.core.terminal import watched
 from gangwise.logs.inspect import inspect
-from gangwise.logs.io import blocks
-from gangwise.logs.io.blocks import Blocks
+from gangwise.logs.io import text as texts
+from gangwise.logs.io.text import Blocks
 from gangwise.logs.pending import open_pending, pending_files
 from gangwise.logs.tables import SAVED, VERSION, load_tables
 
@@ -32,7 +32,7 @@ PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits at a hundredth, so that a test needs a hundredth of the time."""
     for name in ("FREE", "SHOWN"):
-        monkeypatch.setattr(blocks, name, 8 << 20)
+        monkeypatch.setattr(texts, name, 8 << 20)
 
 
 @pytest.mark.parametrize("kind", [*PACK, "zip"])
@@ -98,7 +98,7 @@ def test_a_zstd_file_is_read_frame_by_frame_as_a_stream(head, tmp_path):
     path, skipped = tmp_path / "jobs.swf.zst", b"\x50\x2a\x4d\x18\x03\0\0\0abc"
     path.write_bytes(zstd([LINE, LINE * more], head) + skipped + zstd([LINE * 2900, b"7" * 999]))
     with path.open("rb") as file:
-        found = list(blocks.zstd_blocks(file))
+        found = list(texts.zstd_blocks(file))
     assert [block.most for block in found] == [44, 44 * more, 127_600, 999]
     given = (44 + 44 * more, 0) if HEADS[head] else (44, 44 * more)
     assert [block.given for block in found] == [*given, 127_600, 999]

@@ -20,8 +20,8 @@ from gangwise.logs import open_tables
 from gangwise.logs.format import recognise
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.inspect import report, summary
-from gangwise.logs.io import blocks
-from gangwise.logs.io.blocks import Blocks
+from gangwise.logs.io import text as texts
+from gangwise.logs.io.text import Blocks
 from gangwise.logs.jobs import jobs_of
 
 LINES = b"id,cores,submit\na,4,1\nb,2,2\n"
@@ -97,7 +97,7 @@ def test_zstd_by_way_of_polars(tmp_path):
 
 
 def test_parquet_is_read_as_the_table_that_it_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "TABLE_ROWS", 1)
+    monkeypatch.setattr(texts, "TABLE_ROWS", 1)
     file = tmp_path / "log.parquet"
     zone = timezone(timedelta(hours=1))
     pl.DataFrame(
@@ -160,7 +160,7 @@ def test_a_pipe_or_a_device_ends_with_a_sentence(tmp_path):
 
 
 def test_a_document_that_unpacks_to_too_much_ends_with_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "WHOLE", 1 << 20)
+    monkeypatch.setattr(texts, "WHOLE", 1 << 20)
     file = tmp_path / "pods.json"
     file.write_bytes(gzip.compress(b'{"kind": "PodList", "items": [' + b" " * (4 << 20)))
     with pytest.raises(TraceError, match="unpacks"):

@@ -15,7 +15,7 @@ from gangwise import TraceError
 from gangwise.logs import inspect as inspecting
 from gangwise.logs.format import Format, TableFile, likeness, looks_like, nearest
 from gangwise.logs.inspect import inspect
-from gangwise.logs.io import blocks
+from gangwise.logs.io import text as texts
 from gangwise.logs.io.reading import Column, Schema
 
 from .csvs import NODE_HEADER, NODES, pod, write
@@ -161,7 +161,7 @@ def test_much_is_sampled_unless_all_is_asked_for(tmp_path, monkeypatch):
     rows = 4000
     text = "".join(f"M1,2,j_{i},1,Terminated,{i},{i + 9},50,0.4\n" for i in range(1, rows + 1))
     (tmp_path / "batch_task.csv").write_text(text)
-    monkeypatch.setattr(blocks, "BLOCK", 10_000)
+    monkeypatch.setattr(texts, "BLOCK", 10_000)
     monkeypatch.setattr(inspecting, "SAMPLE", 30_000)
     monkeypatch.setattr(inspecting, "LARGE", 1000)
     told = []

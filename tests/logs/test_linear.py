@@ -15,7 +15,7 @@ from benchmarks.trace_scaling import FORMATS
 from gangwise.logs import open_reader, reader_of
 from gangwise.logs.formats import google
 from gangwise.logs.inspect import inspect
-from gangwise.logs.io import blocks
+from gangwise.logs.io import text as texts
 
 from .test_google_2011 import event
 
@@ -119,7 +119,7 @@ def test_the_work_of_every_reader_is_linear(name, tmp_path, monkeypatch):
 
     Blocks are small, so that what is done for each of them again is seen.
     """
-    monkeypatch.setattr(blocks, "BLOCK", 4096)
+    monkeypatch.setattr(texts, "BLOCK", 4096)
     work_of(name, 30, tmp_path / "first")  # what is done once
     few, many = (work_of(name, n, tmp_path / str(n)) for n in (300, 1200))
     assert few + 900 < many <= 4**1.1 * few

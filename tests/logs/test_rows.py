@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.logs.io import reading as parsing
-from gangwise.logs.io.blocks import Blocks
 from gangwise.logs.io.reading import Check, Column, Schema, TableReader, read_table
-from gangwise.logs.io.text import split_line
+from gangwise.logs.io.text import Blocks, split_line
 from tests.reference import traces as reference
 
 COLUMNS = (

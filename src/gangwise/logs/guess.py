@@ -27,15 +27,16 @@ from gangwise.core.registry import entries
 from gangwise.core.settings import toml_value
 from gangwise.logs.format import looks_like, recognise
 from gangwise.logs.formats.own_csv import NAME, WHITESPACE, MappingFile, OwnCsv, json_paths
-from gangwise.logs.io.blocks import Blocks, with_points
 from gangwise.logs.io.reading import reasons
 from gangwise.logs.io.text import (
+    Blocks,
     fields_of_json,
     first_lines,
     lists_of_records,
     read_records,
     split_line,
     start_of,
+    with_points,
 )
 from gangwise.logs.tables import Tables, amount_text, device_hours, period_of
 from gangwise.notation import units

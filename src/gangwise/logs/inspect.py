@@ -15,9 +15,8 @@ from gangwise import logs
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
 from gangwise.logs import format
-from gangwise.logs.io.blocks import Blocks
 from gangwise.logs.io.reading import reason_lines, reasons_plain
-from gangwise.logs.io.text import first_lines
+from gangwise.logs.io.text import Blocks, first_lines
 from gangwise.logs.tables import Fidelity, Tables, implied_load, of_tables, period_of
 from gangwise.notation.units import duration
 

@@ -22,8 +22,7 @@ from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.settings import UNIX, Clock, fault_text
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.io import reading
-from gangwise.logs.io.blocks import Blocks, Commented
-from gangwise.logs.io.text import RecordLines, first_lines, split_line
+from gangwise.logs.io.text import Blocks, Commented, RecordLines, first_lines, split_line
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.notation import units
 

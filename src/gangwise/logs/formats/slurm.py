@@ -26,7 +26,6 @@ from gangwise.logs.formats.slurm_submit import TaskRequest, request, with_array_
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.io import reading
 from gangwise.logs.io import text as file_text
-from gangwise.logs.io.blocks import Block, Blocks
 from gangwise.logs.tables import NO_SERVERS, Reader, Tables, server_table
 from gangwise.notation import NotationError, units
 from gangwise.notation import slurm as notation
@@ -281,7 +280,7 @@ def separator_of(first: str) -> str:
     return (match[1] or match[2]) if match else "\t" if "\t" in first else "|"
 
 
-class RepairedRows(Blocks):
+class RepairedRows(file_text.Blocks):
     """The blocks of a listing in which rows with too many separators are repaired if possible.
 
     The surplus separators are taken to be inside the one field for which every field then matches
@@ -299,7 +298,7 @@ class RepairedRows(Blocks):
         }
         self.columns = [column_of.get(place.get(i, "")) for i in range(len(names))]
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[file_text.Block]:
         mark, usual = self.schema.separator, len(self.columns) - 1
         for block in super().__iter__():
             # As many separators as there should be: nothing to repair, without looking at a line.

@@ -14,9 +14,8 @@ from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Clock
 from gangwise.logs.format import all_files, declared
 from gangwise.logs.formats.tabular import TableMapping
-from gangwise.logs.io.blocks import Commented
 from gangwise.logs.io.reading import PART, Column, Schema, TableReader, leave_out, reasons
-from gangwise.logs.io.text import beginning
+from gangwise.logs.io.text import Commented, beginning
 from gangwise.logs.tables import Reader, Tables, server_table
 
 NAME = "swf"
