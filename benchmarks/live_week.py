@@ -34,10 +34,10 @@ from gangwise.engines.engine import (
     EngineJob,
     EngineNode,
     Placed,
+    Quarantine,
     RankReport,
     Status,
 )
-from gangwise.engines.intake import Quarantine
 from gangwise.service.ledger import Ended, Intent
 from gangwise.service.loop import Service
 from gangwise.service.sound import examine

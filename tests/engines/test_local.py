@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gangwise.engines import intake, launch
+from gangwise.engines import engine as engines
+from gangwise.engines import launch
 from gangwise.engines.engine import Placed
 from gangwise.engines.local import LocalEngine
 from tests.waiting import until
@@ -29,13 +30,13 @@ def test_jobs_that_wait_are_read_once_and_changes_are_seen(
             os.utime(path, (1e9, 1e9))
     engine = LocalEngine(tmp_path)
     read: list[str] = []
-    real = intake.read_json
+    real = engines.read_json
 
     def counted(path: Path, most: int) -> object:
         read.append(path.parent.name)
         return real(path, most)
 
-    monkeypatch.setattr(intake, "read_json", counted)
+    monkeypatch.setattr(engines, "read_json", counted)
     tasks = [row.job.tasks for row in engine.jobs()]
     read.clear()
     assert [row.job.tasks for row in engine.jobs()] == tasks == [1, 2, 3, 4]

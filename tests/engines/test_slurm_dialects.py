@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from gangwise.core.errors import EngineError, Rejected
-from gangwise.engines.engine import ENDED, Changes, Placed
-from gangwise.engines.intake import Quarantine
+from gangwise.engines.engine import ENDED, Changes, Placed, Quarantine
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.engines.slurm_requests import STATE, Cost, Listing
 

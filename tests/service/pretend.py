@@ -15,12 +15,12 @@ from gangwise.engines.engine import (
     EngineNode,
     Phase,
     Placed,
+    Quarantine,
     RankReport,
     Status,
     TaskGroup,
     check_placement,
 )
-from gangwise.engines.intake import Quarantine
 
 
 class Pretend:

@@ -19,22 +19,281 @@ Rules that every engine keeps (``tests/engines/conformance.py`` tries each of th
 - A cluster that does not answer raises :class:`EngineError`; the next call may work again.
 
 Amounts of devices are whole thousandths, as in the scheduler's books.
+
+What clusters, users and ranks wrote is data, and some of it is hostile. Nodes, jobs, rows and
+events check themselves as they are made, whichever engine makes them; so does a job that is read
+back from the journal. An engine reads each row on its own: one that cannot be read is
+*quarantined*, which means left alone and named, and the others count. Files that users write are
+opened by :func:`read_file`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import stat
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
-from gangwise.core.errors import Rejected
-from gangwise.engines import intake
-from gangwise.engines.intake import Malformed, Quarantine, read_file
+from gangwise.core.errors import EngineError, Rejected
+
+NAME = 600  # characters of a name
+LONGEST_TEXT = 1000  # characters of what a cluster says; the rest is cut
+ENTRIES = 10_000  # labels or device types of a node, or of a job's constraint
+TASKS = 1_000_000  # ranks of a job
+AMOUNT = 10**12  # thousandths of a device; times TASKS it is below 2⁶³
+LATEST = 1e11  # seconds since 1970, in the year 5138; longer than any limit
+KEPT = 1000  # names that are kept of each kind; all are counted
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+
+class Malformed(EngineError):  # noqa: N818 - what the row is
+    """A row makes no sense; the message says which field of it."""
+
+
+# Values
+
+
+def name(value: Any, what: str, empty: bool = False) -> str:
+    """A name: text that can be written as UTF-8, of bounded length, without NUL."""
+    if not isinstance(value, str):
+        raise Malformed(f"{what} is {quoted(value)}, not text")
+    if not value and not empty:
+        raise Malformed(f"{what} is empty")
+    if len(value) > NAME:
+        raise Malformed(f"{what} has {len(value)} characters; at most {NAME}")
+    # JSON can hold lone surrogates, which no UTF-8 text has.
+    if "\0" in value or (not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)):
+        raise Malformed(f"{what} is {quoted(value)}, which is not UTF-8 text")
+    return value
+
+
+def whole(value: Any, what: str, least: int = 0, most: int = TASKS) -> int:
+    # True is an int in Python, and no count.
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Malformed(f"{what} is {quoted(value)}, not a whole number")
+    if not least <= value <= most:
+        raise Malformed(f"{what} is {quoted(value)}; give {least} to {most}")
+    return value
+
+
+def number(
+    value: Any, what: str, least: float = 0.0, most: float = LATEST, also: tuple[float, ...] = ()
+) -> float:
+    """A number within bounds, or one of ``also`` (inf, NaN), which mean that there is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise Malformed(f"{what} is {quoted(value)}, not a number")
+    # NaN is equal to nothing, itself included.
+    if not least <= value <= most and not any(
+        value == special or (value != value and special != special) for special in also
+    ):
+        raise Malformed(f"{what} is {quoted(value)}; give {least:g} to {most:g}")
+    return value
+
+
+def table(value: Any, what: str, check: Callable[[Any, str], Any]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Malformed(f"{what} is {quoted(value)}, not a table")
+    if len(value) > ENTRIES:
+        raise Malformed(f"{what} has {len(value)} entries; at most {ENTRIES}")
+    for key, entry in value.items():
+        check(entry, f"{what} {name(key, f'a name in {what}')}")
+    return value
+
+
+def amount(value: Any, what: str) -> int:
+    return whole(value, what, 0, AMOUNT)
+
+
+def thousandths(value: Any, what: str) -> int:
+    """A number of devices in thousandths; more than none is at least one thousandth."""
+    exact = number(value, what, 0.0, AMOUNT / 1000) * 1000
+    rounded = round(exact)
+    if exact > 0 and rounded < 1:
+        raise Malformed(f"{what} is {quoted(value)}; give at least a thousandth")
+    return rounded
+
+
+def quoted(value: Any) -> str:
+    """Quote what others wrote, in a message: short, and text whatever it is."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception as error:  # huge whole numbers, for one, have no text
+        text = f"a {type(value).__name__} ({type(error).__name__})"
+    short = text if len(text) <= 60 else text[:57] + "..."
+    return ascii(short) if isinstance(value, str) else short
+
+
+def clean_text(value: Any) -> str:
+    """Text of a cluster for people, cut to size; bytes that are no text become question marks."""
+    text = value if isinstance(value, str) else quoted(value)
+    return text[:LONGEST_TEXT].encode(errors="replace").decode()
+
+
+# Files
+
+
+class Written(NamedTuple):
+    content: bytes
+    owner: int
+
+
+def read_file(path: Path | str, most: int) -> Written | None:
+    """A regular file of bounded size, without waiting for anybody; None where it is not there.
+
+    A user may put there a FIFO without a writer, a link to a device, a folder, or any size;
+    they raise Malformed.
+    """
+    # Without O_NONBLOCK opening a FIFO would wait for a writer who never comes.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in _STRANGE:
+            raise Malformed(f"{os.path.basename(path)} is a link, or not a file") from None
+        raise
+    try:
+        # The open file is judged and not its name, which may lead elsewhere by now.
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise Malformed(f"{os.path.basename(path)} is not a regular file")
+        if about.st_size > most:
+            raise Malformed(f"{os.path.basename(path)} has {about.st_size} bytes; at most {most}")
+        return Written(os.read(handle, most), about.st_uid)
+    finally:
+        os.close(handle)
+
+
+def read_json(path: Path | str, most: int) -> Any:
+    """The JSON of a file, read by :func:`read_file`; None where it is missing or empty.
+
+    It is empty where the owner of a lock was killed before it wrote its name.
+    """
+    file = read_file(path, most)
+    if file is None or not file.content:
+        return None
+    try:
+        return json.loads(file.content)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"{os.path.basename(path)} is not JSON: {clean_text(str(error))}") from None
+
+
+# Of a link with O_NOFOLLOW (ELOOP, on BSD EMLINK), a socket (ENXIO), and a folder.
+_STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
+
+
+# Quarantine
+
+
+class Quarantine:
+    """Records that cannot be read, by kind (``job``, ``node``, …) and name, and why."""
+
+    def __init__(self) -> None:
+        self.total: Counter[str] = Counter()  # how many of each kind ever came in
+        self._why: dict[str, dict[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def put(self, kind: str, name: Any, why: BaseException | str) -> None:
+        if isinstance(why, BaseException) and not isinstance(why, EngineError):
+            why = f"{type(why).__name__}: {why}"
+        with self._lock:
+            reasons = self._why.setdefault(kind, {})
+            name = clean_text(name)[:NAME]
+            self.total[kind] += name not in reasons
+            # Bounded, since whoever writes rows could fill the memory with names.
+            if len(reasons) < KEPT or name in reasons:
+                reasons[name] = clean_text(str(why))
+
+    def clear(self, kind: str, name: str) -> None:
+        with self._lock:
+            self._why.get(kind, {}).pop(clean_text(name)[:NAME], None)
+
+    def read(
+        self, kind: str, name: str, do: Callable[[], T], passes: tuple[type[Exception], ...] = ()
+    ) -> T | None:
+        """The result of ``do``; None where it fails, and then its error is kept here.
+
+        ``passes`` are errors that say that the cluster does not answer.
+        """
+        try:
+            result = do()
+        except Exception as error:
+            # A cluster that does not answer says nothing about the row.
+            if isinstance(error, passes) and not isinstance(error, Malformed | Rejected):
+                raise
+            self.put(kind, name, error)
+            return None
+        self.clear(kind, name)
+        return result
+
+    def read_all(
+        self,
+        kind: str,
+        rows: Iterable[Row],
+        read: Callable[[Row], T | None],
+        name_of: Callable[[Row], Any],
+        before: Mapping[str, T] | None = None,
+    ) -> list[T]:
+        """Read all rows of a kind; those that cannot be read are kept here, with the reason.
+
+        Of one that could be read ``before``, what it was then stands. Raises EngineError when the
+        cluster does not answer meanwhile.
+        """
+        results, bad = [], Quarantine()
+        for place, row in enumerate(rows):
+            try:
+                if (result := read(row)) is not None:
+                    results.append(result)
+            except Exception as error:
+                if isinstance(error, EngineError) and not isinstance(error, Malformed | Rejected):
+                    raise
+                try:
+                    label = clean_text(name_of(row))
+                except Exception:
+                    label = ""
+                bad.put(kind, label or f"row {place + 1}", error)
+                if before and label in before:
+                    results.append(before[label])
+        with self._lock:
+            # A whole list replaces what was kept of its kind: rows that can be read again are out.
+            old_reasons, reasons = self._why.get(kind, {}), bad._why.get(kind, {})
+            self.total[kind] += len(reasons.keys() - old_reasons.keys())
+            self._why[kind] = reasons
+        return results
+
+    def rows(self) -> list[dict[str, str]]:
+        with self._lock:
+            return [
+                {"kind": kind, "name": name, "why": f"left alone: unreadable, because {reason}"}
+                for kind, rows in self._why.items()
+                for name, reason in rows.items()
+            ]
+
+
+def distinct(rows: Iterable[T], key: Callable[[T], str], left: Quarantine, kind: str) -> list[T]:
+    """One row for each name; where rows of one name differ, none of them is taken."""
+    by_name: dict[str, T] = {}
+    twice = set()
+    for row in rows:
+        # The same row twice is one row: only a contradiction makes both of them doubtful.
+        if by_name.setdefault(key(row), row) != row:
+            twice.add(key(row))
+    for name in twice:
+        del by_name[name]
+        left.put(kind, name, "it is listed more than once")
+    return list(by_name.values())
+
 
 Ending = Literal["finished", "failed", "killed", "cancelled"]
 """``failed``: the job's own command did not succeed; ``killed``: at its limit."""
@@ -80,11 +339,11 @@ class EngineNode:
     reason: str = ""  # why it is not up
 
     def __post_init__(self) -> None:
-        intake.name(self.name, "its name")
-        intake.table(self.devices, "devices", intake.amount)
-        intake.table(self.labels, "labels", _any_name)
+        name(self.name, "its name")
+        table(self.devices, "devices", amount)
+        table(self.labels, "labels", _any_name)
         # For people to read: it is cut where a name would be refused.
-        object.__setattr__(self, "reason", intake.clean_text(self.reason))
+        object.__setattr__(self, "reason", clean_text(self.reason))
 
 
 class TaskGroup(NamedTuple):
@@ -146,23 +405,23 @@ class EngineJob:
     def __post_init__(self) -> None:
         groups = tuple(TaskGroup(*group) for group in self.groups)  # lists, where JSON kept them
         object.__setattr__(self, "groups", groups)
-        intake.name(self.id, "its id")
-        intake.name(self.job_type, "its type")
-        intake.name(self.user, "its user", empty=True)
-        intake.number(self.submitted, "the time of its submission")
-        intake.whole(self.tasks, "its number of tasks", 1)
+        name(self.id, "its id")
+        name(self.job_type, "its type")
+        name(self.user, "its user", empty=True)
+        number(self.submitted, "the time of its submission")
+        whole(self.tasks, "its number of tasks", 1)
         for part in self.parts:
-            intake.whole(part.tasks, "its number of tasks", 1)
-            intake.table(part.demand, "what it asks for:", intake.amount)
+            whole(part.tasks, "its number of tasks", 1)
+            table(part.demand, "what it asks for:", amount)
             # A task without devices would fit on any node, any number of times.
             if not any(part.demand.values()):
-                raise intake.Malformed("it asks for no device")
-            intake.whole(part.per_node, "its number of tasks on a node")
-            intake.table(part.constraint, "its constraint", _any_name)
-        intake.number(self.limit, "its time limit", also=NONE)
-        intake.number(self.deadline, "its deadline", also=NONE)
-        intake.number(self.priority, "its priority", -1e15, 1e15)
-        intake.number(self.work, "its work", 0.0, 1e15, also=NOT_KNOWN)
+                raise Malformed("it asks for no device")
+            whole(part.per_node, "its number of tasks on a node")
+            table(part.constraint, "its constraint", _any_name)
+        number(self.limit, "its time limit", also=NONE)
+        number(self.deadline, "its deadline", also=NONE)
+        number(self.priority, "its priority", -1e15, 1e15)
+        number(self.work, "its work", 0.0, 1e15, also=NOT_KNOWN)
 
 
 class Placed(NamedTuple):
@@ -198,12 +457,12 @@ class EngineEvent:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise intake.Malformed(f"an event is of the kind {intake.quoted(self.kind)}")
-        intake.number(self.time, "the time of an event")
-        intake.name(self.job, "the job of an event", empty=True)
-        intake.whole(self.attempt, "the attempt of an event", 0, ATTEMPTS)
-        intake.name(self.node, "the node of an event", empty=True)
-        object.__setattr__(self, "detail", intake.clean_text(self.detail))
+            raise Malformed(f"an event is of the kind {quoted(self.kind)}")
+        number(self.time, "the time of an event")
+        name(self.job, "the job of an event", empty=True)
+        whole(self.attempt, "the attempt of an event", 0, ATTEMPTS)
+        name(self.node, "the node of an event", empty=True)
+        object.__setattr__(self, "detail", clean_text(self.detail))
 
 
 @dataclass(frozen=True)
@@ -223,19 +482,19 @@ class Status:
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
-            raise intake.Malformed(f"its phase is {intake.quoted(self.phase)}")
+            raise Malformed(f"its phase is {quoted(self.phase)}")
         if self.cause not in CAUSES:
-            raise intake.Malformed(f"the cause of its end is {intake.quoted(self.cause)}")
-        intake.whole(self.attempt, "its attempt", 0, ATTEMPTS)
+            raise Malformed(f"the cause of its end is {quoted(self.cause)}")
+        whole(self.attempt, "its attempt", 0, ATTEMPTS)
         for p in self.placed:
-            intake.name(p.node, "a node that it is on")
-            intake.whole(p.tasks, f"its number of tasks on {p.node}", 1)
-            intake.whole(p.group, "the group of its tasks", 0, len(self.job.parts) - 1)
+            name(p.node, "a node that it is on")
+            whole(p.tasks, f"its number of tasks on {p.node}", 1)
+            whole(p.group, "the group of its tasks", 0, len(self.job.parts) - 1)
             for device in p.devices:
-                intake.whole(device, f"a device of it on {p.node}")
-        intake.number(self.started, "its start", also=NOT_KNOWN)
-        intake.number(self.ended, "its end", also=NOT_KNOWN)
-        object.__setattr__(self, "detail", intake.clean_text(self.detail))
+                whole(device, f"a device of it on {p.node}")
+        number(self.started, "its start", also=NOT_KNOWN)
+        number(self.ended, "its end", also=NOT_KNOWN)
+        object.__setattr__(self, "detail", clean_text(self.detail))
 
 
 class Engine(Protocol):
@@ -282,7 +541,7 @@ class Engine(Protocol):
 
 
 def _any_name(value: object, what: str) -> str:
-    return intake.name(value, what, empty=True)
+    return name(value, what, empty=True)
 
 
 def tasks_by_node(placed: Iterable[Placed]) -> dict[tuple[str, int], int]:
@@ -485,8 +744,8 @@ def read_report(path: Path | str, owner: int | None) -> RankReport | None:
             return None
         content = json.loads(file.content)
         report = RankReport(
-            intake.name(content["node"], "its node"),
-            intake.whole(content["rank"], "its rank"),
+            name(content["node"], "its node"),
+            whole(content["rank"], "its rank"),
             float(content["work"]),
             float(content["seconds"]),
         )

@@ -33,7 +33,6 @@ from gangwise.engines import engine, kubernetes_api
 from gangwise.engines import kubernetes_gangs as watched
 from gangwise.engines import kubernetes_objects as objects
 from gangwise.engines.background import BackgroundLoop, Backoff
-from gangwise.engines.intake import name, number, quoted
 from gangwise.engines.leader import Leader, Lease
 
 CHORES = 180.0  # seconds that a round of chores may take: a call waits for up to 30
@@ -445,13 +444,13 @@ class KubernetesLeader(Leader):
     def _lease(self, lease: dict[str, Any]) -> Lease:
         spec = lease.get("spec") or {}
         if not isinstance(spec, dict) or not isinstance(lease.get("metadata"), dict):
-            raise EngineError(f"{self.what} is {quoted(lease)}")
+            raise EngineError(f"{self.what} is {engine.quoted(lease)}")
         holder = spec.get("holderIdentity") or ""
-        name(holder, f"the holder of {self.what}", empty=True)
+        engine.name(holder, f"the holder of {self.what}", empty=True)
         duration = spec.get("leaseDurationSeconds") or self.duration
-        number(duration, f"the duration of {self.what}", 1.0, 86_400.0)
-        number(spec.get("leaseTransitions") or 0, f"the transitions of {self.what}", 0.0)
-        name(lease["metadata"].get("resourceVersion"), f"the version of {self.what}")
+        engine.number(duration, f"the duration of {self.what}", 1.0, 86_400.0)
+        engine.number(spec.get("leaseTransitions") or 0, f"the transitions of {self.what}", 0.0)
+        engine.name(lease["metadata"].get("resourceVersion"), f"the version of {self.what}")
         renewal = holder, spec.get("renewTime")
         return Lease(holder, holder == self.identity, renewal, float(duration), lease)
 

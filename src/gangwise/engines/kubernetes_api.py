@@ -27,7 +27,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from gangwise.core.errors import EngineError
 from gangwise.engines.background import TOLERATED, BackgroundLoop, Backoff, TryLater, clock, short
-from gangwise.engines.intake import Malformed, name, quoted
+from gangwise.engines.engine import Malformed, name, quoted
 from gangwise.engines.kubernetes_gangs import WatchedPod
 from gangwise.engines.kubernetes_objects import Membership, gang_size
 

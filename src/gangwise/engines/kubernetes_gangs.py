@@ -23,22 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import EngineError
-from gangwise.engines import intake
+from gangwise.engines import engine
 from gangwise.engines import kubernetes_objects as objects
-from gangwise.engines.engine import (
-    ENDED,
-    Cause,
-    EngineEvent,
-    EngineJob,
-    EngineNode,
-    Phase,
-    Placed,
-    RankReport,
-    Status,
-    TaskGroup,
-    events_between,
-    read_report,
-)
 from gangwise.engines.kubernetes_objects import MATCHES, OURS, PORT, WITHOUT, Membership, Taint
 
 KEPT = 3600.0  # seconds that jobs stay in the table after their end
@@ -65,15 +51,15 @@ class WatchedPod:
     def of(cls, manifest: dict[str, Any]) -> WatchedPod:
         meta = manifest["metadata"]
         for part in ("labels", "annotations"):
-            intake.table(meta.get(part) or {}, part, _any_text)
+            engine.table(meta.get(part) or {}, part, _any_text)
         # Tried only: a time that cannot be read is found here, and left to this pod.
-        objects.seconds(intake.name(meta["creationTimestamp"], "creationTimestamp"))
+        objects.seconds(engine.name(meta["creationTimestamp"], "creationTimestamp"))
         return cls(
-            intake.name(meta["uid"], "its uid"),
-            intake.name(meta["namespace"], "its namespace"),
-            intake.name(meta["name"], "its name"),
+            engine.name(meta["uid"], "its uid"),
+            engine.name(meta["namespace"], "its namespace"),
+            engine.name(meta["name"], "its name"),
             manifest,
-            intake.name(manifest["spec"].get("nodeName") or "", "its node", empty=True),
+            engine.name(manifest["spec"].get("nodeName") or "", "its node", empty=True),
             (manifest.get("status") or {}).get("phase") or "Pending",
             bool(meta.get("deletionTimestamp")),
         )
@@ -84,7 +70,7 @@ class WatchedPod:
         spec = self.manifest["spec"]
         for part in ((spec.get("containers") or [{}])[0], spec):
             if (uid := (part.get("securityContext") or {}).get("runAsUser")) is not None:
-                return intake.whole(uid, "runAsUser", 0, 2**32)
+                return engine.whole(uid, "runAsUser", 0, 2**32)
         return None
 
     @property
@@ -128,11 +114,11 @@ class Gang:
     cancelled: bool = False
     removal_reason: str | None = None
     """Why it is being taken off its nodes, in words; None when it is not."""
-    cause: Cause = "released"  # why it is being taken off, or was last
+    cause: engine.Cause = "released"  # why it is being taken off, or was last
     comes_back: bool = False  # all of its pods are gone, and their controller is to make new ones
     held: str = ""
-    status: Status | None = None
-    reports: dict[str, RankReport] = field(default_factory=dict)
+    status: engine.Status | None = None
+    reports: dict[str, engine.RankReport] = field(default_factory=dict)
     files_read: dict[str, int] = field(default_factory=dict)
     """Reports by pod; files that were read, and of what time they were."""
     ended_at: float = math.inf
@@ -141,7 +127,7 @@ class Gang:
     size_wait: float = 0.5  # seconds after the next question for its size; doubled each time
 
     @property
-    def phase(self) -> Phase | None:
+    def phase(self) -> engine.Phase | None:
         """That of its row in the table of jobs; None where it has none yet."""
         return None if self.status is None else self.status.phase
 
@@ -176,23 +162,23 @@ class ClusterCache:
         # A list is taken in object by object, under the same lock.
         self.lock = threading.RLock()
         self.wake_up = threading.Event()  # something changed that may need doing
-        self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[engine.EngineEvent] = queue.SimpleQueue()
         self.nodes: dict[str, dict[str, Any]] = {}
         self.up: dict[str, str] = {}  # node → why it takes no pods; empty where it does
         self.silent: dict[str, float] = {}
         """Nodes whose kubelet does not report: since when, by the monotonic clock."""
         self.taints: set[Taint] = set()
         self.gangs: dict[str, Gang] = {}  # by the ids of their jobs
-        self.foreign: dict[str, Status] = {}  # pods of other schedulers that hold devices
-        self._on: dict[str, dict[str, Status]] = {}  # jobs that hold devices of a node
+        self.foreign: dict[str, engine.Status] = {}  # pods of other schedulers that hold devices
+        self._on: dict[str, dict[str, engine.Status]] = {}  # jobs that hold devices of a node
         self._keeps_away: dict[str, list[tuple[str, Any]]] = {}  # rules of pods that are on nodes
         self.opened = False  # whether all was listed once: nodes that come now are new
         self._terms: dict[str, list[Any]] = {}
         self._ports: set[str] = set()
-        self._described: list[EngineNode] | None = None
+        self._described: list[engine.EngineNode] | None = None
         self._gang_of: dict[str, str] = {}
         self._open: dict[Membership, str] = {}
-        self.quarantine = intake.Quarantine()
+        self.quarantine = engine.Quarantine()
         self.now: Callable[[], float] = time.time  # by the cluster's clock
         self.exists: Callable[[str, Any], bool] = lambda kind, item: False
         """Whether the API server has a node or a pod that a list no longer has."""
@@ -237,7 +223,9 @@ class ClusterCache:
                 # Heartbeats come all the time; only what jobs depend on makes nodes anew.
                 if _described(node) != _described(self.nodes.get(name)):
                     # Both raise where the node cannot be read; then it stays as it was.
-                    EngineNode(name, self._devices(node), node["metadata"].get("labels") or {})
+                    engine.EngineNode(
+                        name, self._devices(node), node["metadata"].get("labels") or {}
+                    )
                     Taint.of(node)
                     self._described = None
                 conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
@@ -258,17 +246,21 @@ class ClusterCache:
                 self.taints = {taint for each in self.nodes.values() for taint in Taint.of(each)}
                 self._update_waiting()
             if down and old_reason == "":
-                self.events.put(EngineEvent("node_down", time.time(), node=name, detail=down))
+                self.events.put(
+                    engine.EngineEvent("node_down", time.time(), node=name, detail=down)
+                )
             elif not down and (old_reason or (old_reason is None and self.opened)):
                 detail = "added" if old_reason is None else ""
-                self.events.put(EngineEvent("node_up", time.time(), node=name, detail=detail))
+                self.events.put(
+                    engine.EngineEvent("node_up", time.time(), node=name, detail=detail)
+                )
 
-    def described(self) -> list[EngineNode]:
+    def described(self) -> list[engine.EngineNode]:
         """Nodes as they are; made anew only when something of them has changed."""
         with self.lock:
             if self._described is None:
                 self._described = [
-                    EngineNode(
+                    engine.EngineNode(
                         name, self._devices(node), self._labels(name, node), not reason, reason
                     )
                     for name, node in sorted(self.nodes.items())
@@ -318,7 +310,7 @@ class ClusterCache:
             gangs = list(self.gangs.values())
             removed = [(g, p) for g in gangs for p in g.pods.values() if p.uid not in present]
         # Pods of gangs that have ended go as their owners like.
-        live = (pod.manifest for gang, pod in removed if gang.phase not in ENDED)
+        live = (pod.manifest for gang, pod in removed if gang.phase not in engine.ENDED)
         self._require_whole("pod", found, live)
         with self.lock:
             for _, pod in removed:
@@ -351,7 +343,7 @@ class ClusterCache:
                 if gang is not None:
                     self._gang_of.pop(pod.uid, None)
                     removed = gang.pods.pop(pod.uid, None)
-                    if gang.phase in ENDED and removed is not None:
+                    if gang.phase in engine.ENDED and removed is not None:
                         gang.pods[pod.uid] = removed  # it ended before: its story stays
                         removed.phase = removed.phase if removed.ended else "Failed"
                     self.update(gang)
@@ -413,12 +405,12 @@ class ClusterCache:
                 # Of what cannot be read only that it is there is known.
                 needs, kind = {"pods": 1000}, "other"
             name = f"{pod.namespace}/{pod.name}~{pod.uid[:8]}"
-            job = EngineJob(name, kind, pod.namespace, created, 1, needs)
-            row = Status(job, "running", placed=(Placed(pod.node, 1),), foreign=True)
+            job = engine.EngineJob(name, kind, pod.namespace, created, 1, needs)
+            row = engine.Status(job, "running", placed=(engine.Placed(pod.node, 1),), foreign=True)
             self.foreign[pod.uid] = row
             self._note(None, row)
 
-    def _note(self, before: Status | None, now: Status | None) -> None:
+    def _note(self, before: engine.Status | None, now: engine.Status | None) -> None:
         """Note which jobs hold devices of which node, as a row of the table changes."""
         if before is not None:
             for p in before.placed:
@@ -427,7 +419,7 @@ class ClusterCache:
             for p in now.placed:
                 self._on.setdefault(p.node, {})[now.job.id] = now
 
-    def holding(self, nodes: Iterable[str]) -> list[Status]:
+    def holding(self, nodes: Iterable[str]) -> list[engine.Status]:
         """Jobs that hold devices of some nodes."""
         with self.lock:
             rows = {name: row for n in nodes for name, row in self._on.get(n, {}).items()}
@@ -447,7 +439,7 @@ class ClusterCache:
             self._open.setdefault(belongs, label)
             return self.gangs.setdefault(label, Gang(label, belongs))
         gang = self.gangs.get(self._open.get(belongs, ""))
-        if gang is not None and not gang.cancelled and gang.phase not in ENDED:
+        if gang is not None and not gang.cancelled and gang.phase not in engine.ENDED:
             # A gang that is being taken off gets its successors, others only what they lack.
             if gang.removal_reason is not None or not gang.full:
                 return gang
@@ -478,18 +470,18 @@ class ClusterCache:
             # What an earlier attempt measured says nothing of the next.
             gang.reports.clear()
         # Reports are read before the pods, and the files beside them, may be removed.
-        if status.phase in ENDED:
+        if status.phase in engine.ENDED:
             # Before the end is reported, as they come with it.
             self.read_reports([gang])
             gang.ended_at = time.monotonic()
             gang.held = ""
-        for event in events_between(earlier, status, lambda _: tuple(gang.reports.values())):
+        for event in engine.events_between(earlier, status, lambda _: tuple(gang.reports.values())):
             self.events.put(event)
 
-    def _now(self, gang: Gang) -> Status | None:
+    def _now(self, gang: Gang) -> engine.Status | None:
         """Row of the gang in the table of jobs; None until it is complete."""
         past = gang.status
-        if past is not None and past.phase in ENDED:
+        if past is not None and past.phase in engine.ENDED:
             return past
         # A pod and its successor are both there: the service that took the gang off was killed
         # half-way.
@@ -524,7 +516,9 @@ class ClusterCache:
         job = job or self._job(gang, [*bound, *waiting])
         counts = Counter((gang.where(p), gang.group(p)) for p in bound)
         # The plan counts while Bindings are under way; a gang that others placed has none.
-        placed = tuple(Placed(n, c, (), g) for (n, g), c in sorted((gang.plan or counts).items()))
+        placed = tuple(
+            engine.Placed(n, c, (), g) for (n, g), c in sorted((gang.plan or counts).items())
+        )
         if not job.groups:
             job = replace(job, tasks=sum(gang.plan.values()) or len(bound))
         begun = [t for p in bound for t in p.times("startedAt")]
@@ -533,7 +527,7 @@ class ClusterCache:
         foreign = not gang.attempt and not any(
             objects.own_value(p.manifest, "attempt") for p in bound
         )
-        row = Status(job, "placed", gang.attempt, placed, started, foreign=foreign)
+        row = engine.Status(job, "placed", gang.attempt, placed, started, foreign=foreign)
         complete = sum(counts.values()) >= sum(gang.plan.values())
         # A pod that was deleted by hand leaves its gang short for ever, unless a controller makes
         # it again; a gang that is still being bound has pods that wait.
@@ -547,10 +541,10 @@ class ClusterCache:
             return replace(row, phase="running" if ran or (going and complete) else "placed")
         return _ended(row, bound, len(bound) if complete else sum(gang.plan.values()))
 
-    def _without_pods(self, gang: Gang, before: Status) -> Status | None:
+    def _without_pods(self, gang: Gang, before: engine.Status) -> engine.Status | None:
         """Row of a gang whose pods are all gone: it waits for new ones, or has ended."""
         remade = gang.comes_back or gang.belongs.kind in objects.REMADE
-        phase: Phase = "cancelled"
+        phase: engine.Phase = "cancelled"
         if gang.removal_reason is not None and not gang.cancelled:
             if remade:
                 return self._pending(gang, before, [])
@@ -558,7 +552,9 @@ class ClusterCache:
         reason = gang.removal_reason or ""
         return replace(before, phase=phase, attempt=gang.attempt, ended=time.time(), detail=reason)
 
-    def _pending(self, gang: Gang, before: Status | None, pods: list[WatchedPod]) -> Status | None:
+    def _pending(
+        self, gang: Gang, before: engine.Status | None, pods: list[WatchedPod]
+    ) -> engine.Status | None:
         gang.held, gang.comes_back = "", not pods
         try:
             if not pods:
@@ -583,12 +579,12 @@ class ClusterCache:
                 gang.held = f"left alone: unreadable, because {type(error).__name__}: {error}"
             if before is None:
                 return None
-            status = Status(before.job, "pending", gang.attempt, detail=gang.held)
+            status = engine.Status(before.job, "pending", gang.attempt, detail=gang.held)
             return replace(status, foreign=before.foreign, cause=gang.cause)
         detail = before.detail if before is not None and before.phase in ON_NODES else ""
-        return Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
+        return engine.Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
 
-    def _job(self, gang: Gang, pods: list[WatchedPod]) -> EngineJob:
+    def _job(self, gang: Gang, pods: list[WatchedPod]) -> engine.EngineJob:
         """The job of a gang, whose pods are a group for each thing that they ask for."""
         manifests = [pod.manifest for pod in pods]
         for manifest in manifests:
@@ -613,7 +609,7 @@ class ClusterCache:
         oldest = manifests[by_age.index(min(by_age))]
         created = objects.seconds(oldest["metadata"]["creationTimestamp"])
         limit = oldest["spec"].get("activeDeadlineSeconds")
-        return EngineJob.of_groups(
+        return engine.EngineJob.of_groups(
             [self._group(group) for group in groups],
             id=gang.id,
             job_type=objects.job_type(oldest),
@@ -625,7 +621,7 @@ class ClusterCache:
             work=objects.note(oldest, "work", math.nan),
         )
 
-    def _group(self, manifests: list[Any]) -> TaskGroup:
+    def _group(self, manifests: list[Any]) -> engine.TaskGroup:
         """Pods as tasks; where they differ, each counts with the most that any asks for."""
         needs: dict[str, int] = {}
         for manifest in manifests:
@@ -653,7 +649,7 @@ class ClusterCache:
             if not all(taint.tolerated(m) for m in manifests):
                 wanted[f"{WITHOUT}{taint}"] = "true"
         per_node = objects.common(map(objects.per_node, manifests), "anti-affinity")
-        return TaskGroup(len(manifests), needs, per_node, wanted)
+        return engine.TaskGroup(len(manifests), needs, per_node, wanted)
 
     def _forget_affinities(self) -> None:
         """Forget node affinities that no waiting gang requires."""
@@ -704,21 +700,25 @@ class ClusterCache:
                 for name, stamp in files[uid]:
                     if gang.files_read.get(name) == stamp:
                         continue
-                    if (report := read_report(self.reports / name, gang.pods[uid].user)) is None:
+                    if (
+                        report := engine.read_report(self.reports / name, gang.pods[uid].user)
+                    ) is None:
                         continue
                     gang.files_read[name] = stamp
                     gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
                     fresh.append(gang.reports[uid])
             if fresh and gang.phase == "running":
                 self.events.put(
-                    EngineEvent("measured", time.time(), gang.id, gang.attempt, ranks=tuple(fresh))
+                    engine.EngineEvent(
+                        "measured", time.time(), gang.id, gang.attempt, ranks=tuple(fresh)
+                    )
                 )
 
 
-def _ended(row: Status, bound: list[WatchedPod], size: int) -> Status:
+def _ended(row: engine.Status, bound: list[WatchedPod], size: int) -> engine.Status:
     """Row of a gang of ``size`` pods of which all that are there have ended."""
     ended = max((t for p in bound for t in p.times("finishedAt")), default=time.time())
-    phase: Phase = "finished"
+    phase: engine.Phase = "finished"
     detail = ""
     # Pods that were deleted left no exit code: the gang cannot be said to have finished.
     if len(bound) < size:
@@ -778,15 +778,15 @@ def _described(node: Any) -> Any:
 
 def _any_text(value: Any, what: str) -> None:
     if not isinstance(value, str):
-        raise intake.Malformed(f"{what} is {intake.quoted(value)}, not text")
+        raise engine.Malformed(f"{what} is {engine.quoted(value)}, not text")
 
 
 def _name(item: Any) -> str:
     try:
         meta = item["metadata"]
-        return "/".join(intake.clean_text(meta[k]) for k in ("namespace", "name") if meta.get(k))
+        return "/".join(engine.clean_text(meta[k]) for k in ("namespace", "name") if meta.get(k))
     except (KeyError, TypeError, AttributeError):
-        return intake.quoted(item)
+        return engine.quoted(item)
 
 
 def _uid(item: Any) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
-from gangwise.engines import intake
+from gangwise.engines import engine
 from gangwise.notation import NotationError, kubernetes, units
 
 OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
@@ -288,13 +288,13 @@ def gang_size(item: Mapping[str, Any]) -> int:
 
     def count(of: Mapping[str, Any], key: str, usual: int) -> int:
         value = of.get(key)
-        return usual if value is None else intake.whole(value, key)
+        return usual if value is None else engine.whole(value, key)
 
     if "replicatedJobs" in spec:
         jobs = spec["replicatedJobs"]
         order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder")
         if order == "InOrder" or any(job.get("dependsOn") for job in jobs):
-            raise intake.Malformed("its jobs start one after another, not together")
+            raise engine.Malformed("its jobs start one after another, not together")
         return sum(count(job, "replicas", 1) * gang_size(job["template"]) for job in jobs)
     if "headGroupSpec" in spec:
         groups = spec.get("workerGroupSpecs") or ()

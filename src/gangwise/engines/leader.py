@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError, Rejected, StandingBy
-from gangwise.engines import intake, launch
+from gangwise.engines import engine, launch
 from gangwise.engines.background import BackgroundLoop, Backoff, clock
 
 DURATION = 10.0  # seconds after which others may take the lead; at most 15 with the time of a look
@@ -185,9 +185,9 @@ class FolderLeader(Leader):
         if (number := self._newest()) == 0:
             return None
         beat: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError, intake.Malformed):
+        with contextlib.suppress(OSError, ValueError, TypeError, engine.Malformed):
             # Of a beat that cannot be read the holder is unknown, which is not nobody.
-            beat = dict(intake.read_json(self._folder(number) / "beat", 1 << 16))
+            beat = dict(engine.read_json(self._folder(number) / "beat", 1 << 16))
         mine, holder = number == self.number, str(beat.get("holder", "whoever took it"))
         # The identity names a locked folder, so that another process of that name is dead.
         if holder == self.identity and not mine:  # an earlier life of ours, or one that lost it

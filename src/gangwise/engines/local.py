@@ -41,23 +41,8 @@ import numpy as np
 
 from gangwise.core.errors import EngineError, GangwiseError, Rejected
 from gangwise.core.files import Tree
-from gangwise.engines import intake, launch, rank
-from gangwise.engines.engine import (
-    ENDED,
-    Capabilities,
-    Cause,
-    Changes,
-    EngineEvent,
-    EngineJob,
-    EngineNode,
-    Placed,
-    RankReport,
-    Status,
-    TaskGroup,
-    check_placement,
-    read_reports,
-    tasks_by_node,
-)
+from gangwise.engines import engine as engines
+from gangwise.engines import launch, rank
 from gangwise.engines.leader import FolderLeader, Led
 
 _NUMBER = re.compile("[0-9]{1,18}").fullmatch
@@ -87,18 +72,20 @@ class LocalEngine(Led):
     """
 
     name = "local"
-    capabilities = Capabilities(start_latency=0.1)
+    capabilities = engines.Capabilities(start_latency=0.1)
     _leader: FolderLeader | None = None
 
     def __init__(self, folder: Path | str, keep: float = 600.0):
         self.folder = Path(folder).absolute()
         self.keep = keep
-        self._changes = Changes(self._ranks)
-        self._ended: dict[str, Status] = {}
-        self._table: dict[str, Status] = {}
+        self._changes = engines.Changes(self._ranks)
+        self._ended: dict[str, engines.Status] = {}
+        self._table: dict[str, engines.Status] = {}
         self._looked, self._pace = -math.inf, POLL
-        self._untouched: dict[str, tuple[tuple[float, float], Status]] = {}  # by times of files
-        self.quarantine = intake.Quarantine()
+        self._untouched: dict[
+            str, tuple[tuple[float, float], engines.Status]
+        ] = {}  # by times of files
+        self.quarantine = engines.Quarantine()
         for below in ("jobs", "down", "ended"):
             Tree(self.folder).check_folder(below)
         self.nodes()
@@ -152,11 +139,11 @@ class LocalEngine(Led):
 
     # The engine
 
-    def nodes(self) -> list[EngineNode]:
+    def nodes(self) -> list[engines.EngineNode]:
         try:
-            rows = intake.read_json(self.folder / "nodes.json", 64 * FILE_BYTES)
+            rows = engines.read_json(self.folder / "nodes.json", 64 * FILE_BYTES)
             down = set(os.listdir(self.folder / "down"))
-        except (OSError, intake.Malformed) as error:
+        except (OSError, engines.Malformed) as error:
             raise EngineError(f"{self.folder}: {error}") from error
         if not isinstance(rows, list):
             raise EngineError(
@@ -164,19 +151,21 @@ class LocalEngine(Led):
                 "LocalEngine.create, or gangwise serve --engine local"
             )
 
-        def read(row: Any) -> tuple[EngineNode, float]:
+        def read(row: Any) -> tuple[engines.EngineNode, float]:
             reason = "down" if row["name"] in down else ""
-            amounts = intake.table(row["devices"], "devices", intake.thousandths)
-            devices = {k: intake.thousandths(v, k) for k, v in amounts.items()}
-            node = EngineNode(row["name"], devices, row.get("labels", {}), not reason, reason)
-            return node, intake.number(row.get("speed", 1.0), "its speed", 1e-6, 1e6)
+            amounts = engines.table(row["devices"], "devices", engines.thousandths)
+            devices = {k: engines.thousandths(v, k) for k, v in amounts.items()}
+            node = engines.EngineNode(
+                row["name"], devices, row.get("labels", {}), not reason, reason
+            )
+            return node, engines.number(row.get("speed", 1.0), "its speed", 1e-6, 1e6)
 
         pairs = self.quarantine.read_all("node", rows, read, lambda row: row["name"])
-        pairs = intake.distinct(pairs, lambda one: one[0].name, self.quarantine, "node")
+        pairs = engines.distinct(pairs, lambda one: one[0].name, self.quarantine, "node")
         self._speeds = {node.name: speed for node, speed in pairs}
         return [node for node, _ in pairs]
 
-    def jobs(self) -> list[Status]:
+    def jobs(self) -> list[engines.Status]:
         at, began = time.time(), time.monotonic()
         # Asked for, so that none stays as a zombie.
         _launchers[:] = [p for p in _launchers if p.poll() is None]
@@ -185,10 +174,10 @@ class LocalEngine(Led):
         except OSError as error:
             raise EngineError(f"{self.folder}: {error.strerror}") from error
 
-        def read(name: str) -> Status | None:
+        def read(name: str) -> engines.Status | None:
             # A job that has ended never changes again.
             row = self._ended.get(name) or self._status(name)
-            if row is not None and row.phase in ENDED:
+            if row is not None and row.phase in engines.ENDED:
                 self._ended[name] = row
                 # Out of the folder that each look reads.
                 if row.ended < at - self.keep:
@@ -204,7 +193,7 @@ class LocalEngine(Led):
         self._pace = max(POLL, self._looked - began)
         return table
 
-    def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
+    def place(self, job: str, attempt: int, placed: Sequence[engines.Placed]) -> None:
         self._check_lead()
         # Many placements share a look: never an older one than the scheduler has seen, or a
         # job whose end was just reported would still hold its devices.
@@ -214,12 +203,12 @@ class LocalEngine(Led):
         table = list(self._table.values())
         folder = self.folder / "jobs" / job / str(attempt)
         repeats = row.attempt == attempt and row.phase in ("placed", "running")
-        if repeats and tasks_by_node(row.placed) == tasks_by_node(placed):
+        if repeats and engines.tasks_by_node(row.placed) == engines.tasks_by_node(placed):
             if row.phase == "placed":
                 self._launch(folder)
             return
         nodes = self.nodes()
-        check_placement(row, placed, nodes, table)
+        engines.check_placement(row, placed, nodes, table)
         # An attempt is a folder that is written once: an older number would find one that is there.
         if attempt <= row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
@@ -242,13 +231,13 @@ class LocalEngine(Led):
 
     def cancel(self, job: str) -> None:
         row = self._status_of(job)
-        if row.phase in ENDED:
+        if row.phase in engines.ENDED:
             return
         self._write(self.folder / "jobs" / job / "cancelled", {"time": time.time()})
         if row.phase in ("placed", "running"):
             self._end_processes(self.folder / "jobs" / job / str(row.attempt))
 
-    def events(self, timeout: float) -> list[EngineEvent]:
+    def events(self, timeout: float) -> list[engines.EngineEvent]:
         self._wait_for_lead(min(timeout, POLL))
         until = time.monotonic() + timeout
         while True:
@@ -260,7 +249,7 @@ class LocalEngine(Led):
 
     # Inside
 
-    def _look(self) -> list[EngineEvent]:
+    def _look(self) -> list[engines.EngineEvent]:
         nodes = self.nodes()
         up = {node.name: node.up for node in nodes}
         table = {row.job.id: row for row in self.jobs()}
@@ -275,37 +264,37 @@ class LocalEngine(Led):
                     self.quarantine.put("job", row.job.id, error)
         return self._changes.look(table, up)
 
-    def _ranks(self, row: Status) -> tuple[RankReport, ...]:
+    def _ranks(self, row: engines.Status) -> tuple[engines.RankReport, ...]:
         folder = self.folder / "jobs" / row.job.id / str(row.attempt)
-        return read_reports(folder, row.job.id, row.attempt, row.job.tasks, os.getuid())
+        return engines.read_reports(folder, row.job.id, row.attempt, row.job.tasks, os.getuid())
 
-    def _status_of(self, job: str) -> Status:
+    def _status_of(self, job: str) -> engines.Status:
         """Status of a job; names that could be paths are refused."""
         row = None if "/" in job or job in ("", ".", "..") else self._status(job)
         if row is None:
             raise Rejected(f"there is no job {job}")
         return row
 
-    def _status(self, name: str) -> Status | None:
+    def _status(self, name: str) -> engines.Status | None:
         """Status of a job by its files; None while it is being written."""
         folder = self.folder / "jobs" / name
         if os.path.islink(folder):
-            raise intake.Malformed("its folder is a link")
+            raise engines.Malformed("its folder is a link")
         stamp = _changed(f"{folder}"), _changed(f"{folder}/job.json")
         cached = self._untouched.pop(name, None)
         if cached is not None and cached[0] == stamp:
             self._untouched[name] = cached
             return cached[1]
-        content = intake.read_json(folder / "job.json", FILE_BYTES)
+        content = engines.read_json(folder / "job.json", FILE_BYTES)
         if content is None:
             return None
         command = content["command"]
         if not isinstance(command, list) or not command:
-            raise intake.Malformed("its command is not a list of words")
+            raise engines.Malformed("its command is not a list of words")
         for w in command:
             if not isinstance(w, str) or "\0" in w:
-                raise intake.Malformed(f"its command has {intake.quoted(w)}, which is not a word")
-        job = EngineJob.of_groups(
+                raise engines.Malformed(f"its command has {engines.quoted(w)}, which is not a word")
+        job = engines.EngineJob.of_groups(
             [_group({**content, **group}) for group in content.get("groups") or [{}]],
             id=name,
             limit=math.inf if content["limit"] is None else content["limit"],
@@ -323,11 +312,13 @@ class LocalEngine(Led):
             # Nothing but the request is there, and it is older than the clock of the file system
             # can miss: it need not be read again.
             if inside == ["job.json"] and max(stamp) < time.time() - RACY:
-                self._untouched[name] = stamp, Status(job, "pending")
-            return Status(job, "pending")
+                self._untouched[name] = stamp, engines.Status(job, "pending")
+            return engines.Status(job, "pending")
         run = folder / str(latest)  # before the first placement none of these files is there
         pieces = (self._read(run / "placed.json") or {"placed": ()})["placed"]
-        placed = tuple(Placed(n, tasks, tuple(ids), *group) for n, tasks, ids, *group in pieces)
+        placed = tuple(
+            engines.Placed(n, tasks, tuple(ids), *group) for n, tasks, ids, *group in pieces
+        )
         unplaced, result = self._read(run / "unplaced.json"), self._read(run / "result.json")
         launched, started = self._read(run / "launched"), self._read(run / "started.json")
         since = float(started["time"]) if started else math.nan
@@ -337,16 +328,16 @@ class LocalEngine(Led):
             self._end_processes(run)
         if cancelled is not None:
             end = float(cancelled["time"])
-            return Status(job, "cancelled", latest, placed, since, end, "cancelled")
+            return engines.Status(job, "cancelled", latest, placed, since, end, "cancelled")
         if unplaced is not None:
             cause = unplaced.get("cause", "released")
-            return Status(job, "pending", latest, detail=unplaced["why"], cause=cause)
+            return engines.Status(job, "pending", latest, detail=unplaced["why"], cause=cause)
         if result is not None:
-            if result["state"] not in ENDED:
-                raise intake.Malformed(f"its result is {intake.quoted(result['state'])}")
+            if result["state"] not in engines.ENDED:
+                raise engines.Malformed(f"its result is {engines.quoted(result['state'])}")
             detail = ", ".join(str(code) for code in result["exits"] if code)
             times = float(result["started"]), float(result["ended"])
-            return Status(job, result["state"], latest, placed, *times, detail)
+            return engines.Status(job, result["state"], latest, placed, *times, detail)
         if launched is not None and not lives:
             if self._read(run / "result.json") is not None:  # it ended just now
                 return self._status(name)
@@ -355,10 +346,13 @@ class LocalEngine(Led):
             at = time.time()
             self._write(run / "result.json", {**lost, "started": at, "ended": at})
             return self._status(name)
-        return Status(job, "running" if started else "placed", latest, placed, since)
+        return engines.Status(job, "running" if started else "placed", latest, placed, since)
 
     def _numbers(
-        self, job: EngineJob, placed: Sequence[Placed], table: Sequence[Status]
+        self,
+        job: engines.EngineJob,
+        placed: Sequence[engines.Placed],
+        table: Sequence[engines.Status],
     ) -> list[list[tuple[int, ...]]]:
         """GPUs of each task of each piece: the first that no job holds, none for a share of one."""
         taken_ids = defaultdict[str, set[int]](set)
@@ -399,7 +393,9 @@ class LocalEngine(Led):
         except OSError as error:
             raise EngineError(f"cannot launch {here}: {error.strerror}") from error
 
-    def _unplace(self, row: Status, why: str, cause: Cause, fenced: bool = False) -> None:
+    def _unplace(
+        self, row: engines.Status, why: str, cause: engines.Cause, fenced: bool = False
+    ) -> None:
         folder = self.folder / "jobs" / row.job.id / str(row.attempt)
         content = {"why": why, "cause": cause, "time": time.time()}
         self._write(folder / "unplaced.json", content, fenced)
@@ -427,7 +423,7 @@ class LocalEngine(Led):
             time.sleep(0.01)
 
     def _read(self, path: Path) -> Any:
-        return intake.read_json(path, FILE_BYTES)
+        return engines.read_json(path, FILE_BYTES)
 
     def _write(self, path: Path, content: Any, fenced: bool = False) -> None:
         """Into the folder of one job: what is wrong there is wrong with this job alone."""
@@ -441,10 +437,10 @@ class LocalEngine(Led):
             raise Rejected(f"{path}: {error.strerror}") from error
 
 
-def _group(content: Mapping[str, Any]) -> TaskGroup:
-    demand = intake.table(content["demand"], "what it asks for:", intake.thousandths)
-    amounts = {k: intake.thousandths(v, k) for k, v in demand.items()}
-    return TaskGroup(content["tasks"], amounts, content["per_node"], content["constraint"])
+def _group(content: Mapping[str, Any]) -> engines.TaskGroup:
+    demand = engines.table(content["demand"], "what it asks for:", engines.thousandths)
+    amounts = {k: engines.thousandths(v, k) for k, v in demand.items()}
+    return engines.TaskGroup(content["tasks"], amounts, content["per_node"], content["constraint"])
 
 
 def _changed(path: str) -> float:

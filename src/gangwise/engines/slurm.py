@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
-from gangwise.engines import background, engine, intake, leader
+from gangwise.engines import background, engine, leader
 from gangwise.engines.slurm_requests import (
     CHANGE,
     COMMAND,
@@ -119,7 +119,7 @@ class SlurmEngine(leader.Led):
         self._left_alone: dict[str, str] = {}
         self._unstarted: dict[str, int] = {}
         self._doubts: dict[str, tuple[str, float]] = {}  # why a job may have to be given away
-        self.quarantine = intake.Quarantine()
+        self.quarantine = engine.Quarantine()
         for program in ("squeue", "sinfo", "scontrol", "scancel"):
             if shutil.which(program, path=self._environment.get("PATH")) is None:
                 raise EngineError(f"no {program} here: install Slurm's client commands")
@@ -147,7 +147,7 @@ class SlurmEngine(leader.Led):
             text = self._run("sinfo", "--noheader", "--format=%T %P %G %f %c %m %N")
             for line in text.splitlines():
                 if line.count(" ") < 2:
-                    raise EngineError(f"sinfo prints {intake.quoted(line)}, which is no row")
+                    raise EngineError(f"sinfo prints {engine.quoted(line)}, which is no row")
                 state, *about, names = line.split(" ")
                 # Idle or allocated, a node takes tasks: no change.
                 like = "up" if state in TAKES_TASKS else state, *about
@@ -162,7 +162,7 @@ class SlurmEngine(leader.Led):
         if not self.watch:  # those outside the partition are not aimed at
             rows = [row for row in rows if self._ours(row)]
         nodes = self.quarantine.read_all("node", rows, self._node, lambda row: row["name"])
-        nodes = intake.distinct(nodes, lambda node: node.name, self.quarantine, "node")
+        nodes = engine.distinct(nodes, lambda node: node.name, self.quarantine, "node")
         # Which nodes would fit a job does not depend on whether they are up.
         old, now_are = ([replace(n, up=True, reason="") for n in ns] for ns in (self._nodes, nodes))
         if old != now_are:
@@ -188,7 +188,7 @@ class SlurmEngine(leader.Led):
     def _node(self, row: Mapping[str, Any]) -> engine.EngineNode:
         # The name goes into commands and node lists.
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
-            raise intake.Malformed(f"{intake.quoted(row['name'])} is not the name of a node")
+            raise engine.Malformed(f"{engine.quoted(row['name'])} is not the name of a node")
         devices = {"cpu": 1000 * number(row.get("cpus"), 0)}
         devices["memory"] = 1000 * number(row.get("real_memory"), 0)
         for kind, amount in gres(str(row.get("gres") or "")).items():
@@ -415,7 +415,7 @@ class SlurmEngine(leader.Led):
                 except Exception as error:
                     reason = f"unreadable, because {type(error).__name__}: {error}"
                 if reason:
-                    alone[str(row.get("job_id"))] = intake.clean_text(reason)
+                    alone[str(row.get("job_id"))] = engine.clean_text(reason)
         return remarks, alone
 
     def _would_leave(self, row: Mapping[str, Any]) -> str:
@@ -538,7 +538,7 @@ class SlurmEngine(leader.Led):
             self.quarantine.read_all("comment of job", listing, _work, _id)
             statuses = self.quarantine.read_all("job", listing, read, _id, self._table)
             # Rows of one job that differ cannot both be true: neither is believed.
-            once = intake.distinct(statuses, lambda row: row.job.id, self.quarantine, "job")
+            once = engine.distinct(statuses, lambda row: row.job.id, self.quarantine, "job")
             table = {row.job.id: row for row in once}
             self._take_out(rows)
             twice = {row.job.id for row in statuses} - table.keys()
@@ -643,7 +643,7 @@ class SlurmEngine(leader.Led):
             (PHASES[state] for state in states if state in PHASES), None
         )
         if phase is None:
-            raise intake.Malformed(f"its state is {intake.quoted(row.get('job_state'))}")
+            raise engine.Malformed(f"its state is {engine.quoted(row.get('job_state'))}")
         # The start of a job that never ran is a forecast, later than its end.
         began = attempt > 0 and started <= ended
         placed = self._where.get(name, ())
@@ -724,7 +724,7 @@ class SlurmEngine(leader.Led):
 
     def job(self, name: str, row: Mapping[str, Any], request: SlurmRequest) -> engine.EngineJob:
         minutes, work = number(row.get("time_limit"), 0), math.nan
-        with contextlib.suppress(intake.Malformed):
+        with contextlib.suppress(engine.Malformed):
             work = _work(row)
         fields = {"name": "name", "user": "user_name", "account": "account", "comment": "comment"}
         kind = row.get(fields[self.job_type])
@@ -935,7 +935,7 @@ def allocation(row: Mapping[str, Any], job: engine.EngineJob) -> tuple[engine.Pl
 
 
 def _id(row: Mapping[str, Any]) -> str:
-    return str(intake.whole(number(row.get("job_id"), 0), "its id", 1, 2**32))
+    return str(engine.whole(number(row.get("job_id"), 0), "its id", 1, 2**32))
 
 
 def _states(row: Mapping[str, Any]) -> list[str]:
@@ -957,7 +957,7 @@ def _work(row: Mapping[str, Any]) -> float:
     if match is None:
         return math.nan
     if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", match[1], re.ASCII):
-        raise intake.Malformed(f"work={intake.quoted(match[1])} is not a number of seconds")
+        raise engine.Malformed(f"work={engine.quoted(match[1])} is not a number of seconds")
     return float(match[1])
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
-from gangwise.engines import engine, intake
+from gangwise.engines import engine
 from gangwise.notation import slurm as notation
 from gangwise.notation.slurm import WORDS
 
@@ -490,5 +490,5 @@ def _state_of(name: str, ask: Callable[..., str]) -> str:
         raise
     fields = dict(word.partition("=")[::2] for word in shown.split() if "=" in word)
     if fields.get("JobId") != name or not fields.get("JobState"):
-        raise EngineError(f"scontrol says of job {name} {intake.quoted(shown)}")
+        raise EngineError(f"scontrol says of job {name} {engine.quoted(shown)}")
     return fields["JobState"]

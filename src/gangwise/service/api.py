@@ -33,7 +33,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gangwise import __version__
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.settings import finite
-from gangwise.engines import background, intake
+from gangwise.engines import background
+from gangwise.engines import engine as engines
 from gangwise.service.state import STALE, Role, ServiceState, digest, is_loopback, present
 from gangwise.service.store import What
 
@@ -198,7 +199,7 @@ class Cancel(BaseModel):
     """A job to be ended for good."""
 
     model_config = ConfigDict(extra="forbid")
-    job: str = Field(min_length=1, max_length=intake.NAME)
+    job: str = Field(min_length=1, max_length=engines.NAME)
 
 
 class Pause(BaseModel):
@@ -342,7 +343,7 @@ class Guard:
             # Written once more: json takes lone surrogates and NaN, which no answer could hold.
             json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
-            return b"", (400, f"the body is not JSON: {intake.clean_text(str(error))}")
+            return b"", (400, f"the body is not JSON: {engines.clean_text(str(error))}")
         return body, None
 
 
@@ -459,7 +460,7 @@ def _add_reading(app: FastAPI, state: ServiceState) -> None:
         return [JobShown.model_validate(finite(row)) for row, _ in zip(wanted, range(limit))]
 
     @app.get("/api/job", **_READ_ONE)
-    def job(id: Annotated[str, Query(min_length=1, max_length=intake.NAME)]) -> JobShown:
+    def job(id: Annotated[str, Query(min_length=1, max_length=engines.NAME)]) -> JobShown:
         """One job: why it waits, since when, what would free it; or where it runs or ran."""
         try:
             row = state.job(id)

@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.engines import intake
-from gangwise.engines.engine import AFTER, ENDED, RESERVED, Cause, EngineJob, EngineNode, Placed
+from gangwise.engines import engine
 from gangwise.jobs import books as job_books
 from gangwise.jobs import choice, schedule
 from gangwise.jobs.model import Job, Node, Nodes, Shape
@@ -41,11 +40,11 @@ BACKOFF = 2.0  # seconds that a job waits after its first rejection; each furthe
 class ActiveJob:
     """A job that waits or runs, and its state."""
 
-    asked: EngineJob
+    asked: engine.EngineJob
     row: int
     phase: Literal["waiting", "placed", "running"] = "waiting"
     attempt: int = 0  # of its latest placement
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[engine.Placed, ...] = ()
     begun: float = math.nan  # when the attempt was placed, then when it started
     held: float = math.nan  # since when it holds its devices: when it was placed
     by: str = ""  # what placed it: "scheduler", "baseline" or "others"
@@ -66,7 +65,7 @@ class Intent:
     kind: Literal["place", "preempt"]
     job: str
     attempt: int
-    placed: tuple[Placed, ...]
+    placed: tuple[engine.Placed, ...]
     by: str
 
 
@@ -74,10 +73,10 @@ class Intent:
 class Ended:
     """A job that is over, as a row of the history."""
 
-    asked: EngineJob
+    asked: engine.EngineJob
     outcome: str
     attempt: int
-    placed: tuple[Placed, ...]
+    placed: tuple[engine.Placed, ...]
     started: float
     ended: float
     first: float
@@ -100,7 +99,7 @@ class Ledger:
     empty: job_books.Books | None = None  # of all nodes, up and free
     node_index: dict[str, int] = field(default_factory=dict)  # node → its place in the books
     jobs: dict[str, ActiveJob] = field(default_factory=dict)
-    hosts: dict[str, EngineNode] = field(default_factory=dict)
+    hosts: dict[str, engine.EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
     types_bound: int = -1  # how many job types the schedulers know of
     outcomes: OrderedDict[str, str] = field(default_factory=OrderedDict)
@@ -144,14 +143,16 @@ class Ledger:
         """Take in a record. What does not fit what is known (twice, late) changes nothing."""
         kind, instant, *arguments = record
         if kind not in KINDS:
-            raise intake.Malformed(f"there is no record of the kind {intake.quoted(kind)}")
+            raise engine.Malformed(f"there is no record of the kind {engine.quoted(kind)}")
         # Time never goes back, for a scheduler sees differences of times.
-        self.now = max(self.now, intake.number(instant, "its time"))
+        self.now = max(self.now, engine.number(instant, "its time"))
         getattr(self, f"_{kind}")(*arguments)
 
     def _nodes(self, rows: Sequence[Sequence[Any]]) -> None:
         """All nodes as they are now: name, devices, labels, up, reason. Gone ones stay, down."""
-        hosts = {r[0]: EngineNode(r[0], dict(r[1]), dict(r[2]), bool(r[3]), r[4]) for r in rows}
+        hosts = {
+            r[0]: engine.EngineNode(r[0], dict(r[1]), dict(r[2]), bool(r[3]), r[4]) for r in rows
+        }
         if hosts == self.hosts:
             return
         old_hosts, self.hosts = self.hosts, hosts
@@ -172,7 +173,7 @@ class Ledger:
                 self._set_up(n, up)
 
     def _job(self, row: Mapping[str, Any]) -> None:
-        job = EngineJob.of_row(row)
+        job = engine.EngineJob.of_row(row)
         if job.id in self.jobs or job.id in self.outcomes:
             return
         self.rows += 1
@@ -230,7 +231,7 @@ class Ledger:
         running = self.open_books.running[name]
         self.open_books.running[name] = replace(running, pieces=pieces)
 
-    def _back(self, name: str, attempt: int, why: str, cause: Cause) -> None:
+    def _back(self, name: str, attempt: int, why: str, cause: engine.Cause) -> None:
         """Off its nodes, waiting again: preempted, un-placed, or its node died."""
         active = self.jobs.get(name)
         if active is None or active.phase == "waiting" or attempt < active.attempt:
@@ -288,7 +289,7 @@ class Ledger:
         """A job is over; ``started`` and ``ended`` are given where it came and went unseen."""
         active = self.jobs.get(name)
         # An end of an earlier attempt, heard late, says nothing of the present one.
-        if active is None or outcome not in ENDED or attempt < active.attempt:
+        if active is None or outcome not in engine.ENDED or attempt < active.attempt:
             return
         rate = math.nan
         if active.phase != "waiting":
@@ -465,19 +466,21 @@ class Ledger:
             elif active.until > self.now:
                 text, since, until = active.why, self.now, active.until
             if text:
-                cause = "after" * text.startswith(AFTER)
+                cause = "after" * text.startswith(engine.AFTER)
                 return job_books.Explanation(name, text, (), since, until, cause=cause)
         self._bind()
         found: job_books.Explanation = self.scheduler.explain(name)
         if active is not None and self.books is not None and found.cause == "away":
             # With the reserved nodes it would have room, so that the
             # reservation is what it waits for.
-            reserved = [self.hosts[n].reason.startswith(RESERVED) for n in self.books.nodes.names]
+            reserved = [
+                self.hosts[n].reason.startswith(engine.RESERVED) for n in self.books.nodes.names
+            ]
             if self.books.if_up(np.array(reserved)).has_room(self._as_job(active)):
                 return replace(found, cause="reservation")
         return found
 
-    def would(self) -> dict[str, tuple[Placed, ...]]:
+    def would(self) -> dict[str, tuple[engine.Placed, ...]]:
         """Starts that the scheduler would make now, were it to decide; it is not asked itself."""
         if self.books is None or not (waiting := self._waiting()):
             return {}
@@ -565,12 +568,12 @@ class Ledger:
                 decider.resize(self.books.nodes, tuple(self.types))
             self.types_bound = len(self.types)
 
-    def _declared(self, host: EngineNode) -> float:
+    def _declared(self, host: engine.EngineNode) -> float:
         """The declared rate of a node, by the first of its labels that has one; else 1."""
         labels = (f"{label}={value}" for label, value in host.labels.items())
         return float(next((self.rates[label] for label in labels if label in self.rates), 1.0))
 
-    def _type(self, asked: EngineJob) -> str:
+    def _type(self, asked: engine.EngineJob) -> str:
         has_room = asked.job_type in self.types or len(self.types) < TYPES
         return asked.job_type if has_room else "other"
 
@@ -601,14 +604,14 @@ class Ledger:
             and not (alike and job.shape.groups)
         ]
 
-    def pieces(self, placed: Sequence[Placed]) -> tuple[job_books.Piece, ...]:
+    def pieces(self, placed: Sequence[engine.Placed]) -> tuple[job_books.Piece, ...]:
         """Pieces in the books; of a job of groups, those of one come before those of the next."""
         at = self.node_index
         ordered = sorted(placed, key=lambda p: p.group)
         return tuple((at[p.node], p.tasks, 0) for p in ordered if p.node in at)
 
     def _hold(
-        self, active: ActiveJob, placed: Sequence[Placed], sign: int = -1
+        self, active: ActiveJob, placed: Sequence[engine.Placed], sign: int = -1
     ) -> tuple[Job, tuple[job_books.Piece, ...]]:
         """Take or give back devices on nodes that are up; one that is down has nothing free."""
         job, books = self._as_job(active), self.open_books
@@ -631,7 +634,7 @@ class Ledger:
                     books.take(shape, [p for p in pieces if p[0] == n])
         self._report(job_books.Event("node_up" if up else "node_down", self.now, node=n))
 
-    def _take(self, active: ActiveJob, placed: tuple[Placed, ...], by: str) -> None:
+    def _take(self, active: ActiveJob, placed: tuple[engine.Placed, ...], by: str) -> None:
         job, pieces = self._hold(active, placed)
         self.open_books.running[job.id] = job_books.Running(job, pieces, self.now, 0.0)
         active.phase, active.placed, active.by = "placed", placed, by
@@ -653,10 +656,10 @@ class Ledger:
             raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
         self.intents.append(Intent("place", job.id, active.attempt, placed, by))
 
-    def _named(self, job: Job, tasks: Sequence[tuple[int, int]]) -> tuple[Placed, ...]:
+    def _named(self, job: Job, tasks: Sequence[tuple[int, int]]) -> tuple[engine.Placed, ...]:
         names = self.open_books.nodes.names
         return tuple(
-            Placed(names[n], int(c), group=g)
+            engine.Placed(names[n], int(c), group=g)
             for g, (_, mine) in enumerate(job_books.of_groups(job.shape, tasks))
             for n, c in mine
         )
@@ -763,19 +766,19 @@ def _rates_of(scheduler: Any) -> Any:
     return getattr(getattr(scheduler, "choice", None), "rates", None)
 
 
-def _placed(rows: Sequence[Sequence[Any]]) -> tuple[Placed, ...]:
+def _placed(rows: Sequence[Sequence[Any]]) -> tuple[engine.Placed, ...]:
     return tuple(
-        Placed(
-            intake.name(r[0], "a node that it is on"),
-            intake.whole(r[1], "its number of tasks there", 1),
+        engine.Placed(
+            engine.name(r[0], "a node that it is on"),
+            engine.whole(r[1], "its number of tasks there", 1),
             tuple(r[2]) if len(r) > 2 else (),
-            intake.whole(r[3], "the group of its tasks") if len(r) > 3 else 0,
+            engine.whole(r[3], "the group of its tasks") if len(r) > 3 else 0,
         )
         for r in rows
     )
 
 
-def shape_of(asked: EngineJob, devices: Sequence[str]) -> tuple[int, Shape]:
+def shape_of(asked: engine.EngineJob, devices: Sequence[str]) -> tuple[int, Shape]:
     """Tasks and shape of a job over device types; of groups, one task that stands for all."""
     parts = [
         (

@@ -36,18 +36,9 @@ import numpy as np
 
 from gangwise import __version__
 from gangwise.core import errors, files, simulation, terminal
+from gangwise.engines import engine as engines
 from gangwise.engines.background import Backoff, moment
-from gangwise.engines.engine import (
-    AFTER,
-    ENDED,
-    Cause,
-    Engine,
-    EngineEvent,
-    EngineNode,
-    Status,
-    tasks_by_node,
-)
-from gangwise.engines.intake import Quarantine, clean_text
+from gangwise.engines.engine import Cause, Engine, EngineEvent, EngineNode, Quarantine, Status
 from gangwise.jobs.books import Explanation
 from gangwise.service import ledger, sound, store
 
@@ -384,7 +375,7 @@ class Service:
             try:
                 self.ledger.apply(record)
             except Exception as error:
-                skip(seq, clean_text(f"{record[0]}: {_named(error)}"))
+                skip(seq, engines.clean_text(f"{record[0]}: {_named(error)}"))
                 self.ledger.mend()
         # SQLite's names follow the books, from which a damaged record may be missing.
         self.store.commit(know=self.ledger.jobs)
@@ -477,7 +468,7 @@ class Service:
     def _is_back(self, row: Status) -> bool:
         """Whether a job is there that counts as ended."""
         ours = not (self.ledger.act and row.foreign)
-        return row.job.id in self.ledger.outcomes and row.phase not in ENDED and ours
+        return row.job.id in self.ledger.outcomes and row.phase not in engines.ENDED and ours
 
     def _apply(self, *record: Any) -> bool:
         """Apply a record to the ledger, to be saved; False where the books refuse it."""
@@ -523,7 +514,7 @@ class Service:
         if self.ledger.act and row.foreign and row.phase == "pending":
             return
         # What came and went unseen matters only to an account, which a watching service keeps.
-        if row.phase in ENDED and (self.ledger.act or math.isnan(row.started)):
+        if row.phase in engines.ENDED and (self.ledger.act or math.isnan(row.started)):
             return
         if (outcome := self.ledger.outcomes.get(name)) is not None:
             self._note(f"job {name} is there again: that it has {outcome} is taken back")
@@ -538,7 +529,7 @@ class Service:
                 self._accepted[name, row.attempt] = now
         if row.phase not in ("pending", "placed"):
             self._apply("started", now, name, row.attempt)
-        if row.phase in ENDED:
+        if row.phase in engines.ENDED:
             times = (row.started, row.ended)
             self._apply("ended", now, name, row.phase, row.attempt, [], *times)
 
@@ -560,7 +551,7 @@ class Service:
             unanswered = ("place", name, attempt) in self._todo
             if active.phase != "waiting" and attempt >= active.attempt and not unanswered:
                 self._taken_off(active, attempt, event.detail, event.cause, now)
-        elif event.kind in ENDED:
+        elif event.kind in engines.ENDED:
             self._apply("ended", now, name, event.kind, attempt, _plain(event.ranks))
             self._state("ended", name, attempt, f"{event.kind} {event.detail}".strip())
 
@@ -600,7 +591,7 @@ class Service:
                     outcome = "cancelled" if active.phase == "waiting" else "failed"
                     self._apply("ended", now, name, outcome, attempt, [])
                     self._state("ended", name, attempt, "the cluster no longer knows it")
-            elif row.phase in ENDED:
+            elif row.phase in engines.ENDED:
                 if persists(name, row.phase, row.attempt):
                     at = max(attempt, row.attempt)
                     self._apply("ended", now, name, row.phase, at, [])
@@ -629,8 +620,12 @@ class Service:
                     self._apply("started", now, name, attempt)
                     self._state("started", name, attempt)
                 # Some engines divide tasks among nodes themselves; the books follow them.
-                split = tasks_by_node(row.placed)
-                if split and row.phase == "running" and split != tasks_by_node(active.placed):
+                split = engines.tasks_by_node(row.placed)
+                if (
+                    split
+                    and row.phase == "running"
+                    and split != engines.tasks_by_node(active.placed)
+                ):
                     self._apply("moved", now, name, attempt, _plain(row.placed))
 
         for active in list(self.ledger.jobs.values()):
@@ -654,7 +649,9 @@ class Service:
             # Jobs that are new to a scheduler that failed are set aside, and come back one by one.
             self.ledger.mend()
             self._trouble("scheduler", error)
-            reason = clean_text(f"the scheduler failed when it was offered: {_named(error)}")
+            reason = engines.clean_text(
+                f"the scheduler failed when it was offered: {_named(error)}"
+            )
             # Which of them makes the scheduler fail is not known, so that they come back one at a
             # time.
             # Jobs that a round has come through with are not suspects.
@@ -782,7 +779,7 @@ class Service:
             if what not in self.troubles:
                 with contextlib.suppress(OSError):  # the reader of the log may be gone
                     traceback.print_exception(error)  # perhaps a fault of our own
-        self.troubles[what] = since, clean_text(message)
+        self.troubles[what] = since, engines.clean_text(message)
 
     def _recovered(self, what: str) -> None:
         if what in self.troubles:
@@ -791,7 +788,7 @@ class Service:
             self._note(f"{what}: {message}; recovered after {elapsed:.0f} s")
 
     def _note(self, what: str) -> None:
-        self.notes = [*self.notes[-20:], clean_text(what)]
+        self.notes = [*self.notes[-20:], engines.clean_text(what)]
 
     def _is_there(self) -> bool:
         """Whether the folder and its file are still where they were; they are never made anew."""
@@ -950,7 +947,10 @@ class Service:
         """Jobs that the cluster has and does not offer yet, such as gangs that are not whole."""
         alone = dict(getattr(self.engine, "held", dict)())
         alone |= {row["name"]: row["why"] for row in self.unreadable_now() if row["kind"] == "job"}
-        rows = [(job, clean_text(text), "after" * (AFTER in text)) for job, text in alone.items()]
+        rows = [
+            (job, engines.clean_text(text), "after" * (engines.AFTER in text))
+            for job, text in alone.items()
+        ]
         return [{"job": j, "why": text, "cause": cause} for j, text, cause in rows[:SHOWN]]
 
     def unreadable_now(self) -> list[dict[str, str]]:
