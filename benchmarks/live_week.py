@@ -40,8 +40,7 @@ from gangwise.engines.engine import (
 )
 from gangwise.service.ledger import Ended, Intent
 from gangwise.service.loop import Service
-from gangwise.service.sound import examine
-from gangwise.service.store import FILE, ServiceStore
+from gangwise.service.store import FILE, ServiceStore, examine
 
 GPUS = 8
 

@@ -23,8 +23,8 @@ core.terminal=wording engines.engine=intake jobs.compiled=stacks logs.formats.sl
 logs.formats.training=measured_speeds,philly logs.io.text=blocks
 papers.approximation_jobs.policies=baselines,opm papers.gangs.placement=milp
 papers.scenarios.drawn=esdp,files,ogasched,opm report.answers=usage report.jobs=causes
-report.plotting=drawing sites.node_effects=distances sites.wait_history=quantile_forest
-study.answer=where_waited study.explain=from_history
+report.plotting=drawing service.store=sound sites.node_effects=distances
+sites.wait_history=quantile_forest study.answer=where_waited study.explain=from_history
 """
 """Modules whose contents stand in a sibling: where they are, and what they were called."""
 for _where in _SIBLINGS.split():

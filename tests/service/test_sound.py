@@ -23,11 +23,10 @@ from typer.testing import CliRunner
 from gangwise.cli import app
 from gangwise.core.errors import StoreError
 from gangwise.engines.engine import EngineNode
-from gangwise.service import sound
+from gangwise.service import store as stores
 from gangwise.service.loop import Service
-from gangwise.service.sound import examine, mend, repair
 from gangwise.service.state import ServiceState
-from gangwise.service.store import FILE, HEAD, ServiceStore
+from gangwise.service.store import FILE, HEAD, ServiceStore, examine, mend, repair
 from tests.service.pretend import Pretend
 from tests.service.test_faults import Time, ticks
 
@@ -519,8 +518,8 @@ def test_a_repair_that_is_killed_loses_nothing_more(
 
     with monkeypatch.context() as patch, suppress(Killed):
         patch.setattr(ServiceStore, "copy", dying(ServiceStore.copy))
-        patch.setattr(sound, "_make", dying(sound._make))
-        patch.setattr(sound.os, "replace", dying(os.replace))
+        patch.setattr(stores, "_make", dying(stores._make))
+        patch.setattr(stores.os, "replace", dying(os.replace))
         repair(examine(state))
     report = examine(state)
     assert report.commits == broken
@@ -588,7 +587,7 @@ def test_taking_over_may_be_killed(
         rename(*given)
 
     with monkeypatch.context() as patch, suppress(Killed):
-        patch.setattr(sound.os, "replace", replace)
+        patch.setattr(stores.os, "replace", replace)
         mend(older)
     service = opened(engine, time, older)
     assert {job: known.phase for job, known in service.ledger.jobs.items()} == WAS

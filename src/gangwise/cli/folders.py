@@ -202,7 +202,7 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     rules; after --repair, if something is lost.
     """
     from gangwise.core.files import find_folders
-    from gangwise.service.sound import is_state
+    from gangwise.service.store import is_state
 
     # A service's folder has journals, which digests of results know nothing of.
     if is_state(folder):
@@ -272,19 +272,19 @@ def clean_command(folder: Path, everything: bool = False, as_json: bool = False)
 
 
 def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
-    from gangwise.service import sound
+    from gangwise.service import store
 
     if repair:
         from gangwise.service.loop import locked
 
         # No service may write while its files are replaced.
         lock = locked(folder / "lock")
-    did = sound.take_over(folder) if repair else []
-    report = sound.examine(folder)
+    did = store.take_over(folder) if repair else []
+    report = store.examine(folder)
     # Twice, since a file may have been read before a commit and its copy after it.
     if not (report.sound or repair):  # a service that works in it wrote meanwhile, perhaps
-        report = sound.examine(folder)
-    did += sound.repair(report) if repair else []
+        report = store.examine(folder)
+    did += store.repair(report) if repair else []
     # The lock stays until all is restored.
     if repair:
         os.close(lock)

@@ -40,9 +40,9 @@ from gangwise.engines import engine as engines
 from gangwise.engines.background import Backoff, moment
 from gangwise.engines.engine import Cause, Engine, EngineEvent, EngineNode, Quarantine, Status
 from gangwise.jobs.books import Explanation
-from gangwise.service import ledger, sound, store
+from gangwise.service import ledger, store
 
-CHECKPOINT, BEFORE = sound.CHECKPOINTS
+CHECKPOINT, BEFORE = store.CHECKPOINTS
 HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
 SHOWN = 200  # waiting jobs whose explanation is kept to be shown
 RATES = 20_000  # believed rates that are shown
@@ -189,7 +189,7 @@ class Service:
         # Before anything is read: two services that mend one folder would spoil it.
         self._lock = locked(self.folder / "lock")
         try:
-            self.notes = mended + sound.mend(self.folder)
+            self.notes = mended + store.mend(self.folder)
             self.store = store.ServiceStore(self.folder / store.FILE)
             self._require_same_engine()
         except BaseException:
