@@ -20,7 +20,6 @@ from gangwise import moved as _moved  # noqa: F401 - old import paths
 from gangwise.core.registry import loaded_on_use
 
 if TYPE_CHECKING:
-    from gangwise.core.check import PolicyCheckFailed, check_policy
     from gangwise.core.contracts import (
         Comparator,
         Environment,
@@ -41,7 +40,15 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from gangwise.core.registry import register
-    from gangwise.core.simulation import Interrupted, Run, Simulation, Streams, simulate
+    from gangwise.core.simulation import (
+        Interrupted,
+        PolicyCheckFailed,
+        Run,
+        Simulation,
+        Streams,
+        check_policy,
+        simulate,
+    )
     from gangwise.core.workload import (
         BernoulliArrivals,
         BinomialArrivals,

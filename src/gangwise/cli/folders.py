@@ -149,7 +149,7 @@ def check_command(
     One that reads what it is not shown (arrivals to come, work, rates) is reported. Exit code 1 if
     it breaks the contract.
     """
-    from gangwise.core.check import PolicyCheckFailed, check_policy
+    from gangwise.core.simulation import PolicyCheckFailed, check_policy
     from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
 
     kind, fault = kind or _kind_of(what), ""
