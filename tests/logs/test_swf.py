@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.logs import open_tables
-from gangwise.logs.formats.swf import FIELDS, StandardWorkload, is_swf
+from gangwise.logs.formats.tabular import SWF_FIELDS, StandardWorkload, is_swf
 from gangwise.logs.inspect import inspect
 from gangwise.logs.jobs import open_jobs, save_swf
 
@@ -21,7 +21,9 @@ from gangwise.logs.jobs import open_jobs, save_swf
 def line(job, submit=0, wait=0, run=60, processors=4, **others):
     """A row; what is not given is -1."""
     held = {"job": job, "submit": submit, "wait": wait, "run": run, "processors": processors}
-    return " ".join(str({**dict.fromkeys(FIELDS, -1), **held, **others}[name]) for name in FIELDS)
+    return " ".join(
+        str({**dict.fromkeys(SWF_FIELDS, -1), **held, **others}[name]) for name in SWF_FIELDS
+    )
 
 
 def write(folder, *rows, name="log.swf", head="; Version: 2.2\n; MaxProcs: 64\n"):

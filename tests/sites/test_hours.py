@@ -15,7 +15,7 @@ from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.tenancy import Cap, Closing, Opening, weekly
-from gangwise.logs.formats.swf import clock_of
+from gangwise.logs.formats.tabular import clock_of
 from gangwise.sites.site import ClosedHours, MaintenanceWindow, Rules, Site
 from tests.jobs.middle import SiteCase
 from tests.jobs.played import Careless, starts

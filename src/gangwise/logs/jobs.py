@@ -37,7 +37,7 @@ from gangwise.jobs.books import Books
 from gangwise.jobs.metrics import held_devices, longer_by
 from gangwise.jobs.model import Group, Jobs, Node, Nodes, Shape
 from gangwise.logs import open_tables
-from gangwise.logs.formats.swf import FIELDS
+from gangwise.logs.formats.tabular import SWF_FIELDS
 from gangwise.logs.io.reading import reasons, reasons_plain
 from gangwise.logs.tables import (
     UNITS,
@@ -1179,8 +1179,10 @@ def save_swf(log: JobLog, path: Path) -> None:
         "times are rounded to whole seconds",
     ]
     numbers = pl.col(table.columns).round(0).cast(pl.Int64).fill_null(-1)
-    spare = (pl.lit(-1).alias(name) for name in FIELDS if name not in table.columns)
-    text = table.select(numbers, *spare).select(pl.concat_str(FIELDS, separator=" ")).to_series()
+    spare = (pl.lit(-1).alias(name) for name in SWF_FIELDS if name not in table.columns)
+    text = (
+        table.select(numbers, *spare).select(pl.concat_str(SWF_FIELDS, separator=" ")).to_series()
+    )
     lines = [f"; {name}: {value}" for name, value in header.items()]
     # A note is one line of the header, so that its own line ends are taken out.
     lines += [f"; Note: {' '.join(note.split())}" for note in notes]

@@ -27,6 +27,9 @@ Sections of such a file, whose head says where the trace comes from:
     ``[servers.log]`` is of :func:`server_log`. ``join`` adds columns of other tables, and ``fill``
     puts a value where a condition holds, and notes it.
 
+The Standard Workload Format (``swf.toml``) of the Parallel Workloads Archive is such a table under
+a header of comments, which say what the columns leave out: :class:`StandardWorkload`.
+
 A reader of its own may take any section: ``[facts]`` has notes on what such a reader counts.
 
 Values are names of columns, or SQL as polars reads it (a number with a point is a decimal there:
@@ -38,6 +41,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -46,10 +51,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gangwise.core.errors import TraceError
-from gangwise.logs.format import FORMATS, Format, Read, TraceFiles, declared, recognise
-from gangwise.logs.io.reading import Column, Rule, Stage, leave_out, reasons
-from gangwise.logs.io.text import split_names
+from gangwise.core.errors import ScenarioError, TraceError
+from gangwise.core.settings import Clock
+from gangwise.logs import format as formats
+from gangwise.logs.format import Format, Read, TraceFiles
+from gangwise.logs.io import reading as readings
+from gangwise.logs.io.reading import Column, Rule, Schema, Stage, TableReader
+from gangwise.logs.io.text import Commented, beginning, split_names
 from gangwise.logs.tables import UNITS, Reader, Tables, server_table
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")
@@ -87,9 +95,9 @@ class TableMapping:
         frame = self.extended(frame)
         if rules := self.rules(frame):
             # Rows are left out after `with`, whose columns the rules may use.
-            frame, stage = leave_out(spec["stage"], frame, rules)
+            frame, stage = readings.leave_out(spec["stage"], frame, rules)
             if frame.is_empty():
-                raise TraceError(f"{spec['none']}: {reasons(stage.dropped)}", path)
+                raise TraceError(f"{spec['none']}: {readings.reasons(stage.dropped)}", path)
             if stage.dropped or spec.get("always"):
                 stages = (stage,)
         return self.select(frame), stages, self.notes(frame)
@@ -207,7 +215,7 @@ def server_log(
     # Only changes are events: repeated states say nothing new.
     events = rows.filter(sized & (pl.col("up") != was_up))
     every = rows.group_by(server).agg(pl.col("row").min())
-    _, stage = leave_out("machines", every, [(spec["never"], ~sized)])
+    _, stage = readings.leave_out("machines", every, [(spec["never"], ~sized)])
     return sizes, events.select(time=time, server=server, up="up"), (stage,)
 
 
@@ -241,7 +249,7 @@ class TabularReader(Reader):
 
     def _table_of(self, file: Path, tables: Sequence[str]) -> str:
         """Name, of some tables, of the one that a file is; the first where it cannot be told."""
-        names_of = [table.name for _, table in recognise(file, [self.FORMAT])]
+        names_of = [table.name for _, table in formats.recognise(file, [self.FORMAT])]
         return next((name for name in tables if name in names_of), tables[0])
 
     def section(self, name: str) -> TableMapping:
@@ -382,7 +390,7 @@ def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def reader(name: str) -> type[TabularReader]:
     """The reader of the trace that ``NAME.toml`` of this folder, or another file, describes."""
-    form = declared(name)
+    form = formats.declared(name)
     parameters = [inspect.Parameter("path", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     # Signatures are shown by help and checked where options are given.
     for option in (*form.mapping.get("files", {}), *form.mapping.get("options", {}), "strict"):
@@ -398,7 +406,123 @@ def reader(name: str) -> type[TabularReader]:
 
 def __getattr__(name: str) -> Any:
     """The reader of a registered name, as ``module:attribute`` asks for it."""
-    if (FORMATS / f"{name}.toml").is_file():
-        module, _, attribute = declared(name).mapping.get("reader", "").partition(":")
+    if (formats.FORMATS / f"{name}.toml").is_file():
+        module, _, attribute = formats.declared(name).mapping.get("reader", "").partition(":")
         return getattr(import_module(module), attribute) if module else reader(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+NO_SUBMISSION = "submit is negative"  # as it is of parts after the first, which are no jobs
+SWF_FORMAT = formats.declared("swf")
+SWF_FIELDS, WHOLE = (tuple(SWF_FORMAT.mapping["fields"][which]) for which in ("all", "whole"))
+# -1 stands for what is not known; only job numbers cannot be so.
+COLUMNS = tuple(
+    Column(name, whole=name in WHOLE, least=0 if name == "job" else -1) for name in SWF_FIELDS
+)
+SWF = Schema("swf log", COLUMNS, header=False, separator=" ")
+HEADER = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
+
+
+def is_swf(file: Path) -> bool:
+    """Whether most lines at the start of a file that are no comments begin with 18 numbers."""
+    rows = _rows(file)
+    number, width = re.compile(r"[-+]?\d+(?:\.\d*)?"), len(SWF_FIELDS)
+    good = [len(row) >= width and all(map(number.fullmatch, row[:width])) for row in rows]
+    return 2 * sum(good) > len(good)
+
+
+def _rows(file: Path) -> list[list[str]]:
+    # The last line may be cut off.
+    lines = beginning(file).split("\n")
+    rows = [line for line in lines[:-1] or lines if line.strip()[:1] not in ("", ";")]
+    # Some logs write comments behind numbers.
+    return [line.replace(";", " ").split() for line in rows[:20]]
+
+
+class StandardWorkload(Reader):
+    FORMAT = SWF_FORMAT
+
+    @classmethod
+    def recognise(cls, path: Path | str) -> bool:
+        return any(is_swf(file) for file in formats.all_files(Path(path)))
+
+    def _read(self) -> Tables:
+        path = self.source.path
+        files = [f for f in formats.all_files(path) if f == path or is_swf(f)]
+        if len(files) != 1:
+            names = ", ".join(file.name for file in files) or "none"
+            raise TraceError(
+                f"one log in the Standard Workload Format is needed here, and there are {names}: "
+                "name the file",
+                path,
+            )
+        [file] = files
+        blocks = Commented(file, b";", squeeze=True)
+        section = TableMapping(self.FORMAT.mapping["jobs"])
+        widths = [len(row) for row in _rows(file)]
+        wider = len({*widths}) == 1 and widths[0] < 100  # a log, and no list of numbers
+        extra = range(len(SWF_FIELDS) + 1, widths[0] + 1 if wider else 0)
+        spare = tuple(Column(f"field {n}", number=False, empty=True) for n in extra)
+        schema = replace(SWF, columns=(*SWF.columns, *spare))
+        # Columns behind the 18 of the format are read as text, and not used.
+        reading = TableReader(file, schema, strict=self.source.strict, blocks=blocks)
+        # Numbers take more room than jobs, which are made of each batch.
+        jobs = pl.concat([section.select(frame) for frame in reading])
+        stages = [reading.stage()]
+        repeated = ~pl.col("job").is_first_distinct()
+        for name, reason, lost in (
+            ("jobs", readings.PART, pl.col("status") == "part"),
+            ("submissions", NO_SUBMISSION, pl.col("created") < 0),
+            ("numbers", "its number was used before", repeated),
+        ):
+            jobs, stage = readings.leave_out(name, jobs, [(reason, lost)])
+            stages += [stage] * bool(stage.dropped)
+        if jobs.is_empty():
+            reason = readings.reasons(*(stage.dropped for stage in stages[1:]))
+            raise TraceError(f"no job can be used: {reason}", file)
+        header = header_of(blocks.comments)
+        notes = section.notes(jobs.with_columns(before=pl.col("created").shift(1)))
+        if spare:
+            notes.append(f"rows have {extra[-1]} fields, of which the first 18 are read")
+        if header.get("Acknowledge"):
+            notes.append(f"acknowledge: {header['Acknowledge']}")
+        sizes_told = [header.get(name, "") for name in ("MaxProcs", "MaxNodes")]
+        # Processors, or nodes where those are not told; 2^40 and more are no cluster.
+        size = [float(text) for text in sizes_told if text.isdecimal() and 0 < int(text) < 2**40]
+        pool = server_table((1, "pool", "", processors, 0.0, 0.0) for processors in size[:1])
+        account = (tuple(stages), {file.name: reading.blocks.digest()}, tuple(notes))
+        jobs = jobs.drop("job", "allocated", "thinks")
+        return Tables("swf", pool, jobs, *account, clock=clock_of(header))
+
+
+def header_of(comments: Sequence[str]) -> dict[str, str]:
+    """Fields of the header, the first of each name.
+
+    >>> header_of(["; MaxProcs: 128", ";", "; Note: a", "; Note: b"])
+    {'MaxProcs': '128', 'Note': 'a'}
+    """
+    fields: dict[str, str] = {}
+    for comment in comments:
+        if match := HEADER.match(comment.strip()):
+            fields.setdefault(match[1], match[2])
+    return fields
+
+
+def clock_of(header: Mapping[str, str]) -> Clock | None:
+    """The clock of a log, in the time zone of the site where the header names a known one.
+
+    >>> clock_of({"UnixStartTime": "345600", "TimeZone": "3600"})
+    Clock(epoch=345600.0, zone='3600')
+    """
+    if not header.get("UnixStartTime", "").isdecimal():
+        return None
+    # The zone by name knows its changes of clocks; the number of seconds does not.
+    epoch = float(header["UnixStartTime"])
+    if "TimeZoneString" in header:
+        clock = Clock(epoch, header["TimeZoneString"] or "UTC")
+        with suppress(ScenarioError):
+            if clock.tz:  # raises where the zone is not known
+                return clock
+    # A number of seconds east of Greenwich; other texts say nothing.
+    ahead = header.get("TimeZone", "")
+    return Clock(epoch, ahead if ahead.lstrip("-").isdecimal() else "UTC")
