@@ -5,8 +5,12 @@ import numpy as np
 from gangwise import BernoulliArrivals
 from gangwise.core.workload import Channels
 from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.papers.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale
-from gangwise.papers.fluctuating_speeds.speeds import NormalSpeeds
+from gangwise.papers.fluctuating_speeds.problem import (
+    FluctuatingSpeedsProblem,
+    NormalSpeeds,
+    Pool,
+    Scale,
+)
 
 POLICIES = (
     "esdp",

@@ -10,8 +10,12 @@ import pytest
 from gangwise import create_policy, create_scenario, simulate
 from gangwise.papers.fluctuating_speeds.environment import pseudo_regret
 from gangwise.papers.fluctuating_speeds.policies import Optimiser
-from gangwise.papers.fluctuating_speeds.problem import Scale
-from gangwise.papers.fluctuating_speeds.speeds import PiecewiseSpeeds, RecordedSpeeds, WavingSpeeds
+from gangwise.papers.fluctuating_speeds.problem import (
+    PiecewiseSpeeds,
+    RecordedSpeeds,
+    Scale,
+    WavingSpeeds,
+)
 from tests.papers.fluctuating_speeds.cases import random_instance
 from tests.reference.fluctuating_speeds import choices, worth
 

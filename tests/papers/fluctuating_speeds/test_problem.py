@@ -9,11 +9,11 @@ from gangwise import InfeasibleDecision, ScenarioError
 from gangwise.core.workload import Channels
 from gangwise.papers.fluctuating_speeds.problem import (
     FluctuatingSpeedsProblem,
+    NormalSpeeds,
     Pool,
     Scale,
     linear_cost,
 )
-from gangwise.papers.fluctuating_speeds.speeds import NormalSpeeds
 from tests.papers.fluctuating_speeds.cases import problem
 from tests.reference.fluctuating_speeds import choices
 

@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, UnknownName, compare, create_policy, create_scenario, simulate
-from gangwise.papers.fluctuating_speeds.speeds import BernoulliSpeeds, PiecewiseSpeeds, WavingSpeeds
+from gangwise.papers.fluctuating_speeds.problem import (
+    BernoulliSpeeds,
+    PiecewiseSpeeds,
+    WavingSpeeds,
+)
 
 
 def test_distributions_are_those_of_table_3():

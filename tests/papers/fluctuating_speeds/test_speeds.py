@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError
-from gangwise.papers.fluctuating_speeds.speeds import (
+from gangwise.papers.fluctuating_speeds.problem import (
     BernoulliSpeeds,
     BetaSpeeds,
     NormalSpeeds,

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from gangwise import InfeasibleDecision, ScenarioError, create_scenario
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, Delivery
-from gangwise.papers.fluctuating_speeds.problem import Scale
-from gangwise.papers.fluctuating_speeds.speeds import NormalSpeeds
+from gangwise.papers.fluctuating_speeds.problem import NormalSpeeds, Scale
 from gangwise.papers.gangs.environment import (
     GangSpeedsFamily,
     GangSpeedsInstance,

@@ -6,6 +6,4 @@ fluctuates around an unknown mean and costs supply. Devices are shared by the wh
 
 from gangwise.moved import former_face
 
-__getattr__ = former_face(
-    __name__, "environment", "policies", "problem", "speeds", "..core.workload"
-)
+__getattr__ = former_face(__name__, "environment", "policies", "problem", "..core.workload")

@@ -23,8 +23,7 @@ from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing, e
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 from gangwise.core.simulation import Run, Streams
-from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
-from gangwise.papers.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale
+from gangwise.papers.fluctuating_speeds import problem as problems
 from gangwise.papers.fluctuating_speeds.solver import P3Solver
 
 
@@ -166,8 +165,8 @@ class SpeedsInstance(InstanceBase):
 
     problem: ChannelProblem
     workload: workloads.Workload
-    speeds: speed_kinds.Speeds
-    scale: Scale = field(default_factory=Scale)
+    speeds: problems.Speeds
+    scale: problems.Scale = field(default_factory=problems.Scale)
     delivery: workloads.Delivery = field(default_factory=workloads.Delivery)
     comparators = ("omniscient", "omniscient_realised")
 
@@ -278,7 +277,7 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
     )
 
     @property
-    def problem(self) -> FluctuatingSpeedsProblem:
+    def problem(self) -> problems.FluctuatingSpeedsProblem:
         return self.instance.problem
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
@@ -324,13 +323,13 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
     5
     """
 
-    problem: FluctuatingSpeedsProblem
+    problem: problems.FluctuatingSpeedsProblem
     payment: float = 0.0
     family = "fluctuating_speeds"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.speeds, speed_kinds.RecordedSpeeds):  # who knows the means can be beaten
+        if isinstance(self.speeds, problems.RecordedSpeeds):  # who knows the means can be beaten
             keep(self, comparators=(*self.comparators, "clairvoyant"))
 
     def environment(self) -> FluctuatingSpeedsEnvironment:
@@ -360,8 +359,8 @@ class FluctuatingSpeedsFamily:
         requests[:, 0] = np.maximum(requests[:, 0], rng.uniform(0.1, 0.5, E))
         # From a capacity that holds a fifth of the channels to one that holds all of them.
         capacity = requests.sum(axis=0) * rng.choice([0.2, 0.5, 1.1], K)
-        problem = FluctuatingSpeedsProblem(
-            Pool(
+        problem = problems.FluctuatingSpeedsProblem(
+            problems.Pool(
                 capacity,
                 tuple(f"device-{k}" for k in range(K)),
                 tuple(f"server-{r}" for r in range(R)),
@@ -371,14 +370,14 @@ class FluctuatingSpeedsFamily:
             rng.uniform(0.0, 0.15, E),
         )
         mean = rng.uniform(0.1, 0.9, E)
-        kinds: list[speed_kinds.Speeds] = [
-            speed_kinds.NormalSpeeds(mean),
-            speed_kinds.BetaSpeeds(mean),
-            speed_kinds.PiecewiseSpeeds(np.stack([mean, mean[::-1]]), np.array([0, 5])),
-            speed_kinds.WavingSpeeds(mean, rng.random(E), period=7),
+        kinds: list[problems.Speeds] = [
+            problems.NormalSpeeds(mean),
+            problems.BetaSpeeds(mean),
+            problems.PiecewiseSpeeds(np.stack([mean, mean[::-1]]), np.array([0, 5])),
+            problems.WavingSpeeds(mean, rng.random(E), period=7),
         ]
         speeds = kinds[int(rng.integers(4))]
-        scale = Scale.of(str(rng.choice(["clip", "affine"])), speeds, problem.cost)
+        scale = problems.Scale.of(str(rng.choice(["clip", "affine"])), speeds, problem.cost)
         p = rng.choice([0.3, 0.7, 1.0], L)
         workload: workloads.Workload = (
             workloads.BernoulliArrivals(p)
@@ -399,7 +398,7 @@ class FluctuatingSpeedsFamily:
         )
         # Rows of the noise move with their channels, or the same policy would meet another world.
         return replace(
-            instance, problem=relabelled, speeds=speed_kinds.PermutedSpeeds(instance.speeds, rows)
+            instance, problem=relabelled, speeds=problems.PermutedSpeeds(instance.speeds, rows)
         )
 
     def relabel_decision(

@@ -23,9 +23,8 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, evenly_spaced
 from gangwise.core.simulation import Streams
 from gangwise.papers.fluctuating_speeds import environment as speeds
-from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
+from gangwise.papers.fluctuating_speeds import problem as problems
 from gangwise.papers.fluctuating_speeds.environment import Feedback as ChannelFeedback
-from gangwise.papers.fluctuating_speeds.problem import Scale
 from gangwise.papers.gain_overhead.offline import in_run, optimum_of_each_slot
 from gangwise.papers.gain_overhead.problem import ArrivalsEnvironment, Feedback, Utilities
 from gangwise.papers.gangs.placement import ExactGangs, FastGangs, solve
@@ -227,10 +226,10 @@ class GangSpeedsFamily(_Placements):
         base = GangFamily().fuzz(rng)
         p, E = base.problem, base.problem.E
         mean = rng.uniform(0.05, 0.95, E)
-        kinds: list[speed_kinds.Speeds] = [
-            speed_kinds.NormalSpeeds(mean),
-            speed_kinds.BernoulliSpeeds(mean),
-            speed_kinds.BetaSpeeds(mean),
+        kinds: list[problems.Speeds] = [
+            problems.NormalSpeeds(mean),
+            problems.BernoulliSpeeds(mean),
+            problems.BetaSpeeds(mean),
         ]
         speeds = kinds[int(rng.integers(len(kinds)))]
         cost = rng.uniform(0.0, 0.5, E)
@@ -240,14 +239,14 @@ class GangSpeedsFamily(_Placements):
         tasks = p.task_job_type, p.task_requests, p.minimum
         problem = GangSpeedsProblem(p.cluster, *tasks, p.channels, cost, task_cost=task_cost)
         # Affine, since gangs may be forced to use channels that cost more than they bring.
-        scale = Scale.of("affine", speeds, cost)
+        scale = problems.Scale.of("affine", speeds, cost)
         return GangSpeedsInstance(problem, base.workload, speeds, scale, late)
 
     def relabel_servers(self, instance: GangSpeedsInstance, order: Ints) -> GangSpeedsInstance:
         """The same instance with server ``order[i]`` now called ``i``; the same noise."""
         problem, before = instance.problem.relabelled(order)
         return replace(
-            instance, problem=problem, speeds=speed_kinds.PermutedSpeeds(instance.speeds, before)
+            instance, problem=problem, speeds=problems.PermutedSpeeds(instance.speeds, before)
         )
 
 

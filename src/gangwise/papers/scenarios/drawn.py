@@ -73,14 +73,8 @@ from gangwise.logs.formats.training import MiniBatchTime
 from gangwise.papers.approximation_jobs import offline, workloads
 from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, rate_generator
-from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
+from gangwise.papers.fluctuating_speeds import problem as speed_kinds
 from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.papers.fluctuating_speeds.problem import (
-    FluctuatingSpeedsProblem,
-    Pool,
-    Scale,
-    linear_cost,
-)
 from gangwise.papers.gain_overhead.problem import (
     GainOverheadInstance,
     GainOverheadProblem,
@@ -268,19 +262,24 @@ class ESDPScenario(drawing.DrawnScenario[ESDPSettings]):
         # what follows is the same for either.
         price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
         prices = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
-        cost = linear_cost(requests, price) if s.cost == "linear" else prices.sum(axis=1)
+        cost = (
+            speed_kinds.linear_cost(requests, price) if s.cost == "linear" else prices.sum(axis=1)
+        )
         if s.cost_share is not None:
             # One factor for all channels keeps the proportions of Table 3's costs.
             cost *= s.cost_share * float(mean.mean()) / cost.mean()
         speeds = self._speeds(rng, mean)
         servers = tuple(f"server-{r}" for r in range(R))
-        problem = FluctuatingSpeedsProblem(
-            Pool(capacity, drawing.device_names(DEVICES[:3], s.devices), servers),
+        problem = speed_kinds.FluctuatingSpeedsProblem(
+            speed_kinds.Pool(capacity, drawing.device_names(DEVICES[:3], s.devices), servers),
             requests,
             channels,
             cost,
         )
-        scale, payment = Scale.of(s.normalise, speeds, cost), s.payment * float(mean.mean())
+        scale, payment = (
+            speed_kinds.Scale.of(s.normalise, speeds, cost),
+            s.payment * float(mean.mean()),
+        )
         return FluctuatingSpeedsInstance(problem, workload, speeds, scale, s.delivery, payment)
 
     def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
@@ -346,7 +345,7 @@ class ESDPGangScenario(drawing.DrawnScenario[ESDPGangSettings]):
         # N(0.5, 0.1) of Table 3 up to a factor, which the next line sets.
         cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
         cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
-        scale = Scale.of("clip", speeds, cost)
+        scale = speed_kinds.Scale.of("clip", speeds, cost)
         # A task's own cost is in proportion to what it requests, in units of the largest server.
         share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
         task_cost = (
@@ -420,7 +419,7 @@ class MiniBatchScenario(drawing.DrawnScenario[MiniBatchSettings]):
             else speed_kinds.ReplayedSpeeds(series, s.blocks, s.slots)
         )
         requests = np.array([[w.gpus] for w in workers])
-        pool = Pool(
+        pool = speed_kinds.Pool(
             limited_capacity(requests, s.fraction), ("gpu",), tuple(w.name for w in workers)
         )
         return pooled_instance(

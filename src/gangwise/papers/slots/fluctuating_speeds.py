@@ -35,7 +35,6 @@ from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, Replay
 from gangwise.logs.formats.training import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.logs.tables import Reader, Tables, of_tables
 from gangwise.papers.fluctuating_speeds import problem as problems
-from gangwise.papers.fluctuating_speeds import speeds as speed_kinds
 from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.papers.scenarios.drawing import FeedbackSettings
 from gangwise.papers.slots import demand as demands
@@ -112,7 +111,7 @@ def pooled_instance(
     requests: Floats,
     channels: Channels,
     job_types: tuple[str, ...],
-    speeds: speed_kinds.Speeds,
+    speeds: problems.Speeds,
     mean_cost: float,
     workload: Workload,
     delivery: Delivery | None = None,
@@ -236,7 +235,7 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
         used: Bools = np.any(requests, axis=0)
         requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
         speeds = self._speeds(channels, mean[channels.job_type, channels.server], rng)
-        if isinstance(speeds, speed_kinds.NormalSpeeds):
+        if isinstance(speeds, problems.NormalSpeeds):
             mean_speed = float(np.mean(speeds.mean))
         else:
             # What supply costs is a share of what channels bring on average, measured or drawn.
@@ -278,10 +277,10 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
 
     def _speeds(
         self, channels: Channels, mean: Floats, rng: np.random.Generator
-    ) -> speed_kinds.NormalSpeeds | speed_kinds.RecordedSpeeds | speed_kinds.ReplayedSpeeds:
+    ) -> problems.NormalSpeeds | problems.RecordedSpeeds | problems.ReplayedSpeeds:
         s = self.settings
         if not isinstance(self.measured, MiniBatchTime):
-            return speed_kinds.NormalSpeeds(mean, s.spread)
+            return problems.NormalSpeeds(mean, s.spread)
         jobs = tuple(dict.fromkeys(w.job for w in self.measured.workers))
         record = {job: [w.speed for w in self.measured.workers if w.job == job] for job in jobs}
         if self.tables.jobs.is_empty():
@@ -299,8 +298,8 @@ class SpeedsTraceScenario(demands.TraceScenarioBase):
                 series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
         if s.order == "recorded":
             # Workers of a job were measured together, so its channels go round together.
-            return speed_kinds.RecordedSpeeds.anywhere(series, channels.job_type, rng)
-        return speed_kinds.ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
+            return problems.RecordedSpeeds.anywhere(series, channels.job_type, rng)
+        return problems.ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
 
     def _notes(self) -> list[str]:
         s, demand = self.settings, self.demand
