@@ -27,8 +27,13 @@ from gangwise import Simulation, create_policy
 from gangwise.core.arrays import Floats
 from gangwise.core.jit import kernel
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance
-from gangwise.papers.approximation_jobs.problem import ApproximationProblem, Job, Power
-from gangwise.papers.approximation_jobs.workloads import GammaPeriods, ReplayedJobs
+from gangwise.papers.approximation_jobs.problem import (
+    ApproximationProblem,
+    GammaPeriods,
+    Job,
+    Power,
+    ReplayedJobs,
+)
 
 POLICIES = ("plan", "opm", "opm-as-printed", "fair", "utility-per-price")
 PARTS = ("environment", "decision", "learning")

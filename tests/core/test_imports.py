@@ -110,7 +110,7 @@ def test_an_old_path_gives_the_module_from_its_new_place(old: str) -> None:
     [
         ("papers.gain_overhead", "papers.gain_overhead.policies:DRF"),
         ("papers.fluctuating_speeds", "papers.fluctuating_speeds.problem:BetaSpeeds"),
-        ("papers.approximation_jobs", "papers.approximation_jobs.workloads:PoissonJobs"),
+        ("papers.approximation_jobs", "papers.approximation_jobs.problem:PoissonJobs"),
         ("papers.gangs", "papers.gangs.problem:GangProblem"),
     ],
 )

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, Outage
-from gangwise.papers.approximation_jobs.problem import ApproximationProblem
-from gangwise.papers.approximation_jobs.workloads import IidRates, PoissonJobs
+from gangwise.papers.approximation_jobs.problem import ApproximationProblem, IidRates, PoissonJobs
 from gangwise.papers.slots.approximation_jobs import JobsTraceScenario
 from gangwise.papers.slots.opening import open_trace
 

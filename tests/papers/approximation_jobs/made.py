@@ -6,8 +6,11 @@ import numpy as np
 
 from gangwise.core.simulation import Streams
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance
-from gangwise.papers.approximation_jobs.problem import ApproximationProblem
-from gangwise.papers.approximation_jobs.workloads import ReplayedJobs, ReplayedRates
+from gangwise.papers.approximation_jobs.problem import (
+    ApproximationProblem,
+    ReplayedJobs,
+    ReplayedRates,
+)
 
 
 def instance(jobs, prices=(1.0, 1.0), rates=None, enforce=True, **more):

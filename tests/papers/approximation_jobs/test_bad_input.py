@@ -10,12 +10,14 @@ import pytest
 from gangwise import ScenarioError, create_policy, simulate
 from gangwise.core.simulation import Simulation
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, Outage
-from gangwise.papers.approximation_jobs.problem import ApproximationProblem, Job, Saturating
-from gangwise.papers.approximation_jobs.workloads import (
+from gangwise.papers.approximation_jobs.problem import (
+    ApproximationProblem,
     IidRates,
+    Job,
     PoissonJobs,
     ReplayedJobs,
     ReplayedRates,
+    Saturating,
 )
 from gangwise.papers.estimators import Oracle
 from tests.papers.approximation_jobs.made import instance, started

@@ -16,16 +16,14 @@ from gangwise.core.workload import Delivery
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.papers.approximation_jobs.problem import (
     ApproximationProblem,
+    IidRates,
     Job,
     Log,
-    Power,
-    Saturating,
-)
-from gangwise.papers.approximation_jobs.workloads import (
-    IidRates,
     PoissonJobs,
+    Power,
     ReplayedJobs,
     ReplayedRates,
+    Saturating,
 )
 from tests.papers.approximation_jobs.made import instance, metric, play, started
 

@@ -23,15 +23,13 @@ from gangwise.papers.approximation_jobs.offline import (
 )
 from gangwise.papers.approximation_jobs.problem import (
     ApproximationProblem,
+    GammaPeriods,
+    IidRates,
     Job,
     Log,
     Power,
-    Saturating,
-)
-from gangwise.papers.approximation_jobs.workloads import (
-    GammaPeriods,
-    IidRates,
     ReplayedJobs,
+    Saturating,
     SyntheticJobs,
 )
 

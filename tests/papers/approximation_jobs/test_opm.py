@@ -12,12 +12,14 @@ from gangwise.papers.approximation_jobs.environment import ApproximationInstance
 from gangwise.papers.approximation_jobs.policies import OPM, OPS
 from gangwise.papers.approximation_jobs.problem import (
     ApproximationProblem,
+    IidRates,
     Job,
     Log,
+    PoissonJobs,
     Power,
+    ReplayedJobs,
     Saturating,
 )
-from gangwise.papers.approximation_jobs.workloads import IidRates, PoissonJobs, ReplayedJobs
 from gangwise.papers.estimators import Decay, Oracle
 from tests.papers.approximation_jobs.made import instance, started
 from tests.reference import approximation_jobs as plain

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from gangwise import ScenarioError
-from gangwise.papers.approximation_jobs.workloads import GammaPeriods
+from gangwise.papers.approximation_jobs.problem import GammaPeriods
 
 PROCESSES = {
     "gamma": GammaPeriods(7),

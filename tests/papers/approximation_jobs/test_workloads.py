@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from gangwise import GangwiseError, ScenarioError
-from gangwise.papers.approximation_jobs.workloads import (
+from gangwise.papers.approximation_jobs.problem import (
     GammaPeriods,
     SyntheticJobs,
     bounded_pareto,

@@ -10,7 +10,7 @@ import pytest
 from gangwise import compare, create_policy, create_scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.simulation import simulate
-from gangwise.papers.approximation_jobs.workloads import load_of
+from gangwise.papers.approximation_jobs.problem import load_of
 
 
 def test_the_same_seed_draws_the_same_instance_and_load_is_what_it_says():

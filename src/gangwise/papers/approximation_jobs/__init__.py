@@ -5,4 +5,4 @@
 
 from gangwise.moved import former_face
 
-__getattr__ = former_face(__name__, "environment", "offline", "policies", "problem", "workloads")
+__getattr__ = former_face(__name__, "environment", "offline", "policies", "problem")

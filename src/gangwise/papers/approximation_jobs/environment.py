@@ -20,7 +20,7 @@ from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import Delivery, Mailbox
-from gangwise.papers.approximation_jobs import kernels, workloads
+from gangwise.papers.approximation_jobs import kernels
 from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.estimators import Estimator, make_estimator
 
@@ -388,8 +388,8 @@ class ApproximationInstance(InstanceBase):
     --------
     >>> from gangwise import create_policy, simulate
     >>> from gangwise.papers.approximation_jobs.problem import ApproximationProblem
-    >>> from gangwise.papers.approximation_jobs.workloads import IidRates
-    >>> from gangwise.papers.approximation_jobs.workloads import PoissonJobs
+    >>> from gangwise.papers.approximation_jobs.problem import IidRates
+    >>> from gangwise.papers.approximation_jobs.problem import PoissonJobs
     >>> problem = ApproximationProblem([1.0, 0.5])
     >>> instance = ApproximationInstance(problem, IidRates([0.5, 0.9]), PoissonJobs(0.3))
     >>> simulate(instance, create_policy("fair"), slots=5, seed=0).slots
@@ -397,8 +397,8 @@ class ApproximationInstance(InstanceBase):
     """
 
     problem: problems.ApproximationProblem
-    rates: workloads.RateProcess
-    jobs: workloads.JobWorkload
+    rates: problems.RateProcess
+    jobs: problems.JobWorkload
     delivery: Delivery = field(default_factory=Delivery)
     outages: tuple[Outage, ...] = ()
     family: str = "approximation_jobs"
@@ -482,9 +482,9 @@ class ApproximationFamily:
             at += int(rng.integers(1, 4))
         outages = [Outage(i, 2, 6) for i in range(M) if rng.random() < 0.2]
         delivery = Delivery(float(rng.integers(1, 4))) if rng.random() < 0.3 else Delivery()
-        rates = workloads.IidRates(rng.random(M), float(rng.choice([0.0, 4.0])))
+        rates = problems.IidRates(rng.random(M), float(rng.choice([0.0, 4.0])))
         return ApproximationInstance(
-            problem, rates, workloads.ReplayedJobs(jobs), delivery, tuple(outages)
+            problem, rates, problems.ReplayedJobs(jobs), delivery, tuple(outages)
         )
 
     def _utility(self, rng: np.random.Generator) -> problems.Utility:
@@ -503,7 +503,7 @@ class ApproximationFamily:
         base, place = instance.problem, np.argsort(order)
         problem = replace(base, prices=base.prices[order])
         outages = tuple(replace(o, machine=int(place[o.machine])) for o in instance.outages)
-        rates = workloads.Relabelled(instance.rates, order)
+        rates = problems.Relabelled(instance.rates, order)
         return replace(instance, problem=problem, rates=rates, outages=outages)
 
     def relabel_decision(

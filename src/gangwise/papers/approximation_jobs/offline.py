@@ -488,8 +488,8 @@ def offline_optimum(
 
     >>> from gangwise.papers.approximation_jobs.environment import ApproximationInstance
     >>> from gangwise.papers.approximation_jobs.problem import ApproximationProblem, Job
-    >>> from gangwise.papers.approximation_jobs.workloads import IidRates
-    >>> from gangwise.papers.approximation_jobs.workloads import ReplayedJobs
+    >>> from gangwise.papers.approximation_jobs.problem import IidRates
+    >>> from gangwise.papers.approximation_jobs.problem import ReplayedJobs
     >>> jobs = ReplayedJobs([Job(0, 0, 10, budget=4.0)])
     >>> instance = ApproximationInstance(ApproximationProblem([1.0]), IidRates([1.0]), jobs)
     >>> round(offline_optimum(instance, slots=10, seed=0).bound, 6)

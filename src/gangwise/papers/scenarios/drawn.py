@@ -70,7 +70,7 @@ from gangwise.core.workload import (
     request_matrix,
 )
 from gangwise.logs.formats.training import MiniBatchTime
-from gangwise.papers.approximation_jobs import offline, workloads
+from gangwise.papers.approximation_jobs import offline
 from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, rate_generator
 from gangwise.papers.fluctuating_speeds import problem as speed_kinds
@@ -455,13 +455,13 @@ class OPMScenario(drawing.DrawnScenario[OPMSettings]):
     def instance(self, seed: int) -> ApproximationInstance:
         """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""
         s = self.settings
-        rates = workloads.GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
+        rates = problems.GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
         # Realised prices need the rates that a run with this seed will meet.
-        prices = workloads.price_machines(rates, s.pricing, s.slots, rate_generator(seed))
+        prices = problems.price_machines(rates, s.pricing, s.slots, rate_generator(seed))
         drawn = s.model_dump(include={"beta", "q", "value", "lifetime"})
         # Load is a share of what all machines cost: with realised prices, of their mean.
         price = float(np.mean(prices))
-        jobs = workloads.SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
+        jobs = problems.SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
         problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
         return ApproximationInstance(problem, rates, jobs, comparators=offline.COMPARATORS)
 
@@ -500,9 +500,9 @@ class OPMTheoremScenario(drawing.DrawnScenario[TheoremSettings]):
         ]
         jobs = [problems.Job(n, 0, s.slots, budget, f) for n, f in enumerate(utilities)]
         problem = problems.ApproximationProblem(prices, horizon=s.slots, enforce=False)
-        replayed = workloads.ReplayedJobs(jobs)
+        replayed = problems.ReplayedJobs(jobs)
         return ApproximationInstance(
-            problem, workloads.IidRates(means), replayed, comparators=offline.COMPARATORS
+            problem, problems.IidRates(means), replayed, comparators=offline.COMPARATORS
         )
 
 

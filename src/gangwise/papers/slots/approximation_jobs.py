@@ -39,13 +39,13 @@ from gangwise.logs import tables as trace_tables
 from gangwise.logs.formats.google import OFFSET, Google2011
 from gangwise.logs.io.reading import Stage, leave_out, reasons
 from gangwise.notation.units import duration, seconds
-from gangwise.papers.approximation_jobs import offline, workloads
+from gangwise.papers.approximation_jobs import offline
+from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.approximation_jobs.environment import (
     ApproximationInstance,
     Outage,
     rate_generator,
 )
-from gangwise.papers.approximation_jobs.problem import ApproximationProblem, Job
 from gangwise.papers.scenarios.drawing import JobDraws
 from gangwise.papers.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase, phrase
 
@@ -263,24 +263,24 @@ class ReplayedLifetimes:
         d = np.ceil(self.end / slot - 1e-9).astype(np.int64)
         return a, np.clip(d, a + 1, self.slots)
 
-    def jobs(self, rng: np.random.Generator) -> list[Job]:
+    def jobs(self, rng: np.random.Generator) -> list[problems.Job]:
         s, (a, d) = self.settings, self.span
-        drawn = workloads.paper_jobs(rng, a, d, self.machines, s.beta, s.q, s.value, self.names)
+        drawn = problems.paper_jobs(rng, a, d, self.machines, s.beta, s.q, s.value, self.names)
         # Drawn for all jobs, after their budgets: thinning leaves the numbers of the others alone.
         chosen = rng.random(a.size) < s.keep
         return [job for job, keep in zip(drawn, chosen) if keep]
 
-    def stream(self, rng: np.random.Generator) -> workloads.JobStream:
-        return workloads.ReplayedJobs(self.jobs(rng)).stream(rng)
+    def stream(self, rng: np.random.Generator) -> problems.JobStream:
+        return problems.ReplayedJobs(self.jobs(rng)).stream(rng)
 
     def instance(self, seed: int, outages: tuple[Outage, ...] = ()) -> ApproximationInstance:
         s = self.settings
-        rates = workloads.GammaPeriods(
+        rates = problems.GammaPeriods(
             self.machines, time_scale=s.time_scale, stationary=s.stationary, per_period=s.per_period
         )
         # Realised prices are of the rates that the run with this seed will meet.
-        prices = workloads.price_machines(rates, s.pricing, self.slots, rate_generator(seed))
-        problem = ApproximationProblem(prices, horizon=self.slots)
+        prices = problems.price_machines(rates, s.pricing, self.slots, rate_generator(seed))
+        problem = problems.ApproximationProblem(prices, horizon=self.slots)
         comparators = offline.COMPARATORS if s.comparators else ()
         return ApproximationInstance(problem, rates, self, outages=outages, comparators=comparators)
 
@@ -289,11 +289,11 @@ class ReplayedLifetimes:
         jobs = self.jobs(simulation.Streams.of(0).workload)
         # One machine has the price of all, for the population's mean is theirs.
         price = float(
-            workloads.price_machines(
-                workloads.GammaPeriods(1), "population", 1, simulation.Streams.of(0).noise
+            problems.price_machines(
+                problems.GammaPeriods(1), "population", 1, simulation.Streams.of(0).noise
             )[0]
         )
-        load = workloads.load_of(jobs, np.full(self.machines, price), self.slots)
+        load = problems.load_of(jobs, np.full(self.machines, price), self.slots)
         slot, life = self.length / self.slots, d - a
         least, median, most = np.quantile(life, (0.01, 0.5, 0.99))
         lengths = {"mean": life.mean(), "median": median, "least": least, "most": most}
