@@ -83,8 +83,7 @@ from gangwise.papers.gain_overhead.problem import (
 from gangwise.papers.gangs.environment import GangInstance, GangSpeedsInstance
 from gangwise.papers.gangs.problem import GangProblem, GangSpeedsProblem
 from gangwise.papers.scenarios import drawing
-from gangwise.papers.slots.fluctuating_speeds import limited_capacity, pooled_instance
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.slots.opening import limited_capacity, open_trace, pooled_instance
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 OUR_MOST = (24, 48, 16, 16, 16, 8)
