@@ -30,8 +30,8 @@ import numpy as np
 import polars as pl
 
 from gangwise.logs.formats.alibaba_v2018 import FORMAT as V2018
-from gangwise.logs.io.reading import Column, Schema, read_table
-from gangwise.logs.io.text import Blocks
+from gangwise.logs.reading import Column, Schema, read_table
+from gangwise.logs.text import Blocks
 
 try:
     import duckdb

@@ -21,7 +21,7 @@ MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "
 _SIBLINGS = """
 core.simulation=check core.terminal=wording engines.engine=intake jobs.compiled=stacks
 logs.formats.slurm=slurm_json logs.formats.tabular=swf logs.formats.training=measured_speeds,philly
-logs.io.text=blocks papers.approximation_jobs.policies=baselines,opm
+logs.text=blocks papers.approximation_jobs.policies=baselines,opm
 papers.approximation_jobs.problem=workloads papers.fluctuating_speeds.problem=speeds
 papers.gangs.placement=milp papers.scenarios.drawn=esdp,files,ogasched,opm
 papers.slots.opening=fluctuating_speeds report.answers=usage report.jobs=causes
@@ -32,7 +32,7 @@ sites.wait_history=quantile_forest study.answer=where_waited study.explain=from_
 for _where in _SIBLINGS.split():
     _home, _, _names = _where.partition("=")
     MOVED |= {f"{_home.rpartition('.')[0]}.{name}": _home for name in _names.split(",")}
-MOVED |= {"traces": "logs", "experiments": "study"}
+MOVED |= {"traces": "logs", "logs.io": "logs", "experiments": "study"}
 
 
 class _MovedModules(MetaPathFinder, Loader):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from gangwise.logs.io.reading import Stage
+from gangwise.logs.reading import Stage
 from gangwise.logs.tables import UNITS, Tables
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "deleted")

@@ -17,8 +17,8 @@ from gangwise.logs import open_tables
 from gangwise.logs.formats import accounting
 from gangwise.logs.formats.accounting import JSON, TEXT, Jobs, parse_pbs
 from gangwise.logs.formats.tabular import reader
-from gangwise.logs.io.reading import RowAccount
 from gangwise.logs.jobs import jobs_of, open_jobs
+from gangwise.logs.reading import RowAccount
 
 SYSTEMS = {**TEXT, **JSON}
 COLUMNS = ("name", "tasks", "cpu", "gpu", "created", "started", "deleted", "limit")

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.logs.io import text as text_module
-from gangwise.logs.io.reading import Column, Schema, read_table
-from gangwise.logs.io.text import Blocks, first_lines, read_records
+from gangwise.logs import text as text_module
+from gangwise.logs.reading import Column, Schema, read_table
+from gangwise.logs.text import Blocks, first_lines, read_records
 
 
 @pytest.fixture(autouse=True, params=["isal.isal_zlib", "zlib"])
@@ -118,13 +118,13 @@ def test_blank_lines_wait_in_blocks_and_not_for_ever(tmp_path, monkeypatch):
     file.write_bytes(b"a\n" + b"\n" * 700 + b"b\n" + b" \n" * 400)
     found = list(Blocks(file, 100))
     assert b"".join(block.data for block in found) == b"a\n" + b"\n" * 700 + b"b\n"
-    monkeypatch.setattr("gangwise.logs.io.text.LONGEST_LINE", 500)
+    monkeypatch.setattr("gangwise.logs.text.LONGEST_LINE", 500)
     with pytest.raises(TraceError, match="than 0"):
         list(Blocks(file, 100))
 
 
 def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("gangwise.logs.io.text.LONGEST_LINE", 1000)
+    monkeypatch.setattr("gangwise.logs.text.LONGEST_LINE", 1000)
     file = tmp_path / "x"
     file.write_bytes(b"a,b\n" + b"x" * 5000)
     with pytest.raises(TraceError, match="row 2"):

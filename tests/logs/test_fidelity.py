@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from gangwise.logs.io.reading import leave_out
+from gangwise.logs.reading import leave_out
 from gangwise.logs.tables import Tables, implied_load, of_tables
 
 SERVERS = pl.DataFrame(

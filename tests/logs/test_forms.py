@@ -17,12 +17,12 @@ import pytest
 
 from gangwise import TraceError
 from gangwise.logs import open_tables
+from gangwise.logs import text as texts
 from gangwise.logs.format import recognise
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.inspect import report, summary
-from gangwise.logs.io import text as texts
-from gangwise.logs.io.text import Blocks
 from gangwise.logs.jobs import jobs_of
+from gangwise.logs.text import Blocks
 
 LINES = b"id,cores,submit\na,4,1\nb,2,2\n"
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.logs.formats.tabular import reader
-from gangwise.logs.io.reading import read_table
+from gangwise.logs.reading import read_table
 
 from .csvs import pod
 from .csvs import write as write_2023

@@ -13,10 +13,10 @@ import pytest
 
 from gangwise import TraceError
 from gangwise.logs import inspect as inspecting
+from gangwise.logs import text as texts
 from gangwise.logs.format import Format, TableFile, likeness, looks_like, nearest
 from gangwise.logs.inspect import inspect
-from gangwise.logs.io import text as texts
-from gangwise.logs.io.reading import Column, Schema
+from gangwise.logs.reading import Column, Schema
 
 from .csvs import NODE_HEADER, NODES, pod, write
 

@@ -13,9 +13,9 @@ import pytest
 from benchmarks.trace_scaling import FORMATS
 
 from gangwise.logs import open_reader, reader_of
+from gangwise.logs import text as texts
 from gangwise.logs.formats import google
 from gangwise.logs.inspect import inspect
-from gangwise.logs.io import text as texts
 
 from .test_google_2011 import event
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.logs.io import reading as parsing
-from gangwise.logs.io.reading import Check, Column, Schema, TableReader, read_table
-from gangwise.logs.io.text import Blocks, split_line
+from gangwise.logs import reading as parsing
+from gangwise.logs.reading import Check, Column, Schema, TableReader, read_table
+from gangwise.logs.text import Blocks, split_line
 from tests.reference import traces as reference
 
 COLUMNS = (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.logs.formats.tabular import reader
-from gangwise.logs.io.reading import Column, Schema, read_table
+from gangwise.logs.reading import Column, Schema, read_table
 from gangwise.papers.slots.opening import TraceScenario
 
 from .csvs import NODE_HEADER, POD_HEADER, pod, write

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gangwise.logs.io.text import Commented
+from gangwise.logs.text import Commented
 from gangwise.study.runs import NamedSource, Rows
 from gangwise.study.store import Store
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.registry import belongs_elsewhere, entries
 from gangwise.logs import format
-from gangwise.logs.io.text import Blocks, first_lines, header_of, listed, regular
 from gangwise.logs.tables import Reader, Tables, load_tables
+from gangwise.logs.text import Blocks, first_lines, header_of, listed, regular
 from gangwise.logs.twins import arguments, open_twin
 
 __all__ = ["open_reader", "open_tables"]

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 import polars as pl
 
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.logs.io.reading import Check, Column, Schema, Stage, TableReader
-from gangwise.logs.io.text import beginning, fields_of_json, first_lines, header_of, split_line
+from gangwise.logs.reading import Check, Column, Schema, Stage, TableReader
+from gangwise.logs.text import beginning, fields_of_json, first_lines, header_of, split_line
 
 SAVED = "tables.json"
 """The file that makes a folder one of tables that were saved."""

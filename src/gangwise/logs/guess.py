@@ -27,8 +27,9 @@ from gangwise.core.registry import entries
 from gangwise.core.settings import toml_value
 from gangwise.logs.format import looks_like, recognise
 from gangwise.logs.formats.own_csv import NAME, WHITESPACE, MappingFile, OwnCsv, json_paths
-from gangwise.logs.io.reading import reasons
-from gangwise.logs.io.text import (
+from gangwise.logs.reading import reasons
+from gangwise.logs.tables import Tables, amount_text, device_hours, period_of
+from gangwise.logs.text import (
     Blocks,
     fields_of_json,
     first_lines,
@@ -38,7 +39,6 @@ from gangwise.logs.io.text import (
     start_of,
     with_points,
 )
-from gangwise.logs.tables import Tables, amount_text, device_hours, period_of
 from gangwise.notation import units
 
 SAMPLE = 1000  # rows that are looked at for units; loads are of the whole file

@@ -15,9 +15,9 @@ from gangwise import logs
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
 from gangwise.logs import format
-from gangwise.logs.io.reading import reason_lines, reasons_plain
-from gangwise.logs.io.text import Blocks, first_lines
+from gangwise.logs.reading import reason_lines, reasons_plain
 from gangwise.logs.tables import Fidelity, Tables, implied_load, of_tables, period_of
+from gangwise.logs.text import Blocks, first_lines
 from gangwise.notation.units import duration
 
 if TYPE_CHECKING:  # it takes half a second, which inspecting files needs nothing of

@@ -38,7 +38,7 @@ from gangwise.jobs.metrics import held_devices, longer_by
 from gangwise.jobs.model import Group, Jobs, Node, Nodes, Shape
 from gangwise.logs import open_tables
 from gangwise.logs.formats.tabular import SWF_FIELDS
-from gangwise.logs.io.reading import reasons, reasons_plain
+from gangwise.logs.reading import reasons, reasons_plain
 from gangwise.logs.tables import (
     UNITS,
     Tables,

@@ -20,7 +20,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
-from gangwise.logs.io.text import Blocks, first_lines, scan_parquet
+from gangwise.logs.text import Blocks, first_lines, scan_parquet
 from gangwise.sites.wait_history import PendingJobs
 
 WORDS = tomllib.loads(Path(__file__).with_name("guess.toml").read_text(encoding="utf-8"))

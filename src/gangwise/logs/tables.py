@@ -24,8 +24,8 @@ from gangwise.core.errors import TraceError
 from gangwise.core.files import write_whole
 from gangwise.core.settings import Clock
 from gangwise.logs.format import SAVED, Format, TraceFiles, all_files, files_of, recognise
-from gangwise.logs.io.reading import NO_JOBS, Stage, reason_lines, reasons_plain
-from gangwise.logs.io.text import scan_parquet
+from gangwise.logs.reading import NO_JOBS, Stage, reason_lines, reasons_plain
+from gangwise.logs.text import scan_parquet
 from gangwise.notation.units import duration
 
 LOW_SHARE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning

@@ -23,9 +23,9 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.core.settings import Clock
 from gangwise.logs.format import Format, all_files, declared
-from gangwise.logs.io.reading import EARLIER, MALFORMED, PART, RecordError, RowAccount
-from gangwise.logs.io.text import beginning, document, read_text, split_lines
+from gangwise.logs.reading import EARLIER, MALFORMED, PART, RecordError, RowAccount
 from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.logs.text import beginning, document, read_text, split_lines
 from gangwise.notation import units
 from gangwise.notation.slurm import expand_nodes
 

@@ -21,7 +21,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import TraceError
 from gangwise.logs.format import Read, declared
 from gangwise.logs.formats.tabular import TableMapping, TabularReader
-from gangwise.logs.io.reading import Stage, leave_out, reasons
+from gangwise.logs.reading import Stage, leave_out, reasons
 from gangwise.logs.tables import UNITS, Tables
 
 

@@ -30,7 +30,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.logs.format import declared
-from gangwise.logs.io.reading import MALFORMED, RowAccount, Stage, leave_out, reasons
+from gangwise.logs.reading import MALFORMED, RowAccount, Stage, leave_out, reasons
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.notation.units import duration
 
@@ -52,7 +52,7 @@ class Codes:
 def leave_out_of(
     name: str, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]], files: Sequence[str]
 ) -> tuple[pl.DataFrame, Stage]:
-    """:func:`~gangwise.logs.io.reading.leave_out` for rows with a ``place``, of several files."""
+    """:func:`~gangwise.logs.reading.leave_out` for rows with a ``place``, of several files."""
     sound, stage = leave_out(name, frame.rename({"place": "row"}), rules)
     return sound.rename({"row": "place"}), in_files(stage, files)
 

@@ -20,11 +20,11 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.logs import reading
 from gangwise.logs.format import all_files, declared
 from gangwise.logs.formats.tabular import TableMapping
-from gangwise.logs.io import reading
-from gangwise.logs.io.text import beginning, read_records, without_collecting
 from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.logs.text import beginning, read_records, without_collecting
 from gangwise.notation import NotationError, kubernetes, units
 
 TIMES = {

@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.settings import UNIX, Clock, fault_text
+from gangwise.logs import reading
 from gangwise.logs.formats.tabular import TableMapping
-from gangwise.logs.io import reading
-from gangwise.logs.io.text import Blocks, Commented, RecordLines, first_lines, split_line
 from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.logs.text import Blocks, Commented, RecordLines, first_lines, split_line
 from gangwise.notation import units
 
 NAME = "csv"

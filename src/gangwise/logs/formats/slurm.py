@@ -21,11 +21,11 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.core.settings import UNIX, Clock
+from gangwise.logs import reading
+from gangwise.logs import text as file_text
 from gangwise.logs.format import FOR_PEOPLE, declared, holds, is_for_people, only_file, reads_as
 from gangwise.logs.formats.slurm_submit import TaskRequest, request, with_array_tasks, with_terms
 from gangwise.logs.formats.tabular import TableMapping
-from gangwise.logs.io import reading
-from gangwise.logs.io import text as file_text
 from gangwise.logs.tables import NO_SERVERS, Reader, Tables, server_table
 from gangwise.notation import NotationError, units
 from gangwise.notation import slurm as notation

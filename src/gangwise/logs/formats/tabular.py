@@ -54,11 +54,11 @@ import polars as pl
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Clock
 from gangwise.logs import format as formats
+from gangwise.logs import reading as readings
 from gangwise.logs.format import Format, Read, TraceFiles
-from gangwise.logs.io import reading as readings
-from gangwise.logs.io.reading import Column, Rule, Schema, Stage, TableReader
-from gangwise.logs.io.text import Commented, beginning, split_names
+from gangwise.logs.reading import Column, Rule, Schema, Stage, TableReader
 from gangwise.logs.tables import UNITS, Reader, Tables, server_table
+from gangwise.logs.text import Commented, beginning, split_names
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")
 NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "model": ""}

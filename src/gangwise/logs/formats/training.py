@@ -36,9 +36,9 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.logs.format import TraceFiles, all_files, declared, only_file
 from gangwise.logs.formats.tabular import TableMapping
-from gangwise.logs.io.reading import LoadedTable, RecordError, RowAccount, read_table
-from gangwise.logs.io.text import document, read_records
+from gangwise.logs.reading import LoadedTable, RecordError, RowAccount, read_table
 from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.logs.text import document, read_records
 
 NAME = "philly"
 TIME = "%Y-%m-%d %H:%M:%S"

@@ -29,7 +29,7 @@ import polars as pl
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.core.simulation import Streams
-from gangwise.logs.io.reading import Stage
+from gangwise.logs.reading import Stage
 from gangwise.logs.tables import Tables
 
 __all__ = ["NAMES", "arguments", "calibration", "completed", "open_twin", "twin"]

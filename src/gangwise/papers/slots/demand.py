@@ -52,7 +52,7 @@ from gangwise.core.settings import Count, StrictSettings
 from gangwise.core.terminal import phrases
 from gangwise.core.workload import Cluster
 from gangwise.logs import tables as trace_tables
-from gangwise.logs.io.reading import Stage, leave_out, reasons
+from gangwise.logs.reading import Stage, leave_out, reasons
 from gangwise.logs.twins import NAMES as TWINS
 from gangwise.notation.units import duration, seconds
 

@@ -29,7 +29,7 @@ import polars as pl
 
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import TraceError
-from gangwise.logs.io.text import NOT_UTF8, Block, Blocks, fields_of_json, listed, split_line
+from gangwise.logs.text import NOT_UTF8, Block, Blocks, fields_of_json, listed, split_line
 
 STEP = "a step, whose job has a row of its own"
 PART = "a part of a job, which has a row for the whole"

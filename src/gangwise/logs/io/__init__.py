@@ -1,1 +1,0 @@
-"""From files of text to typed tables, with an account of every row."""
