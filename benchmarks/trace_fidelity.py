@@ -22,7 +22,7 @@ from gangwise.logs import open_tables
 from gangwise.logs.jobs import jobs_of
 from gangwise.logs.tables import Tables, amount_text, percent_text
 from gangwise.logs.twins import completed
-from gangwise.papers.slots.opening import FAMILIES, open_trace
+from gangwise.papers.scenarios.opening import FAMILIES, open_trace
 
 STEPS: Mapping[str, Any] = {"tasks": "one", "keep": 0.7, "skip": 0.01, "slot": "1h"}
 BEFORE: Mapping[str, Mapping[str, Any]] = {

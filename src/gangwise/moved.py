@@ -16,7 +16,7 @@ _PAPERS = "approximation_jobs estimators fluctuating_speeds gain_overhead gangs 
 MOVED = {f"jobs.{name}": f"sites.{name}" for name in _SITES.split()}
 MOVED |= {name: f"papers.{name}" for name in _PAPERS.split()}
 MOVED |= {"jobs.filling": "papers.reproduce.field"}
-MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.slots"}
+MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.scenarios"}
 MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation.slurm")
 _SIBLINGS = """
 core.simulation=check core.terminal=wording engines.engine=intake jobs.compiled=stacks
@@ -24,7 +24,7 @@ logs.formats.slurm=slurm_json logs.formats.tabular=swf logs.formats.training=mea
 logs.text=blocks papers.approximation_jobs.policies=baselines,opm
 papers.approximation_jobs.problem=workloads papers.fluctuating_speeds.problem=speeds
 papers.gangs.placement=milp papers.scenarios.drawn=esdp,files,ogasched,opm
-papers.slots.opening=fluctuating_speeds report.answers=usage report.jobs=causes
+papers.scenarios.opening=fluctuating_speeds report.answers=usage report.jobs=causes
 report.plotting=drawing service.store=sound sites.node_effects=distances
 sites.wait_history=quantile_forest study.answer=where_waited study.explain=from_history
 """
@@ -32,7 +32,8 @@ sites.wait_history=quantile_forest study.answer=where_waited study.explain=from_
 for _where in _SIBLINGS.split():
     _home, _, _names = _where.partition("=")
     MOVED |= {f"{_home.rpartition('.')[0]}.{name}": _home for name in _names.split(",")}
-MOVED |= {"traces": "logs", "logs.io": "logs", "experiments": "study"}
+_PACKAGES = "traces=logs logs.io=logs experiments=study papers.slots=papers.scenarios"
+MOVED |= dict(pair.split("=") for pair in _PACKAGES.split())
 
 
 class _MovedModules(MetaPathFinder, Loader):

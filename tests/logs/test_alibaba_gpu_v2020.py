@@ -13,7 +13,7 @@ from gangwise.logs import open_tables
 from gangwise.logs.format import TraceFiles
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.formats.training import MiniBatchTime
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 
 AlibabaGpuV2020 = reader("alibaba-gpu-v2020")
 FORMAT = reader("alibaba-gpu-v2020").FORMAT

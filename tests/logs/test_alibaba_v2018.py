@@ -16,7 +16,7 @@ from gangwise.logs.format import recognise
 from gangwise.logs.formats import alibaba_v2018
 from gangwise.logs.formats.alibaba_v2018 import AlibabaV2018, Dag
 from gangwise.logs.formats.tabular import reader
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 
 MACHINES = """m_1,0,1,a,96,100,USING
 m_2,0,1,b,96,100,USING

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.papers.slots.opening import TraceScenario, open_trace
+from gangwise.papers.scenarios.opening import TraceScenario, open_trace
 
 from .csvs import pod, write
 from .made import tables

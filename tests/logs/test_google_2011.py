@@ -11,8 +11,8 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
 from gangwise.logs.formats.google import Google2011
-from gangwise.papers.slots.approximation_jobs import GoogleScenario
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.approximation_jobs import GoogleScenario
+from gangwise.papers.scenarios.opening import open_trace
 
 SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST = range(7)
 END = 2**63 - 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.logs.formats.google import Google2011
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 
 SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST, UPDATE_PENDING, UPDATE_RUNNING = range(9)
 ADD, REMOVE, UPDATE = range(3)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.papers.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.papers.approximation_jobs.problem import ApproximationProblem, IidRates, PoissonJobs
-from gangwise.papers.slots.approximation_jobs import JobsTraceScenario
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.approximation_jobs import JobsTraceScenario
+from gangwise.papers.scenarios.opening import open_trace
 
 from . import test_google_2011_tasks as google
 from .made import tables

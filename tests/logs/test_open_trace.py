@@ -13,7 +13,7 @@ from gangwise.logs.format import TraceFiles
 from gangwise.logs.formats.google import Google2011
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.tables import save_tables
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 
 from .csvs import POD_HEADER, pod, write
 

@@ -16,7 +16,7 @@ from gangwise.core.files import write_whole
 from gangwise.logs.tables import SAVED as MANIFEST
 from gangwise.logs.tables import load_tables, save_tables
 from gangwise.papers.scenarios.drawn import read_scenario
-from gangwise.papers.slots.opening import open_trace, outline, write_outline
+from gangwise.papers.scenarios.opening import open_trace, outline, write_outline
 
 from . import test_alibaba_gpu_v2020 as v2020
 from .csvs import pod, write

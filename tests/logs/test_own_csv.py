@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from gangwise import TraceError
 from gangwise.cli import app
 from gangwise.logs.formats.own_csv import OwnCsv
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 from gangwise.study.replay_scenario import ReplayScenario
 
 MAPPING = """

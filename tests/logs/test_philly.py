@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.logs.formats.training import Philly
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 
 MACHINES = "machineId, number of GPUs, single GPU mem\nm1,2, 12GB\nm2,8, 24GB\nm3,8, 24GB\n"
 

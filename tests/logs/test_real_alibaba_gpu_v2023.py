@@ -10,7 +10,7 @@ import pytest
 
 from gangwise import TraceError, create_policy, simulate
 from gangwise.logs.formats.tabular import reader
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 
 AlibabaGpuV2023 = reader("alibaba-gpu-v2023")
 

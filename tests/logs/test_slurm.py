@@ -24,7 +24,7 @@ from gangwise.logs.jobs import jobs_of, open_jobs
 from gangwise.notation.slurm import expand_nodes, gib
 from gangwise.notation.slurm import read_tres as tres
 from gangwise.notation.units import clock
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 from gangwise.sites.site import Pool, Rules, Site
 from gangwise.study.replay_scenario import ReplayScenario
 

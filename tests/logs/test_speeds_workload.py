@@ -9,7 +9,7 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.core.workload import BernoulliArrivals
-from gangwise.papers.slots.opening import SpeedsTraceScenario, open_trace
+from gangwise.papers.scenarios.opening import SpeedsTraceScenario, open_trace
 
 from . import test_alibaba_gpu_v2020 as v2020
 from .made import tables

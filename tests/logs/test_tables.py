@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.logs.formats.tabular import reader
 from gangwise.logs.reading import Column, Schema, read_table
-from gangwise.papers.slots.opening import TraceScenario
+from gangwise.papers.scenarios.opening import TraceScenario
 
 from .csvs import NODE_HEADER, POD_HEADER, pod, write
 

@@ -29,10 +29,10 @@ from gangwise.logs.twins import (
     servers_of,
     twin,
 )
+from gangwise.papers.scenarios.approximation_jobs import GoogleScenario
+from gangwise.papers.scenarios.demand import fits_somewhere
 from gangwise.papers.scenarios.drawn import read_scenario
-from gangwise.papers.slots.approximation_jobs import GoogleScenario
-from gangwise.papers.slots.demand import fits_somewhere
-from gangwise.papers.slots.opening import open_trace
+from gangwise.papers.scenarios.opening import open_trace
 from tests.logs.distances import distance, kolmogorov_smirnov, total_variation
 
 AlibabaGpuV2023 = reader("alibaba-gpu-v2023")

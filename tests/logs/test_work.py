@@ -18,8 +18,8 @@ from gangwise.cli import app
 from gangwise.core.workload import Cluster
 from gangwise.logs.formats.slurm import SlurmSacct
 from gangwise.logs.tables import device_hours, implied_load, save_tables, work
-from gangwise.papers.slots.demand import contested_share
-from gangwise.papers.slots.opening import FAMILIES, open_trace
+from gangwise.papers.scenarios.demand import contested_share
+from gangwise.papers.scenarios.opening import FAMILIES, open_trace
 from gangwise.report.pages import write_report
 from gangwise.study.compare import Comparison, compare
 
@@ -101,7 +101,7 @@ def test_a_sweep_says_how_much_of_the_log_each_cell_plays(tmp_path):
 
 
 def open_scenario(log, **knobs):
-    from gangwise.papers.slots.opening import TraceScenario
+    from gangwise.papers.scenarios.opening import TraceScenario
 
     return TraceScenario(log, **{"skip": 0, **knobs})
 

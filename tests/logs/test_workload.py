@@ -12,8 +12,8 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
 from gangwise.logs.formats.tabular import reader
-from gangwise.papers.slots.demand import sample_servers, seconds
-from gangwise.papers.slots.opening import GainOverheadTraceSettings, open_trace
+from gangwise.papers.scenarios.demand import sample_servers, seconds
+from gangwise.papers.scenarios.opening import GainOverheadTraceSettings, open_trace
 
 from .csvs import pod, write
 

@@ -140,7 +140,7 @@ def workload_command(
     as_json: bool = False,
 ) -> None:
     """Show the workload that a trace becomes: job types, channels, arrivals, lifetimes, load."""
-    from gangwise.papers.slots.opening import open_trace, outline, write_outline
+    from gangwise.papers.scenarios.opening import open_trace, outline, write_outline
 
     values = options.settings_of(settings, family)
     with options.progress(NOTHING_KEPT, compiles=False):

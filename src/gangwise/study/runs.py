@@ -293,7 +293,7 @@ def _scenario(source: NamedSource, files: tuple[Any, ...]) -> contracts.Scenario
     if source.trace:
         # Only here, so that a replay loads nothing of the papers.
         with papers_wing():
-            from gangwise.papers.slots.opening import open_trace
+            from gangwise.papers.scenarios.opening import open_trace
 
         traced: contracts.Scenario = open_trace(source.name, **settings)
         return traced

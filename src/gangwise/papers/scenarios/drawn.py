@@ -30,7 +30,7 @@ say is drawn, as the settings state.
 
 On synthetic jobs of OPM (``opm-default-v1``) arrivals are Poisson with bounded Pareto lifetimes,
 added until budgets reach a load, where the paper takes arrivals and deadlines from a public trace
-(``opm-google-v1``, :mod:`gangwise.papers.slots.approximation_jobs`). Where the paper leaves
+(``opm-google-v1``, :mod:`gangwise.papers.scenarios.approximation_jobs`). Where the paper leaves
 something open, the setting says so, because it decides the result: with every machine priced at
 twice its own mean rate (``pricing = realised``), knowing mean rates is worth nothing; with one
 price for all (``population``) an estimate earns what it can tell about up and down periods, whose
@@ -45,7 +45,7 @@ run all the same, since what the theorems bound is by how much budgets are excee
 Scenario files, in TOML, are a scenario with other settings, a trace, or a cluster of your own.
 ``docs/how-to/scenario-file.md`` shows the first and the last; a file with ``trace`` (files of a
 trace, a path from this file on) may have ``family``, ``format`` and ``[settings]``, the arguments
-of :func:`~gangwise.papers.slots.opening.open_trace`.
+of :func:`~gangwise.papers.scenarios.opening.open_trace`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ from gangwise.papers.gain_overhead.problem import (
 from gangwise.papers.gangs.environment import GangInstance, GangSpeedsInstance
 from gangwise.papers.gangs.problem import GangProblem, GangSpeedsProblem
 from gangwise.papers.scenarios import drawing
-from gangwise.papers.slots.opening import limited_capacity, open_trace, pooled_instance
+from gangwise.papers.scenarios.opening import limited_capacity, open_trace, pooled_instance
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 OUR_MOST = (24, 48, 16, 16, 16, 8)

@@ -46,8 +46,8 @@ from gangwise.papers.approximation_jobs.environment import (
     Outage,
     rate_generator,
 )
+from gangwise.papers.scenarios.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase, phrase
 from gangwise.papers.scenarios.drawing import JobDraws
-from gangwise.papers.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase, phrase
 
 
 class MachineSettings(JobDraws):

@@ -56,14 +56,14 @@ from gangwise.logs.reading import Stage, leave_out, reasons
 from gangwise.logs.twins import NAMES as TWINS
 from gangwise.notation.units import duration, seconds
 
-phrase = phrases("gangwise.papers.slots")
+phrase = phrases("gangwise.papers.scenarios")
 
 Duration = Annotated[str | float, AfterValidator(lambda value: seconds(value) and value)]
 Skip = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Steps(StrictSettings):
-    """The steps that every family with job types takes, see :mod:`gangwise.papers.slots.demand`."""
+    """The steps that every family with job types takes, see :mod:`.demand`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 

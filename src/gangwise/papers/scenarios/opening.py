@@ -1,8 +1,8 @@
 """Scenarios of jobs that last a slot, from the files of a trace: gain minus overhead, or speeds.
 
-Both take the steps of :mod:`gangwise.papers.slots.demand`, which give job types, the servers that
-they fit on, and arrivals. A gain-minus-overhead problem then takes units, contention, utilities and
-overhead; a job type is connected to every server that can hold one of its jobs whole.
+Both take the steps of :mod:`gangwise.papers.scenarios.demand`, which give job types, the servers
+that they fit on, and arrivals. A gain-minus-overhead problem then takes units, contention,
+utilities and overhead; a job type is connected to every server that can hold one of its jobs whole.
 
 At fluctuating speeds at most one job of a type comes in a slot. Then, also settings
 (:class:`SpeedsSettings`):
@@ -52,10 +52,10 @@ from gangwise.papers.gain_overhead.problem import (
     GainOverheadProblem,
     Utilities,
 )
+from gangwise.papers.scenarios import approximation_jobs
+from gangwise.papers.scenarios import demand as demands
+from gangwise.papers.scenarios.demand import phrase
 from gangwise.papers.scenarios.drawing import FeedbackSettings, RewardSettings
-from gangwise.papers.slots import approximation_jobs
-from gangwise.papers.slots import demand as demands
-from gangwise.papers.slots.demand import phrase
 
 
 class SpeedsSettings(demands.Steps, FeedbackSettings):
@@ -447,8 +447,8 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
     ``knobs`` are arguments of the reader, or of the twin (its seed as ``twin_seed``);
     ``complete="servers"`` or ``"jobs"``, to take from the twin what the files have none of; and
     settings of the scenario: fields of :class:`GainOverheadTraceSettings`,
-    :class:`~gangwise.papers.slots.opening.SpeedsSettings` or
-    :class:`~gangwise.papers.slots.approximation_jobs.JobsSettings`.
+    :class:`~gangwise.papers.scenarios.opening.SpeedsSettings` or
+    :class:`~gangwise.papers.scenarios.approximation_jobs.JobsSettings`.
 
     Raises TraceError when nothing is recognised: says what was looked for and what was found;
     UnknownName for a format, family or setting that does not exist.

@@ -1,1 +1,0 @@
-"""Workloads of the three families of slots, made of the tables of a trace."""
