@@ -107,7 +107,7 @@ def test_machines_must_be_known_or_stated():
         scenario(tables(JOBS))
     assert scenario(tables(JOBS), machines=7).instance(0).problem.M == 7
     assert noted(scenario(tables(JOBS, SERVERS), machines=2), "2 machines, and not the 5 servers")
-    with pytest.raises(ScenarioError, match="range"):
+    with pytest.raises(ScenarioError, match=r"q is \(3"):
         scenario(tables(JOBS, SERVERS), q=(3, 2))
 
 
