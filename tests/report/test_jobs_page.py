@@ -75,7 +75,7 @@ def chart_of(text: str) -> dict[str, Any]:
 
 
 def test_the_answer_is_told_first_and_never_against_the_past() -> None:
-    found = three(bounds=Certified([10 * HOUR], [9 * HOUR]))
+    found = three(bounds=Certified((10 * HOUR,), (9 * HOUR,)))
     assert "(38 % explained;" in found.text  # of the 8 h that jobs waited the base retells 3 h
     assert "not with the past" in found.text
     # Mean completion of EASY: (10 + 19 + 5) / 3 = 34 / 3 h, of which 10 h cannot be saved.

@@ -177,11 +177,11 @@ def test_stretches_grow_with_the_log_and_two_weeks_have_none() -> None:
 
 def test_the_base_is_named_once_and_the_rest_is_counted_against_it() -> None:
     rng = np.random.default_rng(5)
-    cases = [three(), three(bounds=Certified([10 * HOUR], [9 * HOUR])), three(drawn=True)]
+    cases = [three(), three(bounds=Certified((10 * HOUR,), (9 * HOUR,))), three(drawn=True)]
     cases += [made(rng.normal(shift, 600, 800), 20) for shift in (-1800, 0, 1800)]
     for found in cases:
         assert found.text.count(EASY) == 1
-    assert three(bounds=Certified([10 * HOUR], [9 * HOUR])).possible_saving == pytest.approx(
+    assert three(bounds=Certified((10 * HOUR,), (9 * HOUR,))).possible_saving == pytest.approx(
         100 * (1 - 10 / (34 / 3))
     )
 

@@ -155,15 +155,15 @@ class LowerBound:
 class Certified(NamedTuple):
     """Lower bounds on mean completion time, in seconds: one for each seed, or none."""
 
-    values: Sequence[float] = ()  # of schedules without preemption and migration
-    preemptive: Sequence[float] = ()  # of all schedules; none where an older gangwise stored them
+    values: tuple[float, ...] = ()  # of schedules without preemption and migration
+    preemptive: tuple[float, ...] = ()  # of all; none where an older gangwise stored them
     priced: bool = True  # whether prices were searched
 
     @classmethod
     def of(cls, bounds: Sequence[LowerBound]) -> Certified:
-        values = [bound.mean_completion for bound in bounds]
+        values = tuple(bound.mean_completion for bound in bounds)
         searched = all(bound.searched for bound in bounds)
-        return cls(values, [bound.preemptive for bound in bounds], searched)
+        return cls(values, tuple(bound.preemptive for bound in bounds), searched)
 
 
 NO_BOUNDS = Certified()

@@ -271,10 +271,10 @@ def _certified(folder: Path, bounds: Stored | Sequence[LowerBound] | None) -> Ce
     if not isinstance(bounds, Mapping):
         return Certified.of(bounds or [])
     pairs = [pair if isinstance(pair, list) else [pair] for pair in bounds.values()]
-    preemptive = [pair[1] for pair in pairs if len(pair) > 1]
+    preemptive = tuple(pair[1] for pair in pairs if len(pair) > 1)
     # Summaries of before do not say it: then prices were searched.
     searched = (_stored(folder, SUMMARY) or {}).get("prices_searched", True)
-    return Certified([pair[0] for pair in pairs], preemptive, searched)
+    return Certified(tuple(pair[0] for pair in pairs), preemptive, searched)
 
 
 def write_replay(

@@ -238,7 +238,7 @@ class Replayed(PrintedTable):
         return bounds
 
     @cache  # noqa: B019 - lives as long as one replay
-    def _compared(self, *bounds: Any) -> answer.Compared:
+    def _compared(self, bounds: Certified) -> answer.Compared:
         scenario = self.scenario
         return answer.Compared(
             str(scenario.describe()["source"]),
@@ -246,7 +246,7 @@ class Replayed(PrintedTable):
             self.results.experiment.get("rules", ""),
             scenario.drawn,
             scenario.as_logged,
-            Certified(*bounds),
+            bounds,
             self.learned(),
             scenario.not_modelled,
             scenario.partition,
@@ -254,9 +254,7 @@ class Replayed(PrintedTable):
         )
 
     def compared(self, bounds: Certified = NO_BOUNDS) -> answer.Compared:
-        # As tuples, by which the answer is kept.
-        values, preemptive, priced = bounds
-        return self._compared(tuple(values), tuple(preemptive), priced)
+        return self._compared(bounds)  # one answer, whether the default is given or left out
 
     def as_dict(self, bounds: Certified = NO_BOUNDS) -> dict[str, Any]:
         """Content of ``--json``: see docs/results.schema.json.
@@ -596,15 +594,14 @@ def leaderboard(
 
 def _numbers(replayed: Replayed) -> dict[str, dict[str, arrays.Floats]]:
     bounds = Certified.of(replayed.bounds())
-    interrupt = replayed.compared().interrupt
+    compared = replayed.compared()
     by_scheduler: dict[str, dict[str, arrays.Floats]] = {}
     for name, outcomes in replayed.outcomes.items():
         # A mean over fewer jobs could not be compared.
         if any(not outcome.finished.all() for outcome in outcomes):
             raise ScenarioError(f"{name} leaves jobs undone in {replayed.results.store.folder}")
-        summaries = [outcome.summary() for outcome in outcomes]
-        by_scheduler[name] = {m: np.array([summary[m] for summary in summaries]) for m in METRICS}
+        by_scheduler[name] = {metric: compared.by_seed(name, metric) for metric in METRICS}
         # The bound that holds for it: one that interrupts jobs may beat the other.
-        holds = np.array(bounds.preemptive if name in interrupt else bounds.values)
+        holds = np.array(bounds.preemptive if name in compared.interrupt else bounds.values)
         by_scheduler[name]["gap"] = by_scheduler[name]["completion.mean"] / holds - 1
     return by_scheduler
