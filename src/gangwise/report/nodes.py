@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.text import Text as Line
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.jobs.metrics import Outcome, Pieces, held_until
+from gangwise.jobs.metrics import Outcome, Pieces, over_bins
 from gangwise.notation.units import roughly
 from gangwise.report import page
 from gangwise.report.page import Section, Tile, Tiles
@@ -194,10 +194,8 @@ def _shares(
         mine = pieces.node // per_row == row
         capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
         if capacity > 0:
-            # The integral of what is held up to each edge, of which differences are means.
-            use = held_until(edges, pieces.held[mine], amount[mine])
-            use -= held_until(edges, pieces.end[mine], amount[mine])
-            share[row] = np.diff(use) / np.diff(edges) / capacity
+            held = over_bins(edges, pieces.held[mine], pieces.end[mine], amount[mine])
+            share[row] = held / capacity
     names = outcome.nodes.names
     heads = [names[row * per_row] for row in range(rows)]
     tails = [names[min((row + 1) * per_row, nodes) - 1] for row in range(rows)]

@@ -14,7 +14,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
-from gangwise.jobs.metrics import held_until
+from gangwise.jobs.metrics import over_bins
 from gangwise.logs.tables import Tables, device_totals, work
 from gangwise.notation.units import duration
 from gangwise.report.page import phrase, sentence_case
@@ -113,9 +113,7 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
         # What a request does not say counts as nothing.
         wanted = jobs[name].fill_null(0).to_numpy() * tasks
         if wanted.any():
-            # Integral of what is held up to each edge; its differences are means over bins.
-            use = held_until(edges, begin, wanted) - held_until(edges, end, wanted)
-            requested[name] = np.diff(use) / np.diff(edges)
+            requested[name] = over_bins(edges, begin, end, wanted)
     totals = device_totals(tables)
     return Load(edges, requested, {n: totals[n] for n in requested if totals.get(n, 0) > 0})
 
