@@ -99,7 +99,7 @@ def test_compare_writes_its_results(tmp_path):
     assert len(list((out / "runs").iterdir())) == 3 * (3 + 2)
     again = ["compare", SMALL, "--slots", "31", "--out", str(out), "--resume"]
     refused = CliRunner().invoke(app, again).exception
-    assert "30 slots; --resume was asked for with" in str(refused)
+    assert "slots was 30 and is now 31" in str(refused)
 
 
 def test_run(tmp_path):

@@ -195,6 +195,7 @@ def _print_versus(run: simulation.Run, judge: contracts.Comparator) -> None:
 
 def _require_same(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:
     """See that a folder holds results of the same scenario, settings and slots."""
+    from gangwise.core.simulation import differences
     from gangwise.study.store import Store
 
     if out is None:
@@ -203,14 +204,14 @@ def _require_same(source: NamedSource, slots: int | None, out: Path | None, name
     if name not in store.plans():
         return  # stopped before it had begun
     plan = store.read_plan(name)["experiment"]
-    stored = (plan.get("scenario") or plan.get("trace"), plan["settings"], plan["slots"])
+    stored = {"scenario": plan.get("scenario") or plan.get("trace"), "slots": plan["slots"]}
     # As a plan has them.
-    wanted = (source.name, json.loads(source.settings), slots or source.scenario().slots)
+    wanted = {"scenario": source.name, "slots": slots or source.scenario().slots}
+    stored, wanted = plan["settings"] | stored, json.loads(source.settings) | wanted
     if stored != wanted:
-        runs = [f"{name} {settings}, {n} slots" for name, settings, n in (stored, wanted)]
         raise ScenarioError(
-            f"{out} holds results of {runs[0]}; --resume was asked for with {runs[1]}. Leave out "
-            "--resume to begin with it, or give another --out"
+            f"{out} holds other results: {differences(stored, wanted)}. Leave out --resume to "
+            "begin anew, or give another --out"
         )
 
 

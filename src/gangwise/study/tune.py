@@ -24,6 +24,7 @@ from gangwise.core import contracts, files
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_install
 from gangwise.core.registry import WHOLE, create, types_of
 from gangwise.core.settings import toml_value
+from gangwise.core.simulation import differences
 from gangwise.study import changes, runs, statistics
 from gangwise.study.replay_scenario import EVERY
 from gangwise.study.results import Results
@@ -332,11 +333,8 @@ class Study:
         definition = json.loads(json.dumps(self.definition, default=str))
         # A study that has no trial yet may become that of something else.
         if earlier.trials and earlier.definition != definition:
-            key = next(k for k in definition if earlier.definition.get(k) != definition[k])
-            raise StoreError(
-                f"{folder / STUDY} is a study with {key} = {earlier.definition.get(key)}, not "
-                f"{definition[key]}; give another --out"
-            )
+            differ = differences(earlier.definition, definition)
+            raise StoreError(f"{folder / STUDY}: {differ}; give another --out")
         self.trials = earlier.trials
 
     def experiment(
