@@ -1,6 +1,6 @@
 """Pages of what a command finds in a log: its jobs, when they start, its site; and the leaderboard.
 
-Each has the frame of :func:`~gangwise.report.page.answer`: the verdict, tiles, one chart, tables.
+Each has the frame of :func:`~gangwise.report.page.answer_page`: verdict, tiles, one chart, tables.
 
 The page of an audit says what is asked for and not used, what shorter limits save, and who starves.
 """
@@ -19,11 +19,10 @@ from gangwise.core.arrays import Floats
 from gangwise.notation.units import roughly
 from gangwise.report import page as web
 from gangwise.report import tables
-from gangwise.report.page import Section, Tile, Tiles
+from gangwise.report.page import Section, Tile, Tiles, answer_page
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import Cell, Columns, Sheet, columns_sheet, estimate_cells, value_cell
 from gangwise.study.statistics import Estimate, count, estimate_text, mean_and_interval, number
-from gangwise.study.store import versions
 from gangwise.study.usage import QUANTILE, Shorter, UsageAudit, Use
 
 if TYPE_CHECKING:
@@ -34,21 +33,6 @@ if TYPE_CHECKING:
     from gangwise.study.route import Routed
 
 HINDSIGHT = "hindsight"  # see :mod:`gangwise.study.route`, which compiles
-
-
-def answer_page(
-    subject: str,
-    verdict: str,
-    facts: Sequence[str],
-    parts: Sequence[web.Part],
-    command: str,
-    terms: Sequence[str],
-    what: str = "numbers",
-) -> web.Page:
-    """The page of an answer without stored runs: the command says how it is made again."""
-    how = web.by_command(command, what, f"These {what} were made from Python.")
-    provenance = web.how_to_repeat(how, versions())
-    return web.answer(subject, f"{verdict}.", facts, parts, provenance, web.jobs_terms(*terms))
 
 
 def _time(seconds: float | None) -> str:

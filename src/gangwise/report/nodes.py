@@ -23,7 +23,6 @@ from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 from gangwise.study.findings import DistanceFindings, NodeFindings
 from gangwise.study.statistics import number
-from gangwise.study.store import versions
 
 RECTANGLES = 12_000
 """Beyond this many the chart of nodes shows means over bins, so that a page stays below 1 MB."""
@@ -318,9 +317,4 @@ def node_page(found: NodeFindings, name: str, command: str = "") -> page.Page:
         longer = f"{100 * np.expm1(e.mean[slow[0]]):.0f} % longer on {found.names[slow[0]]}"
         verb = "node is" if len(slow) == 1 else "nodes are"
         headline = f"{int(e.slow.sum())} {verb} slow: jobs take {longer}, the slowest"
-    provenance = page.how_to_repeat(
-        page.by_command(command, "numbers", "Made from Python."), versions()
-    )
-    return page.answer(
-        f"Nodes of {name}", f"{headline}.", facts, parts, provenance, page.jobs_terms("p")
-    )
+    return page.answer_page(f"Nodes of {name}", headline, facts, parts, command, ("p",))

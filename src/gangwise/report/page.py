@@ -632,6 +632,21 @@ def how_to_repeat(
     return Section("How to get this again", parts)
 
 
+def answer_page(
+    subject: str,
+    verdict: str,
+    facts: Sequence[str],
+    parts: Sequence[Part],
+    command: str,
+    terms: Sequence[str],
+    what: str = "numbers",
+) -> Page:
+    """The page of an answer without stored runs: the command says how it is made again."""
+    how = by_command(command, what, f"These {what} were made from Python.")
+    provenance = how_to_repeat(how, versions())
+    return answer(subject, f"{verdict}.", facts, parts, provenance, jobs_terms(*terms))
+
+
 def how_made(
     folder: Path,
     name: str,
