@@ -79,6 +79,11 @@ zero or larger
         )
 
 
+@cache
+def _ends(interval: str) -> list[float]:
+    return [float(end) for end in interval[1:-1].split(",")]
+
+
 def check_numbers(interval: str, **numbers: Any) -> None:
     """Raise ScenarioError unless numbers lie in an interval, such as ``(0, 1]``; ranges must rise.
 
@@ -87,7 +92,7 @@ def check_numbers(interval: str, **numbers: Any) -> None:
     Traceback (most recent call last):
     gangwise.core.errors.ScenarioError: floor is 0.0; it must lie in (0, inf)
     """
-    low, high = map(float, interval[1:-1].split(","))
+    low, high = _ends(interval)
     # Plain comparisons: jobs are drawn and checked in every slot, one number at a time.
     for name, number in numbers.items():
         several = np.ravel(number).tolist() if isinstance(number, np.ndarray) else number
