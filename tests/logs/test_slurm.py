@@ -510,11 +510,35 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4", (4, 3, 1, "nodes=2-2,size=4x2")),
         ("cpu=6,node=2", "cpu=6,node=4", "-N 2-4 -n 6", (6, 5, 1, "nodes=2-4,size=6x2")),
         ("cpu=15,node=3", "cpu=15,node=3", "-N3 --ntasks-per-node=5", (3, 1, 5, "")),
-        ("cpu=10,node=1", "cpu=12,node=3", "-n10 --ntasks-per-node=4", (3, 1, 4, "size=10x1")),
+        (
+            "cpu=10,node=1",
+            "cpu=12,node=3",
+            "-n10 --ntasks-per-node=4",
+            (3, 1, 4, "size=10x1,held=12"),
+        ),
         ("cpu=3,node=1", "cpu=3,node=3", "-n3 --spread-job", (3, 0, 1, "nodes=0-3,size=3x1")),
-        ("cpu=1,node=1", "cpu=8,node=1", "--exclusive -n1", (1, 1, 8, "whole=1,size=1x1")),
-        ("cpu=1,node=1", "cpu=2,node=1", "-N1 -n1", (1, 1, 2, "size=1x1")),  # threads of a core
-        ("cpu=21,node=1", "cpu=22,node=3", "-n 21", (22, 0, 1, "given=3,size=21x1")),
+        ("cpu=1,node=1", "cpu=8,node=1", "--exclusive -n1", (1, 1, 8, "whole=1,size=1x1,held=8")),
+        (
+            "cpu=1,node=1",
+            "cpu=2,node=1",
+            "-N1 -n1",
+            (1, 1, 2, "size=1x1,held=2"),
+        ),  # threads of a core
+        # as much must be free as four tasks would have: memory of each core is what it was given
+        ("cpu=1,node=1", "cpu=1,node=1", "-n1 --ntasks-per-node=4", (1, 1, 1, "free=cpu:4")),
+        (
+            "cpu=1,mem=2G,node=1",
+            "cpu=2,mem=4G,node=1",
+            "-n1 --ntasks-per-node=4",
+            (1, 1, 2, "size=1x1,held=2,mem=2,free=cpu:4|mem:8"),
+        ),
+        (
+            "cpu=1,mem=2G,node=1",
+            "cpu=1,mem=2G,node=1",
+            "-n1 --ntasks-per-node=4 --mem=2G",
+            (1, 1, 1, "free=cpu:4"),
+        ),
+        ("cpu=21,node=1", "cpu=22,node=3", "-n 21", (22, 0, 1, "given=3,size=21x1,held=22")),
         ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4 --mem=9G", (2, 1, 2, "")),
         (
             "cpu=4,mem=4G,node=1",
@@ -528,9 +552,14 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
             "-n4 --mem=4G",
             (4, 0, 1, "given=2,size=4x1,mem=4"),
         ),
-        ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1,mem=4")),
+        ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1,held=8,mem=4")),
         # CR_ONE_TASK_PER_CORE: seven nodes of 8 threads, and 8 threads of two larger ones
-        ("cpu=32,mem=8G,node=1", "cpu=64,node=9", "-n 32", (64, 0, 1, "given=9,size=32x1,mem=8")),
+        (
+            "cpu=32,mem=8G,node=1",
+            "cpu=64,node=9",
+            "-n 32",
+            (64, 0, 1, "given=9,size=32x1,held=64,mem=8"),
+        ),
     ],
 )
 def test_tasks_of_what_was_asked_for_and_given(asked, given, line, expected):

@@ -39,10 +39,12 @@ class Consecutive:
     name: ClassVar[str] = "consecutive"
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
-        fits = books.fits(job.shape)
+        nodes, fits = books.nodes, books.fits(job.shape)
+        for kind, least in re.findall(r"(\w+):([\d.]+)", terms_of(job.terms).get("free", "")):
+            if kind in nodes.devices:
+                fits = fits * (books.free[:, nodes.devices.index(kind)] >= 1000 * float(least))
         if int(fits.sum()) < job.tasks:
             return None
-        nodes = books.nodes
         cpu = "cpu" in nodes.devices
         free = books.free[:, nodes.devices.index("cpu") if cpu else books.dominant(job.shape)]
         asked = next((k for k, _ in job.shape.constraint if "*" in k or "[" in k), "")
@@ -276,14 +278,15 @@ def groups(
             (end, name), i = left[i], i + 1
             if not here[name]:
                 continue
-            while not group and end > edge + length:
-                length *= 2
             group.append(end)
             then.take(holder[name].job.shape, holder[name].pieces, sign=1)
             gone.append(name)
             # Whoever ends next, on any nodes, says whether the group goes on.
             if i < len(left) and left[i][0] > edge + length:
                 break
+        length *= 2
+        while i < len(left) and left[i][0] > edge + length:
+            length *= 2
         if group:
             then = rows.view(then, rank, gone)
             yield max(group[-1], float(np.nextafter(now, np.inf))), then.copy()  # not free yet
@@ -496,8 +499,9 @@ class PlainPasses(Composed):
                 continue
             off = self._kept_off(job, books, now)
             open_ = replace(books, up=books.up & ~closed & ~off & ~_owned(job, books))
-            chosen = self.choice.place(job, open_, now)
-            if chosen is None:
+            few = 1 < fewest(job) > int((books.up & ~closed & mine).sum())
+            chosen = None if few else self.choice.place(job, open_, now)
+            if chosen is None and not few:
                 room = self._make_room(job, open_, now)
                 chosen, others = room or (None, [])
                 actions += self._give_way(job, others, books, ends, now, tally)
@@ -506,9 +510,11 @@ class PlainPasses(Composed):
                 started += 1
                 if started == self.main_starts:
                     break
-            elif not (books.up & ~off & allowed_on(books.nodes, job.shape)).any():
-                continue  # all its nodes are down or reserved: it keeps nobody off
-            elif self._own(job, books) is None and not self._holds_no_nodes(job, books, now):
+            elif not few and not_available(job, open_):
+                continue  # it keeps nobody off
+            elif self._own(job, books) is not None:
+                continue
+            elif few or not self._holds_no_nodes(job, books, now):
                 names_nodes = "on" in terms_of(job.terms)
                 closed |= allowed_on(books.nodes, job.shape) if names_nodes else mine
         return actions
@@ -708,6 +714,31 @@ class PlainPasses(Composed):
 
     def _rounded(self, time: float) -> float:
         return (time + self._epoch) // self.resolution * self.resolution - self._epoch
+
+
+def fewest(job: Job) -> int:
+    """How many nodes a job wants at least."""
+    asked = int(terms_of(job.terms).get("size", "x0").partition("x")[2])
+    return asked or (job.tasks if job.shape.per_node == 1 else job.shape.nodes[0])
+
+
+def not_available(job: Job, books: Books) -> bool:
+    """Whether a job would not even fit if nothing ran on the nodes that are up.
+
+    Where a job on them has its nodes alone, those are busy; so are all for one that wants that.
+    """
+    left = books.up & allowed_on(books.nodes, job.shape)
+    pools = (books.tenancy or Tenancy()).pools
+    whole = {pool.name for pool in pools if getattr(pool, "whole", False)}
+
+    def alone(one: Job) -> bool:
+        return one.pool in whole or terms_of(one.terms).get("whole") == "1"
+
+    every = books.running.values()
+    if any(alone(running.job) and left[[*nodes_of(running)]].any() for running in every):
+        return False
+    fits = np.minimum(Books.opened(books.nodes).fits(job.shape), job.tasks)
+    return not left.any() if alone(job) else int(fits[left].sum()) < job.tasks
 
 
 def components(job: Job) -> list[Job]:

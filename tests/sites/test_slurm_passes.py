@@ -187,6 +187,10 @@ def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]
     if more.random() < 0.3:
         texts = (f"{t},contiguous=yes" if more.random() < 0.3 else t for t in jobs.terms)
         jobs = replace(jobs, terms=tuple(text.strip(",") for text in texts))
+    for term, share in ("free=cpu:4", 0.3), ("size=2x3", 0.1), ("whole=1", 0.2 * (not gangs)):
+        if more.random() < 0.3 and "whole=user" not in "".join(jobs.terms):
+            each = [f"{t},{term}" if more.random() < share else t for t in jobs.terms]
+            jobs = replace(jobs, terms=tuple(text.strip(",") for text in each))
     if more.random() < 0.3:
         flags = site.rules.priority.model_copy(update={"flags": ("accrue_always",)})
         changed["priority"] = flags
@@ -310,3 +314,65 @@ def test_nodes_reserved_for_a_job_without_a_limit_stay_reserved():
 def test_a_period_of_nothing_is_refused():
     with pytest.raises(ScenarioError, match="must be positive"):
         SlurmPasses(interval=0)
+
+
+@pytest.mark.parametrize(("elsewhere", "planned"), [(1_000, 1_130), (1_075, 1_120)])
+def test_a_later_group_of_ends_is_as_long_as_the_next_end_on_any_node_asks(elsewhere, planned):
+    # Four jobs of the pool of n0 to n3 end at 1,000, 1,120 and 1,130 s; n3 is free. The first group
+    # of ends is over at 1,050 s. The second reaches until 1,140 s if nothing ends before it, but
+    # only until 1,080 s if a job on n4 ends at 1,075 s. The fifth job, which needs three nodes of
+    # the pool, is planned for its last end; the sixth would end at 1,124 s.
+    nodes = Nodes.of(Node(f"n{n}", {"cpu": 1.0}) for n in range(5))
+    pools = Pool(name="p", nodes="n0,n1,n2,n3"), Pool(name="q", nodes="n4")
+    limit = np.array([1_000.0, 1_120.0, 1_130.0, elsewhere, 100.0, 1_104.0])
+    jobs = Jobs.of(
+        *([0, 0, 0, 0, 10, 20], limit, [1, 1, 1, 1, 3, 1], {"cpu": [1.0] * 6}),
+        limit=limit,
+        per_node=1,
+        pool=["p", "p", "p", "q", "p", "p"],
+    )
+    passes = SlurmPasses(resolution=1.0)
+    found = simulate_jobs(jobs, nodes, passes, site=Site(Rules(pool=[*pools])))
+    assert (found.start[5] < 60.0) == (planned == 1_130)
+
+
+def test_a_job_that_the_nodes_left_could_never_hold_keeps_nobody_waiting():
+    # The second job waits for n1, of the pool with the higher tier. The third wants both nodes, and
+    # is passed over; the fourth takes n0 for longer than until the third could start.
+    nodes = Nodes.of(Node(f"n{n}", {"cpu": 1.0}) for n in range(2))
+    pools = Pool(name="p", nodes="n0,n1"), Pool(name="q", nodes="n1", tier=2)
+    limit = [1000.0, 1000.0, 50.0, 3000.0]
+    jobs = Jobs.of(
+        *([0, 10, 20, 25], limit, [1, 1, 2, 1], {"cpu": [1.0] * 4}),
+        limit=limit,
+        per_node=[1, 1, 0, 1],  # a job that asked for two nodes would shut the pool
+        pool=["q", "q", "p", "p"],
+    )
+    passes = SlurmPasses(order="multifactor")
+    found = simulate_jobs(jobs, nodes, passes, site=Site(Rules(pool=[*pools])))
+    assert found.start[0] == 0.0
+    assert found.start[3] == 25.0
+
+
+def test_a_job_that_wants_more_nodes_than_are_left_shuts_its_pool_whatever_its_priority():
+    # One of three nodes is down, and the first job wants three. It has too little priority to hold
+    # nodes, so that the second starts with the next pass of backfilling, but not before.
+    nodes, limit = Nodes.alike(3, {"cpu": 1.0}), [100.0, 3000.0]
+    jobs = Jobs.of([5, 10], limit, [3, 1], {"cpu": [1.0] * 2}, limit=limit, per_node=1)
+    downs = Conditions(downs=[(0.0, 2)])
+    passes = SlurmPasses(order="multifactor", least_priority=1000.0)
+    found = simulate_jobs(jobs, nodes, passes, downs, site=Site(Rules()))
+    assert 10.0 < found.start[1] <= 60.0
+
+
+@pytest.mark.parametrize("terms", ["", "free=cpu:4"])
+def test_a_job_starts_where_as_much_is_free_as_it_says(terms):
+    nodes, limit = Nodes.alike(2, {"cpu": 4.0}), [300.0, 200.0, 50.0]
+    jobs = Jobs.of(
+        *([0, 0, 10], limit, [1, 1, 1], {"cpu": [3.0, 3.0, 1.0]}),
+        limit=limit,
+        per_node=1,
+        terms=["", "", terms],
+    )
+    found = simulate_jobs(jobs, nodes, SlurmPasses(), site=Site(Rules()))
+    assert found.start[2] == (200.0 if terms else 10.0)

@@ -640,6 +640,16 @@ def test_weights_and_flags_of_priority_by_hand(tmp_path):
         assert standing.bill[0] == pytest.approx(rate, rel=1e-3), lines
 
 
+def test_use_is_of_the_cores_that_a_job_was_given_with_its_nodes(tmp_path):
+    conf = "NodeName=a[1-2] CPUs=4\nNodeName=b1 CPUs=16\nPartitionName=p Nodes=ALL\n"
+    site = site_of(tmp_path, f"PriorityType=priority/multifactor\n{conf}")
+    terms = ["whole=1,size=1x1,held=16", "whole=1,size=1x1", ""]
+    jobs = Jobs.of([0, 0, 0], 60, 1, {"cpu": [16.0, 1.0, 1.0]}, pool=["p"] * 3, terms=terms)
+    placed = site.placed(jobs, site.nodes, Conditions())
+    standing = standing_of(Tables.of(*placed, site.options(Options())))
+    assert standing.bill.tolist() == [16.0, 1.0, 1.0]
+
+
 def test_limits_count_where_they_are_enforced(tmp_path):
     conf = "NodeName=n1 CPUs=9 Gres=gpu:a100:4\nPartitionName=p Nodes=n1 QOS=part\n"
     for given, caps in (("", 0), ("none", 0), ("associations,qos", 0), ("safe", 9), ("3", 9)):

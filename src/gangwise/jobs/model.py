@@ -273,9 +273,11 @@ class Job:
         ``spread=yes``: one by one in order;
         ``cores=whole``: no two of its processors are threads of one core; ``task=4``: processors
         of a task, of a job that never ran;
-        ``size=CxN``: cores and nodes that multifactor priority counts; ``given=N``: nodes that it
-        needed, of those that were free; ``mem=X``: memory that it asked for, where it
-        was given other; ``reservation=NAME``; ``pools=A|B``: under ``slurm`` it waits in each;
+        ``size=CxN``: cores and nodes that multifactor priority counts; ``held=C``: cores that it is
+        charged for; ``free=cpu:4|mem:8``: what must be free on a node for it to have any of it;
+        ``given=N``: nodes that it needed, of those that were free; ``mem=X``: memory that it asked
+        for, where it was given other; ``reservation=NAME``; ``pools=A|B``: under ``slurm`` it waits
+        in each;
         ``apart=1``: no two groups of its tasks share a node (of a live cluster).
     """
 

@@ -323,6 +323,12 @@ def claims(
     return counters
 
 
+def _given_cores(jobs: Jobs) -> Ints:
+    """Thousandths of cores that each job is charged for, 0 where those are what it asks for [J]."""
+    terms = [round(1000 * float(terms_of(text).get("held", 0))) for text in jobs.terms]
+    return np.array(terms, dtype=np.int64)[jobs.term]
+
+
 def _spared(cap: Cap, jobs: Jobs) -> Bools:
     """Jobs that a cap counts and does not hold [J]."""
     if not cap.spares:
@@ -747,6 +753,8 @@ def standing_of(t: Any) -> FairShareState:
     for i, pool in enumerate(of_pool):
         billed = (pool.billing if pool else {}) or w.billing or {devices[cpu]: 1.0}
         billing[i] = [billed.get(kind, 0.0) for kind in devices]
+    given = _given_cores(jobs)
+    amount[:, cpu] = np.where(given > 0, given / 1000.0, amount[:, cpu])
     by_device = amount * billing[jobs.pool]
     # MAX_TRES: the most expensive device type counts instead of the sum.
     use = by_device.max(axis=1) if "max_tres" in w.flags else by_device.sum(axis=1)

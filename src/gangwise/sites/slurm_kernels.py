@@ -45,6 +45,7 @@ from gangwise.sites.slurm_places import (
     compared,
     copy_pieces,
     count_room,
+    lacks,
 )
 
 __all__ = ["DONE", "MORE_ROOM", "play"]
@@ -329,14 +330,54 @@ def holds_no_nodes(inputs: Inputs, state: State, passes: PassState, j: int) -> b
 
 
 @inlined_kernel
+def fits_empty(inputs: Inputs, j: int, n: int) -> int:
+    """How many tasks of job j node n would take if nothing ran on it."""
+    cluster, shape = inputs.cluster, inputs.cluster.shapes[inputs.jobs[j].shape]
+    count = int64(min(shape.per_node, inputs.jobs[j].tasks))
+    for k in range(cluster.capacity.shape[1]):
+        wanted = cluster.demand[inputs.jobs[j].shape, k]
+        if wanted > 0:
+            count = min(count, cluster.capacity[n, k] // wanted)
+    if cluster.devices is not None and shape.fraction > 0:
+        count = min(count, cluster.devices[n] * (1000 // shape.fraction))
+    elif cluster.devices is not None and shape.whole > 0:
+        count = min(count, cluster.devices[n] // shape.whole)
+    return int(count)
+
+
+@inner_kernel
 def nowhere(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
-    """Of the nodes that job j may use all are down, or reserved for others while it would run."""
+    """Job j would not fit on the nodes that are left to it even if nothing ran on them.
+
+    Such a job keeps nobody behind it waiting: Slurm says that its nodes are not available, and
+    passes it over. If another has one of those nodes alone, or job j wants them so, Slurm says that
+    they are busy.
+    """
     allowed = inputs.cluster.allowed[inputs.cluster.shapes[inputs.jobs[j].shape].constraint]
-    # Such a job keeps nobody behind it waiting: Slurm passes it over until nodes come back.
-    usable = False
+    tasks = int64(0)
+    for i in range(state.at.running):
+        o = state.running[i]
+        first = inputs.jobs[o].piece_from
+        for m in range(first, first + state.jobs[o].pieces * passes.known[o].alone):
+            n = state.out[m].node
+            if allowed[n] and passes.shut[n] == 0:
+                return False
     for n in range(passes.shut.size):
-        usable = usable or (allowed[n] and state.up[n] and passes.shut[n] % OWNED < 2)
-    return not usable
+        if allowed[n] and state.up[n] and passes.shut[n] == 0:
+            if passes.known[j].alone:
+                return False
+            tasks += fits_empty(inputs, j, int64(n))
+    return bool(tasks < inputs.jobs[j].tasks)
+
+
+@inlined_kernel
+def too_few_open(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
+    """Fewer nodes of its pool are left than job j wants."""
+    fewest, pool = passes.known[j].fewest, inputs.cluster.shapes[inputs.jobs[j].shape].pool
+    count = int64(0)
+    for n in range(passes.shut.size if fewest > 1 else 0):
+        count += int64(passes.pools[pool, n] and state.up[n] and passes.shut[n] == 0)
+    return bool(fewest > 1 and count < fewest)
 
 
 @inlined_kernel
@@ -425,21 +466,21 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
         # No node of the pool is left that an earlier job does not wait for.
         if passes.open[pool] == 0 or not may_start(inputs, state, passes, j):
             continue
+        few, pieces = too_few_open(inputs, state, passes, j), int64(0)
         apart = keep_off(inputs, state, passes, j, 1)
-        pieces = int64(0)
-        if passes.gangs is not None or not known_too_large(inputs, state, j):
+        if not few and (passes.gangs is not None or not known_too_large(inputs, state, j)):
             s, tasks = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].tasks)
             pieces = arrange(inputs.cluster, passes.places, passes.room, s, tasks, shut)
             # Only a failure on all nodes, by numbers alone, says the same of every job that asks
             # for no less.
             if pieces == 0 and all_open and not apart and passes.places.how[s] == ANY:
                 note_too_large(inputs, state, j)
-        if passes.above is not None and pieces == 0:
+        if passes.above is not None and pieces == 0 and not few:
             pieces = preemption.make_room(inputs, state, passes, j)
             if pieces > 0:
                 preemption.give_way(inputs, state, passes, j)
         # Asked while the nodes of reservations are still shut for this job.
-        passed_over = pieces == 0 and nowhere(inputs, state, passes, j)
+        passed_over = pieces == 0 and not few and nowhere(inputs, state, passes, j)
         keep_off(inputs, state, passes, j, -1)
         if pieces > 0:
             begin(inputs, state, passes, j, pieces)
@@ -450,7 +491,7 @@ def main_loop(inputs: Inputs, state: State, passes: PassState, count: int) -> No
         if (
             passes.known[j].reservation >= 0
             or passed_over
-            or holds_no_nodes(inputs, state, passes, j)
+            or (not few and holds_no_nodes(inputs, state, passes, j))
         ):
             continue
         # The job waits for its nodes: nothing behind it may take them. Without any open pool, the
@@ -540,7 +581,7 @@ def count_ahead(inputs: Inputs, state: State, passes: PassState, s: int) -> int:
         for i in range(ahead.levels[n]):
             before = fit
             # More and more is free: what takes all that it may does so from then on.
-            if fit < limit:
+            if fit < limit and not lacks(passes.places, ahead.room.free[i], s, int64(n)):
                 fit = fits(inputs.cluster, referenced(kernels.room_of(ahead.room, i)), s, n)
             if before == 0 and fit > 0:
                 ahead.opens[slot, ahead.window[n, i], n >> 6] |= bit
@@ -678,20 +719,24 @@ def end_of_group(inputs: Inputs, state: State, passes: PassState, w: int, before
             return kernels.NEVER
     length, first = FIRST_WINDOW, nearest
     while True:
-        # Each further group is twice as long as the one before it.
-        while order[first].time > edge + length:
-            length *= 2.0
-        latest = int64(behind(order, ending, edge + length) - 1)
-        final = on_nodes_of(inputs, state, passes, latest, int64(-1))
+        latest, final = int64(behind(order, ending, edge + length) - 1), first
         # Slurm goes on while whoever ends next does so within the group. If that is a job on other
         # nodes it is passed over, and the next on these belongs to the group, whenever it ends. Of
         # ends at one instant those on these nodes count as the last.
-        further = on_nodes_of(inputs, state, passes, int64(latest + 1), int64(1))
-        if order[final].time < order[latest].time and further < ending:
-            final = further
+        if first <= latest:
+            final = on_nodes_of(inputs, state, passes, latest, int64(-1))
+            further = on_nodes_of(inputs, state, passes, int64(latest + 1), int64(1))
+            if order[final].time < order[latest].time and further < ending:
+                final = further
         if final >= reaching:
             return float(max(order[final].time, not_yet))
         first = on_nodes_of(inputs, state, passes, int64(final + 1), int64(1))
+        # Each further group is twice as long as the one before it, or longer: until whoever ends
+        # next, on any nodes, does so within it.
+        following = min(first, int64(behind(order, ending, order[final].time)))
+        length *= 2.0
+        while order[following].time > edge + length:
+            length *= 2.0
 
 
 @inlined_kernel

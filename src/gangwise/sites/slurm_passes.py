@@ -487,6 +487,14 @@ def _reserved(t: Tables) -> tuple[Ints, Any, Ints]:
     return np.array(own, dtype=np.int64)[t.jobs.term], rows, booked
 
 
+def _fewest(jobs: Jobs, terms: Sequence[dict[str, str]]) -> Ints:
+    """How many nodes each job wants at least [J]."""
+    asked = np.array([int(term.get("size", "x0").partition("x")[2]) for term in terms])[jobs.term]
+    bounds = np.array([shape.nodes[0] for shape in jobs.shapes])[jobs.shape]
+    single = np.array([shape.per_node == 1 for shape in jobs.shapes])[jobs.shape]
+    return np.where(asked > 0, asked, np.where(single, jobs.tasks, bounds))
+
+
 def words(t: Tables) -> int:
     """Words of 64 bits for a bit of each node."""
     return -(-len(t.nodes) // 64)
@@ -524,6 +532,10 @@ def passing_of(
     known["reservation"], reserved, booked = _reserved(t)
     terms = [terms_of(text) for text in jobs.terms]
     known["named"] = np.array(["on" in term for term in terms])[jobs.term]
+    whole = {p.name for p in t.options.tenancy.pools if getattr(p, "whole", False)}
+    known["alone"] = np.array([term.get("whole") == "1" for term in terms])[jobs.term]
+    known["alone"] |= np.array([name in whole for name in jobs.pools])[jobs.pool]
+    known["fewest"] = _fewest(jobs, terms)
     by_user = {pool.name for pool in t.options.tenancy.pools if pool.by_user}
     known["own"] = np.array([term.get("whole") == "user" for term in terms])[jobs.term]
     known["own"] |= np.array([name in by_user for name in jobs.pools])[jobs.pool]

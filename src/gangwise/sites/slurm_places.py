@@ -23,7 +23,7 @@ from gangwise.jobs.fit_kernels import block_misses, fits_of
 from gangwise.jobs.kernels import BLOCK, ClusterArrays, FreeDevices, Rows, int64, put_piece, record
 from gangwise.jobs.model import Nodes, Shape, terms_of
 from gangwise.jobs.tenancy import having
-from gangwise.sites.whole_nodes import CONTIGUOUS, SPREAD
+from gangwise.sites.whole_nodes import CONTIGUOUS, FREE, SPREAD, free_of
 
 GROUPS = 4
 """Jobs are counted by user, by partition, by user and partition, and by association."""
@@ -89,6 +89,8 @@ KNOWN = record(  # of a job
     kind=np.int64,  # place in `PassState.classes`
     reservation=np.int64,  # of the site, that it may use; −1 for none
     named=np.int64,  # it names nodes, and while it waits it keeps others off these alone
+    alone=np.int64,  # it has its nodes alone
+    fewest=np.int64,  # nodes that it wants at least
     own=np.int64,  # it shares nodes with jobs of its user alone
     ages=np.float64,  # since when its age counts, where it does before the job is eligible
     together=np.float64,  # when all its groups can start, as this pass of backfilling has found
@@ -135,7 +137,8 @@ class Places(NamedTuple):
     parts: Ints  # those of shape s are the rows from parts_from[s] on: feature, and how many tasks
     parts_from: Ints  # [S + 1]
     turn: Ints  # groups of a shape as Slurm looks at them, from `groups_from` on
-    wanted: Ints  # [S, 5] how many nodes, at most, at least (0: any number); 1: side by side; how
+    wanted: Ints  # [S, 6] how many nodes, at most, at least (0: any); 1: joined; how; 1: `least`
+    least: Ints  # [S, K] thousandths of each device that must be free on a node for it to be had
     key: Ints  # [N] of nodes that are taken one by one: the largest first
     leaf: Ints  # [N] the leaf switch that a node is on, −1 for none
     above: Any  # [W] of W switches the one above each, itself at the top; None: no topology
@@ -232,8 +235,8 @@ class PassState(NamedTuple):
 
 def asked_of_nodes(
     shapes: Sequence[Shape], nodes: Nodes, least_loaded: Container[str]
-) -> tuple[Bools, Ints, Ints, Ints, Ints, Ints]:
-    """What shapes ask: `features`, `how`, `parts`, `parts_from`, `turn`, `wanted` of `Places`.
+) -> tuple[Bools, Ints, Ints, Ints, Ints, Ints, Ints]:
+    """What shapes ask: from `features` to `least` of `Places`.
 
     ``least_loaded`` are the pools whose jobs take the least loaded nodes.
     """
@@ -254,13 +257,17 @@ def asked_of_nodes(
         [having(name, labels.get("features", "")) for labels in nodes.labels] for name in names
     ]
     wanted = list[tuple[int, ...]]()
+    least = np.zeros((len(shapes), len(nodes.devices)), dtype=np.int64)
     # The three ways exclude one another: spread, by load, or by runs.
     for shape in shapes:
         by_load = LEAST_LOADED if shape.pool in least_loaded else BY_RUNS
         one_by_one = IN_ORDER if SPREAD in shape.constraint else by_load
         joined = CONTIGUOUS in shape.constraint
         # Most, least: the order in which kernels read them.
-        wanted.append((max(shape.nodes), *shape.nodes[::-1], joined, one_by_one * (not joined)))
+        free = [label for label, _ in shape.constraint if label.startswith(FREE)]
+        least[len(wanted)] = free_of(free[0], nodes.devices) if free else 0
+        ways = joined, one_by_one * (not joined), len(free)
+        wanted.append((max(shape.nodes), *shape.nodes[::-1], *ways))
     own = [[int(terms_of(s.terms).get("part", 0)) for _, s in shape.groups] for shape in shapes]
     turn = [i for places in own for i in np.argsort(places, kind="stable").tolist()]
     return (
@@ -269,7 +276,8 @@ def asked_of_nodes(
         np.array(parts, dtype=np.int64).reshape(-1, 2),
         np.array(starts, dtype=np.int64),
         np.array(turn, dtype=np.int64),
-        np.array(wanted, dtype=np.int64).reshape(-1, 5),
+        np.array(wanted, dtype=np.int64).reshape(-1, 6),
+        least,
     )
 
 
@@ -310,6 +318,15 @@ def copy_pieces(source: Rows, first: int, to: Rows, begin: int, count: int) -> N
         put_piece(to, begin + i, int64(piece.node), int64(piece.tasks), int64(piece.mask))
 
 
+@inlined_kernel
+def lacks(places: Places, free: Ints, s: int, n: int) -> bool:
+    """Whether less is free on node n than must be for a job of shape s to have any of it."""
+    for k in range(free.shape[1] if places.wanted[s, 5] else 0):
+        if free[n, k] < places.least[s, k]:
+            return True
+    return False
+
+
 @inner_kernel
 def count_room(
     cluster: ClusterArrays, places: Places, room: FreeDevices, s: int, tasks: int, shut: Ints
@@ -326,7 +343,8 @@ def count_room(
         misses = block_misses(cluster, room, s, b)
         for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
             places.fit[n] = 0
-            if not misses and allowed[n] and places.up[n] and shut[n] == 0:
+            able = not misses and allowed[n] and places.up[n] and shut[n] == 0
+            if able and not lacks(places, room.free, s, int64(n)):
                 places.fit[n] = fits_of(cluster, room, s, n, most)
                 total += places.fit[n]
     return int(total)

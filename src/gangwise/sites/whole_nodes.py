@@ -21,6 +21,8 @@ MEMORY = "memory"
 CONTIGUOUS, SPREAD = ("contiguous=", "yes"), ("spread=", "yes")
 """Labels, which all nodes have, of jobs that under ``slurm`` take nodes side by side, or one by one
 in order."""
+FREE = "free="
+"""Label of nodes of which a job could have what must be free on each, see :func:`free_of`."""
 WHOLE = 1_000_000  # thousandths of it on each node: more than jobs that could ever share one
 
 
@@ -45,6 +47,7 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     def labels_of(term: dict[str, str]) -> list[tuple[str, str]]:
         mine = [(f"{kind}={term[kind]}", "yes") for kind in ("on", "not") if kind in term]
         mine += [label for label in (CONTIGUOUS, SPREAD) if label[0][:-1] in term]
+        mine += [(f"{FREE}{term['free']}", "yes")] if "free" in term else []
         own = term.get("features", "") if features else ""
         return [*mine, *[(own, own)] * bool(own)]
 
@@ -58,8 +61,11 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
         return jobs, nodes
     every = dict(label for some in (*wanted_labels, *of_part.values()) for label in some)
 
-    def holds(label: str, name: str, has: str) -> bool:
+    def holds(label: str, n: int, has: str) -> bool:
         kind, equals, names = label.partition("=")
+        name = nodes.names[n]
+        if equals and kind == "free":
+            return bool((nodes.capacity[n] >= free_of(label, nodes.devices)).all())
         # Names between bars: the node is one of them, or none of them.
         if equals and kind in ("on", "not"):
             return (name in names.split("|")) == (kind == "on")
@@ -68,8 +74,8 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
         return having(label, has)
 
     labels = tuple(
-        {**has, **{k: v for k, v in every.items() if holds(k, name, has.get("features", ""))}}
-        for name, has in zip(nodes.names, nodes.labels)
+        {**has, **{k: v for k, v in every.items() if holds(k, n, has.get("features", ""))}}
+        for n, has in enumerate(nodes.labels)
     )
 
     def changed(shape: Shape, t: int) -> Shape:
@@ -81,6 +87,16 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
 
     nodes = replace(nodes, labels=labels)
     return _without_what_never_holds(split_jobs(jobs, jobs.term, changed), nodes), nodes
+
+
+def free_of(label: str, devices: Sequence[str]) -> Ints:
+    """Thousandths of each device that must be free on a node for a job to have any of it.
+
+    >>> free_of("free=cpu:4|mem:7.5", ("cpu", "gpu", "mem")).tolist()
+    [4000, 0, 7500]
+    """
+    amounts = dict(part.split(":") for part in label.removeprefix(FREE).split("|"))
+    return np.array([round(1000 * float(amounts.get(kind, 0))) for kind in devices])
 
 
 def _with_threads(jobs: Jobs, nodes: Nodes, terms: Sequence[dict[str, str]]) -> Jobs:
