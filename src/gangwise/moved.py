@@ -23,7 +23,7 @@ core.simulation=check core.terminal=wording engines.engine=intake jobs.compiled=
 logs.formats.slurm=slurm_json logs.formats.tabular=swf logs.formats.training=measured_speeds,philly
 logs.text=blocks papers.approximation_jobs.policies=baselines,opm
 papers.approximation_jobs.problem=workloads papers.fluctuating_speeds.problem=speeds
-papers.gangs.placement=milp papers.scenarios.drawn=esdp,files,ogasched,opm
+papers.gangs.placement=milp papers.scenarios.drawn=alibaba,esdp,files,ogasched,opm
 papers.scenarios.opening=fluctuating_speeds report.answers=usage report.jobs=causes
 report.plotting=drawing service.store=sound sites.node_effects=distances
 sites.wait_history=quantile_forest study.answer=where_waited study.explain=from_history

@@ -12,7 +12,7 @@ import pytest
 
 from gangwise import create_scenario
 from gangwise.core.workload import ReplayedArrivals
-from gangwise.papers.scenarios.alibaba import k_centres, rows_of
+from gangwise.papers.scenarios.drawn import k_centres, rows_of
 
 GIB = 5.12
 """Of one of v2018's hundred parts of a machine's memory."""
