@@ -33,6 +33,7 @@ for _where in _SIBLINGS.split():
     _home, _, _names = _where.partition("=")
     MOVED |= {f"{_home.rpartition('.')[0]}.{name}": _home for name in _names.split(",")}
 _PACKAGES = "traces=logs logs.io=logs experiments=study papers.slots=papers.scenarios"
+_PACKAGES += " logs.pending=sites.wait_history"
 MOVED |= dict(pair.split("=") for pair in _PACKAGES.split())
 
 

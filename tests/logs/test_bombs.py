@@ -20,9 +20,9 @@ from gangwise import TraceError
 from gangwise.core.terminal import watched
 from gangwise.logs import text as texts
 from gangwise.logs.inspect import inspect
-from gangwise.logs.pending import open_pending, pending_files
 from gangwise.logs.tables import SAVED, VERSION, load_tables
 from gangwise.logs.text import Blocks
+from gangwise.sites.wait_history import open_pending, pending_files
 
 LINE = b"1 0 0 60 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n"
 PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}

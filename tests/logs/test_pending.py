@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangwise import TraceError
-from gangwise.logs.pending import open_pending, pending_files
+from gangwise.sites.wait_history import open_pending, pending_files
 
 HEADER = "job_id,poll_time,submit_time,start_time,priority"
 ROW = "7,2024-01-01 10:00:00,2024-01-01 09:00:00,2024-01-01 11:00:00,1"

@@ -6,7 +6,7 @@ made from what was known by then.
 
 Starts are also forecast from accounting data alone, and those forecasts judged: the source is a
 log of jobs, at instants spread over it, or a table of jobs that were pending
-(:mod:`gangwise.logs.pending`).
+(:mod:`gangwise.sites.wait_history`).
 """
 
 import math
@@ -28,10 +28,9 @@ from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs, tables_of
 from gangwise.jobs.waiting import waiting_causes
 from gangwise.jobs.waiting_kernels import CAUSES
-from gangwise.logs import pending as pending_tables
 from gangwise.notation.units import roughly
 from gangwise.sites import forecast as forecasts
-from gangwise.sites.wait_history import LEAST, PendingJobs, forecast_in_order, pending_of
+from gangwise.sites import wait_history
 from gangwise.study import changes, replay, replay_scenario, sweep
 from gangwise.study.statistics import count
 
@@ -452,9 +451,9 @@ def forecast_from_history(
     ScenarioError
         When no job waits then, or too few starts are known by then.
     """
-    files = pending_tables.pending_files(source) if Path(source).exists() else []
+    files = wait_history.pending_files(source) if Path(source).exists() else []
     if files:
-        pending = pending_tables.open_pending(files)
+        pending = wait_history.open_pending(files)
         clock: Clock | None = Clock(0.0)
         time = changes.instant_of(at, clock) if at else float(pending.now.max())
         kind = f"{count(len(files), 'table')} of pending jobs"
@@ -473,7 +472,7 @@ def forecast_from_history(
     # To judge takes every instant, to answer only the last.
     only = () if judge else (time,)
     final, levels, truths = None, [], []
-    for step in forecast_in_order(pending, only):
+    for step in wait_history.forecast_in_order(pending, only):
         advance("forecasts", int(np.searchsorted(instants, step.now)), instants.size)
         final = step
         levels.append(step.quantiles)
@@ -482,7 +481,7 @@ def forecast_from_history(
         known_starts = int((pending.start <= time).sum())
         raise errors.ScenarioError(
             f"{known_starts} starts of jobs that waited are known by "
-            f"{changes.instant_text(time, clock)}; it takes {LEAST}"
+            f"{changes.instant_text(time, clock)}; it takes {wait_history.LEAST}"
         )
     judged = _judged(np.concatenate(levels), np.concatenate(truths), len(levels)) if judge else None
     # Known by then: jobs that waited earlier and have started since.
@@ -498,7 +497,7 @@ def forecast_from_history(
     return HistoryForecast(ForecastOfLog(time, line, _rows(pending, final)), judged)
 
 
-def _rows(pending: PendingJobs, last: Any) -> list[dict[str, Any]]:
+def _rows(pending: wait_history.PendingJobs, last: Any) -> list[dict[str, Any]]:
     rows = []
     for r, (p50, p90) in zip(last.rows.tolist(), last.quantiles.tolist()):
         remaining = float(pending.start[r] - last.now)
@@ -530,7 +529,7 @@ def _judged(quantiles: arrays.Floats, left: arrays.Floats, instants: int) -> Jud
 
 def _of_log(
     source: str, at: str, settings: dict[str, Any]
-) -> tuple[PendingJobs, float, Clock | None]:
+) -> tuple[wait_history.PendingJobs, float, Clock | None]:
     """Jobs that waited at instants of a log up to the one asked for, that instant, its clock."""
     from gangwise.jobs.metrics import held_devices
     from gangwise.logs.jobs import open_jobs
@@ -552,7 +551,7 @@ def _of_log(
     groups = {"user": jobs.user, "account": jobs.charged, "pool": jobs.pool}
     # A group with one member shows nothing.
     groups = {name: code for name, code in groups.items() if np.unique(code).size > 1}
-    pending = pending_of(
+    pending = wait_history.pending_of(
         jobs.submit,
         jobs.recorded_start,
         jobs.recorded_end,
