@@ -31,7 +31,7 @@ from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.tenancy import weekly
 from gangwise.jobs.world import stretched
 from gangwise.logs.jobs import open_jobs
-from gangwise.notation.slurm import expand_nodes
+from gangwise.notation import expand_nodes
 from gangwise.sites.calibration import Calibration, calibrate
 from gangwise.sites.retelling import Record
 from gangwise.sites.site import OwnClock, Rules, Site

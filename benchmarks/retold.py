@@ -13,7 +13,7 @@ import math
 from pathlib import Path
 
 from gangwise.core.errors import GangwiseError
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.study.answer import Compared
 from gangwise.study.replay import BASE, WITHOUT_RATES, replay
 from gangwise.study.statistics import number

@@ -47,7 +47,7 @@ from gangwise.core.arrays import Floats
 from gangwise.jobs import simulate_jobs
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.logs.jobs import open_jobs
-from gangwise.notation.slurm import expand_nodes
+from gangwise.notation import expand_nodes
 from gangwise.sites.site import Site
 
 PHASES = 3

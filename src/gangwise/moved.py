@@ -17,7 +17,7 @@ MOVED = {f"jobs.{name}": f"sites.{name}" for name in _SITES.split()}
 MOVED |= {name: f"papers.{name}" for name in _PAPERS.split()}
 MOVED |= {"jobs.filling": "papers.reproduce.field"}
 MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.scenarios"}
-MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation.slurm")
+MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation")
 _SIBLINGS = """
 core.simulation=check core.terminal=wording engines.engine=intake jobs.compiled=stacks
 logs.formats.slurm=slurm_json logs.formats.tabular=swf logs.formats.training=measured_speeds,philly
@@ -33,7 +33,8 @@ for _where in _SIBLINGS.split():
     _home, _, _names = _where.partition("=")
     MOVED |= {f"{_home.rpartition('.')[0]}.{name}": _home for name in _names.split(",")}
 _PACKAGES = "traces=logs logs.io=logs experiments=study papers.slots=papers.scenarios"
-_PACKAGES += " logs.pending=sites.wait_history"
+_PACKAGES += " logs.pending=sites.wait_history notation.kubernetes=notation notation.slurm=notation"
+_PACKAGES += " notation.units=notation"
 MOVED |= dict(pair.split("=") for pair in _PACKAGES.split())
 
 

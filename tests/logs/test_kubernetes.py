@@ -17,7 +17,7 @@ from gangwise.logs import open_tables, reader_of
 from gangwise.logs.formats.kubernetes import KubernetesDump, pod_of
 from gangwise.logs.inspect import inspect
 from gangwise.logs.jobs import open_jobs
-from gangwise.notation.units import exact_quantity as amount
+from gangwise.notation import exact_quantity as amount
 
 
 def at(minute):

@@ -21,9 +21,8 @@ from gangwise.logs.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.logs.formats.slurm_submit import request, sizes_of, submitted
 from gangwise.logs.inspect import inspect
 from gangwise.logs.jobs import jobs_of, open_jobs
-from gangwise.notation.slurm import expand_nodes, gib
-from gangwise.notation.slurm import read_tres as tres
-from gangwise.notation.units import clock
+from gangwise.notation import clock, expand_nodes, gib
+from gangwise.notation import read_tres as tres
 from gangwise.papers.scenarios.opening import open_trace
 from gangwise.sites.site import Pool, Rules, Site
 from gangwise.study.replay_scenario import ReplayScenario

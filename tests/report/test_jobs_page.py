@@ -19,7 +19,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.bounds import Certified
 from gangwise.jobs.metrics import Outcome
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.report.jobs import JobResults
 from gangwise.report.nodes import lanes
 from gangwise.report.page import words

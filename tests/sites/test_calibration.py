@@ -9,7 +9,7 @@ import pytest
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
-from gangwise.notation.slurm import expand_nodes
+from gangwise.notation import expand_nodes
 from gangwise.sites.calibration import _asked, calibrate
 from gangwise.sites.retelling import GroupLimit, Record, SiteConstraints, sweep
 from gangwise.sites.site import Rules

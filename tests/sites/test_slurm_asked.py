@@ -17,7 +17,7 @@ from gangwise.core.registry import create
 from gangwise.jobs.books import Books
 from gangwise.jobs.model import terms_of
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.notation.slurm import expand_nodes
+from gangwise.notation import expand_nodes
 from gangwise.study.replay_scenario import ReplayScenario
 from tests.reference.slurm_passes import Consecutive
 

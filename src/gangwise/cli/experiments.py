@@ -390,7 +390,7 @@ def _report_of(folder: Path, what: str) -> None:
 
 def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
     from gangwise.jobs.bounds import Certified
-    from gangwise.notation.units import roughly
+    from gangwise.notation import roughly
     from gangwise.study.replay import STEPS
     from gangwise.study.replay_scenario import EVERY, ReplayScenario
     from gangwise.study.results import Results

@@ -16,13 +16,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gangwise import notation
 from gangwise.core.errors import EngineError
 from gangwise.engines import engine
-from gangwise.notation import NotationError, kubernetes, units
 
 OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
 DEVICES = {"nvidia.com/gpu": "gpu"}  # what resources are called here; others keep their name
-controller = kubernetes.controller
+controller = notation.controller
 PORT = f"{OURS}port:"  # each node has one of each port that a pod asks for
 WITHOUT = f"{OURS}without:"
 """Nodes without a taint carry a label of this prefix; pods that do not tolerate it ask for it."""
@@ -42,8 +42,8 @@ def quantity(text: str | int | float) -> Fraction:
     (Fraction(1, 2), True, Fraction(1000, 1), Fraction(2, 1))
     """
     try:
-        return units.exact_quantity(text)
-    except NotationError as error:
+        return notation.exact_quantity(text)
+    except notation.NotationError as error:
         raise EngineError(f"{error} such as 500m or 16Gi, as Kubernetes writes it") from None
 
 
@@ -61,13 +61,13 @@ def thousandths(kind: str, text: str | int | float, up: bool) -> int:
 
 def seconds(time: str | None) -> float:
     """Seconds since 1970 of a time as Kubernetes writes it; NaN for none."""
-    stamp = kubernetes.timestamp(time)
+    stamp = notation.timestamp(time)
     return math.nan if stamp is None else stamp
 
 
 def demand(pod: Mapping[str, Any]) -> dict[str, int]:
     """Thousandths that a pod takes of its node; the pod itself is one of ``pods``."""
-    total = kubernetes.pod_total(pod["spec"], _amounts)
+    total = notation.pod_total(pod["spec"], _amounts)
     total["pods"] = 1000
     total.update(ports(pod))
     return {DEVICES.get(kind, kind): amount for kind, amount in sorted(total.items()) if amount}
@@ -110,7 +110,7 @@ class Taint(NamedTuple):
 
 def affinity(pod: Mapping[str, Any]) -> list[Any]:
     """Terms of the required node affinity, of which a node must fit one; empty for none."""
-    return list((kubernetes.required(pod, "nodeAffinity") or {}).get("nodeSelectorTerms") or ())
+    return list((notation.required(pod, "nodeAffinity") or {}).get("nodeSelectorTerms") or ())
 
 
 def digest(terms: list[Any]) -> str:
@@ -165,12 +165,12 @@ def per_node(pod: Mapping[str, Any]) -> int:
     Raises EngineError for other required rules between pods, which are not modelled: a rule that
     selects pods of other gangs would have to hold against all that come later.
     """
-    if kubernetes.required(pod, "podAffinity"):
+    if notation.required(pod, "podAffinity"):
         raise EngineError("it requires pod affinity, which is not modelled")
     most = int(note(pod, "per-node", 0.0))
     # A rule against pods of one's own gang can be kept: it is one task to a node.
     own = {*WORDS["labels"], *(key for part, key, _ in WORDS["gangs"] if part == "labels")}
-    for term in kubernetes.required(pod, "podAntiAffinity") or ():
+    for term in notation.required(pod, "podAntiAffinity") or ():
         chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
         within = own & chosen.keys() and selects(term, pod)
         if term.get("topologyKey") != "kubernetes.io/hostname" or not within:
@@ -182,7 +182,7 @@ def per_node(pod: Mapping[str, Any]) -> int:
 def keeps_away(pod: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Terms of the required anti-affinity of a pod, each with the namespace of the pod."""
     home = pod["metadata"]["namespace"]
-    return [(home, term) for term in kubernetes.required(pod, "podAntiAffinity") or ()]
+    return [(home, term) for term in notation.required(pod, "podAntiAffinity") or ()]
 
 
 def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = "") -> bool:
@@ -318,7 +318,7 @@ def asked(pod: Mapping[str, Any]) -> str:
     """Request of a pod, as text: pods of one text are alike."""
     spec = pod["spec"]
     about = demand(pod), spec.get("nodeSelector"), affinity(pod), spec.get("tolerations")
-    rules = [kubernetes.required(pod, "podAntiAffinity"), note(pod, "per-node", 0.0)]
+    rules = [notation.required(pod, "podAntiAffinity"), note(pod, "per-node", 0.0)]
     return json.dumps([*about, *rules], sort_keys=True)
 
 

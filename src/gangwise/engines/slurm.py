@@ -61,7 +61,7 @@ from gangwise.engines.slurm_requests import (
     types_of,
     waits_for,
 )
-from gangwise.notation.slurm import WORDS, fold_nodes, json_words
+from gangwise.notation import WORDS, fold_nodes, json_words
 
 NOT_UP, TAKES_TASKS = (set(WORDS["states"][key].split()) for key in ("not_up", "takes_tasks"))
 BRIEF = ("scontrol", "scancel")  # programs that change, or show, little

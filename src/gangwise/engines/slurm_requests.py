@@ -28,10 +28,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gangwise import notation
 from gangwise.core.errors import EngineError
 from gangwise.engines import engine
-from gangwise.notation import slurm as notation
-from gangwise.notation.slurm import WORDS
 
 SQUEUE = notation.WORDS["squeue"]
 """What fields of squeue mean, as ``notation/slurm.toml`` says."""
@@ -364,7 +363,7 @@ class Cost:
 # Answers of Slurm's programs
 
 
-REFUSALS: dict[int, str] = {int(code): words for code, words in WORDS["refusals"].items()}
+REFUSALS: dict[int, str] = {int(code): words for code, words in notation.WORDS["refusals"].items()}
 """Error codes by which Slurm refuses a request, and its words for them (slurm/slurm_errno.h)."""
 UNKNOWN_JOB, DENIED = 2017, 2002
 BAD_FORMAT = "Invalid job format specification"  # by squeue itself: it does not know a field
@@ -372,7 +371,7 @@ COMMAND = 10.0  # seconds that a listing may take, as the programs' own wait for
 CHANGE = 6.0  # the same of a change, and of a look at the lead, which cost slurmctld little
 ASKED_AGAIN = 8  # of so many jobs that the queue no longer lists, slurmctld is asked by number
 
-PHASES: Mapping[str, engine.Phase] = WORDS["phases"]
+PHASES: Mapping[str, engine.Phase] = notation.WORDS["phases"]
 """States of a job that has ended."""
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from gangwise import notation
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
 from gangwise.core.registry import entries
@@ -39,7 +40,6 @@ from gangwise.logs.text import (
     start_of,
     with_points,
 )
-from gangwise.notation import units
 
 SAMPLE = 1000  # rows that are looked at for units; loads are of the whole file
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -575,7 +575,7 @@ class _Draft:
             texts = [text for text in self.sample.columns[column] if _holds(text)]
             numbers = _numbers(texts)
             # A quantity of Kubernetes is a text, such as `500m`; it counts as an amount.
-            if not _mostly(texts, re.compile(units.QUANTITY).fullmatch):
+            if not _mostly(texts, re.compile(notation.QUANTITY).fullmatch):
                 self.notes.append(f"{column} is no amount, as {texts[0]!r:.40}")
             # Measured amounts hardly ever come twice; those asked for are a few round numbers.
             elif _are_measured(numbers[numbers > 0]):
@@ -741,7 +741,7 @@ class _Draft:
         texts = [text for text in cells if _holds(text)]
         if _mostly(texts, _is_number):
             unit, note = self._unit_of_time(column, texts)
-            seconds = _numbers(cells) * units.UNITS[unit or "s"]
+            seconds = _numbers(cells) * notation.UNITS[unit or "s"]
             seconds[[not _holds(cell) for cell in cells]] = np.nan
             # Times since 1970 are never 0; relative ones may be.
             if np.nanmedian(seconds) > YEAR:
@@ -895,7 +895,7 @@ class _Draft:
         """Units in which a length of time may be written, the likeliest first."""
         texts = [text for text in self.sample.columns[column] if _holds(text)]
         if not _mostly(texts, _is_number):
-            return ["clock"] if _mostly(texts, re.compile(units.CLOCK).fullmatch) else []
+            return ["clock"] if _mostly(texts, re.compile(notation.CLOCK).fullmatch) else []
         # A unit in its name leaves no choice; else the unit of times on the
         # same file is the likeliest.
         if unit := _named_unit(column, UNITS_OF_TIME):
@@ -907,9 +907,11 @@ class _Draft:
         cells = self.sample.columns[column]
         if unit == "clock":
             # Clock texts such as `1-02:00:00` are parsed by one expression for the whole column.
-            seconds = pl.DataFrame({"text": cells}).select(units.clock(pl.col("text"))).to_series()
+            seconds = (
+                pl.DataFrame({"text": cells}).select(notation.clock(pl.col("text"))).to_series()
+            )
             return seconds.fill_null(np.nan).to_numpy()
-        return _numbers(cells) * units.UNITS[unit or "s"]
+        return _numbers(cells) * notation.UNITS[unit or "s"]
 
     def _matching_unit(self, columns: Sequence[str], run: Floats) -> tuple[str, str] | None:
         """The column, and its unit, that is the end less the start in nine of ten rows."""
@@ -918,7 +920,7 @@ class _Draft:
                 lengths = self._lengths(column, unit)
                 known_both = np.isfinite(lengths) & np.isfinite(run)
                 # Minutes and hours are rounded, at most by one.
-                rounding = units.UNITS[unit] if unit in ("minutes", "hours") else 1.0
+                rounding = notation.UNITS[unit] if unit in ("minutes", "hours") else 1.0
                 # An hour of run time written in hours may be off by one.
                 near = np.abs(lengths - run) <= np.maximum(rounding, 0.01 * run)
                 if known_both.any() and near[known_both].mean() >= 0.9:
@@ -997,7 +999,7 @@ class _Draft:
         # A core has some 4 GiB: the unit that comes nearest, on a scale of ratios.
         unit = named or min(
             ("GiB", "MiB", "KiB", "bytes"),
-            key=lambda u: abs(np.log(max(ratio * units.UNITS.get(u, 1.0), 1e-12) / 4.0)),
+            key=lambda u: abs(np.log(max(ratio * notation.UNITS.get(u, 1.0), 1e-12) / 4.0)),
         )
         if not named:
             self.notes.append(f"{self.role['mem']} is read as {unit}, by its size")

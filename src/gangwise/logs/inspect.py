@@ -18,7 +18,7 @@ from gangwise.logs import format
 from gangwise.logs.reading import reason_lines, reasons_plain
 from gangwise.logs.tables import Fidelity, Tables, implied_load, of_tables, period_of
 from gangwise.logs.text import Blocks, first_lines
-from gangwise.notation.units import duration
+from gangwise.notation import duration
 
 if TYPE_CHECKING:  # it takes half a second, which inspecting files needs nothing of
     from gangwise.logs.jobs import JobLog

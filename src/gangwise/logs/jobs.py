@@ -48,7 +48,7 @@ from gangwise.logs.tables import (
     played_text,
     work,
 )
-from gangwise.notation.units import duration
+from gangwise.notation import duration
 
 QUANTITIES = tuple(UNITS)
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

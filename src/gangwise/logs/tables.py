@@ -26,7 +26,7 @@ from gangwise.core.settings import Clock
 from gangwise.logs.format import SAVED, Format, TraceFiles, all_files, files_of, recognise
 from gangwise.logs.reading import NO_JOBS, Stage, reason_lines, reasons_plain
 from gangwise.logs.text import scan_parquet
-from gangwise.notation.units import duration
+from gangwise.notation import duration
 
 LOW_SHARE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
 OF_EVENTS = ("google-2011", "google-2019")  # formats whose files have events, and several to a job

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.report import page as web
 from gangwise.report import tables
 from gangwise.report.page import Section, Tile, Tiles, answer_page

@@ -21,7 +21,7 @@ from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.jobs.waiting import WaitingCauses
 from gangwise.jobs.waiting_kernels import CAUSES
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.report import page as web
 from gangwise.report import tables
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span

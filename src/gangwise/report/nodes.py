@@ -16,7 +16,7 @@ from rich.text import Text as Line
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs.metrics import Outcome, Pieces, over_bins
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.report import page
 from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel, Style

@@ -16,7 +16,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
 from gangwise.jobs.metrics import over_bins
 from gangwise.logs.tables import Tables, device_totals, work
-from gangwise.notation.units import duration
+from gangwise.notation import duration
 from gangwise.report.page import phrase, sentence_case
 from gangwise.report.plotting import Panel, draw, image, plain_styles, points
 from gangwise.study.statistics import enumerated

@@ -39,7 +39,7 @@ from gangwise.jobs.model import Conditions, Group, Jobs, Nodes, Shape
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler, fresh
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.service.ledger import NO_LIMIT, Ledger, shape_of
 from gangwise.service.loop import CHECKPOINT
 from gangwise.service.store import FILE, ServiceStore

@@ -25,7 +25,7 @@ from rich.table import Table
 from gangwise.core import terminal
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.engines.background import age
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.service.store import FILE, OperatorRequest, ServiceStore, What
 
 

@@ -27,7 +27,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.settings import DAYS, Clock
 from gangwise.core.terminal import phrases
 from gangwise.jobs.tenancy import ALWAYS, Cap, Closing
-from gangwise.notation.slurm import fold_nodes
+from gangwise.notation import fold_nodes
 from gangwise.sites.retelling import (
     HOUR,
     HOURS,

@@ -22,11 +22,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from gangwise import notation
 from gangwise.core.errors import ScenarioError, UnknownName, to_install
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
 from gangwise.jobs.choice import WorstFit, placed
 from gangwise.jobs.model import Job, Nodes
-from gangwise.notation import units
 
 Key = tuple[str, str]
 """A flavor, and a resource of it."""
@@ -748,12 +748,12 @@ class Printed:
     def amount(self, kind: str, of: At, name: str, default: float) -> float:
         """An amount of a resource, memory in GiB; the default where it is not given or at fault."""
         try:
-            number = default if of.get(name) is None else float(units.exact_quantity(of[name]))
+            number = default if of.get(name) is None else float(notation.exact_quantity(of[name]))
         except ValueError as error:
             self.notes.append(f"{of.where}: {name}: {error}; {default:g} is taken")
             return default
         # The default is in GiB already; what a file says is in bytes.
-        return number / units.GIB if kind == "mem" and number is not default else number
+        return number / notation.GIB if kind == "mem" and number is not default else number
 
     def quota(self, of: At) -> tuple[str, dict[str, float]]:
         """A resource of a flavor, and the fields of its :class:`Quota`."""

@@ -34,9 +34,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import kolmogorov, ndtr, stdtr, stdtrit
 from scipy.stats import chi2
 
+from gangwise import notation
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.notation import NotationError, slurm
 from gangwise.sites.slurm_files import continued, switch_labels
 
 BLOCK = 16  # runs of a program that are compared with one another, at most
@@ -694,8 +694,8 @@ def _switches(file: Path, text: str) -> dict[str, str]:
         if (name := values.get("switchname")) is None:
             continue
         try:
-            below[name] = slurm.expand_nodes(values.get("switches", ""))
-            nodes[name] = slurm.expand_nodes(values.get("nodes", ""))
-        except NotationError as error:
+            below[name] = notation.expand_nodes(values.get("switches", ""))
+            nodes[name] = notation.expand_nodes(values.get("nodes", ""))
+        except notation.NotationError as error:
             raise ScenarioError(f"{file}: line {number}: {error}") from error
     return switch_labels(below, nodes)

@@ -22,7 +22,7 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import Clock, fault_text, read_toml
 from gangwise.jobs import schedule, tenancy
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
-from gangwise.notation.slurm import expand_nodes
+from gangwise.notation import expand_nodes
 from gangwise.sites import slurm_site, whole_nodes
 from gangwise.sites.kueue import read_kueue
 

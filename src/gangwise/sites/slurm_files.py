@@ -27,8 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gangwise import notation
 from gangwise.core.errors import ScenarioError
-from gangwise.notation import slurm as notation
 
 BEGINS = {
     "PartitionName": "partition",

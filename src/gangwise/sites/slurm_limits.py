@@ -13,8 +13,8 @@ import math
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+from gangwise import notation
 from gangwise.jobs import tenancy
-from gangwise.notation import slurm as notation
 from gangwise.sites.slurm_files import SettingRow, SlurmReading
 
 OF_QOS = {

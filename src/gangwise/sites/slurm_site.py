@@ -10,10 +10,9 @@ from typing import Any, get_args
 
 import numpy as np
 
+from gangwise import notation
 from gangwise.jobs.model import Node, Nodes
 from gangwise.jobs.tenancy import AGEING, PriorityFlag, over_time
-from gangwise.notation import slurm as notation
-from gangwise.notation.slurm import expand_nodes, time_limit
 from gangwise.sites.slurm_files import SettingRow, SlurmReading, switch_labels
 from gangwise.sites.slurm_limits import caps_of_associations, caps_of_qos, enforced
 from gangwise.sites.slurm_passes import SlurmPasses
@@ -130,10 +129,10 @@ def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
         "name": row.values["Name"],
         "priority": r.value(row, "Priority", float, 0.0),
         "usage_factor": r.value(row, "UsageFactor", float, 1.0),
-        "most_time": r.value(row, "MaxWall", time_limit, np.inf),
+        "most_time": r.value(row, "MaxWall", notation.time_limit, np.inf),
         "preempts": tuple(n for n in row.values.get("Preempt", "").split(",") if n),
         "preempted": r.value(row, "PreemptMode", way, ""),
-        "exempt": r.value(row, "PreemptExemptTime", time_limit, None),
+        "exempt": r.value(row, "PreemptExemptTime", notation.time_limit, None),
     }
 
 
@@ -206,7 +205,7 @@ def _switches(r: SlurmReading, config: SettingRow) -> dict[str, str]:
         )
     nobody: list[str] = []
     parts = [
-        {name: r.value(row, key, expand_nodes, nobody) for name, row in rows.items()}
+        {name: r.value(row, key, notation.expand_nodes, nobody) for name, row in rows.items()}
         for key in ("Switches", "Nodes")
     ]
     return switch_labels(*parts)
@@ -227,7 +226,7 @@ def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
         # An event of a node that is still down has no end.
         ended = row.values.get("TimeEnd", "") not in ("", "Unknown")
         to = r.value(row, "TimeEnd", datetime.fromisoformat, since) if ended else None
-        names = [n for n in r.value(row, "NodeName", expand_nodes, [""]) if n in existing]
+        names = [n for n in r.value(row, "NodeName", notation.expand_nodes, [""]) if n in existing]
         # An event that is not over yet lasts on.
         if names and (to is None or to > since):
             reason = f"{row.values.get('State', '')} {row.values.get('Reason', '')}".strip()
@@ -245,7 +244,11 @@ def _reservations(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
         name, listed = row.values["ReservationName"], row.values.get("Nodes", "")
         since = r.value(row, "StartTime", datetime.fromisoformat, datetime.max)
         to = r.value(row, "EndTime", datetime.fromisoformat, since)
-        on = [*names] if listed.upper() == "ALL" else r.value(row, "Nodes", expand_nodes, [""])
+        on = (
+            [*names]
+            if listed.upper() == "ALL"
+            else r.value(row, "Nodes", notation.expand_nodes, [""])
+        )
         on = [node for node in on if node in names]
         flags = {*row.values.get("Flags", "").upper().split(",")}
         if on and to > since:
@@ -292,7 +295,7 @@ def _node_sets(r: SlurmReading, nodes: Nodes | None) -> dict[str, list[str]]:
         # A NodeSet has nodes by name and those with a feature.
         wanted = row.values.get("Feature", "")
         labelled = zip(nodes.names, nodes.labels) if nodes and wanted else ()
-        sets[name] = [*r.value(row, "Nodes", expand_nodes, nobody)]
+        sets[name] = [*r.value(row, "Nodes", notation.expand_nodes, nobody)]
         sets[name] += [
             node for node, labels in labelled if wanted in labels.get("features", "").split(",")
         ]
@@ -306,7 +309,7 @@ def _of_partition(
     nobody: list[str] = []
     listed = [
         node
-        for name in r.value(row, "Nodes", expand_nodes, nobody)
+        for name in r.value(row, "Nodes", notation.expand_nodes, nobody)
         for node in sets.get(name.upper() if name.upper() == "ALL" else name, [name])
     ]
     names = {*nodes.names} if nodes else {*listed}
@@ -360,11 +363,12 @@ def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     return {
         **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
         "tres": r.value(row, "PriorityWeightTRES", notation.shares, notation.NO_AMOUNTS),
-        "max_age": r.value(row, "PriorityMaxAge", time_limit, 604_800.0),
+        "max_age": r.value(row, "PriorityMaxAge", notation.time_limit, 604_800.0),
         # A half-life of 0 is no decay: use counts for ever.
-        "half_life": r.value(row, "PriorityDecayHalfLife", time_limit, 604_800.0) or np.inf,
+        "half_life": r.value(row, "PriorityDecayHalfLife", notation.time_limit, 604_800.0)
+        or np.inf,
         "reset": r.value(row, "PriorityUsageResetPeriod", reset_period, ""),
-        "period": r.value(row, "PriorityCalcPeriod", time_limit, 300.0),
+        "period": r.value(row, "PriorityCalcPeriod", notation.time_limit, 300.0),
         "favor_small": row.values.get("PriorityFavorSmall", "").upper() in ("YES", "TRUE", "1"),
         "fair": "classic" if "no_fair_tree" in flags else "tree",
         "damping": r.value(row, "FairShareDampeningFactor", float, 1.0) or 1.0,
@@ -390,7 +394,7 @@ def whole_minutes(text: str) -> float:
     >>> whole_minutes("17:30"), whole_minutes("UNLIMITED")
     (1080.0, inf)
     """
-    return float(np.ceil(time_limit(text) / 60.0) * 60.0)
+    return float(np.ceil(notation.time_limit(text) / 60.0) * 60.0)
 
 
 def way(text: str) -> str:
@@ -426,7 +430,7 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
             "reorder_count",
         ):
             r.notes.append(f"not modelled: PreemptParameters={name}, {row.where}")
-    exempt = r.value(row, "PreemptExemptTime", time_limit, 0.0)
+    exempt = r.value(row, "PreemptExemptTime", notation.time_limit, 0.0)
     return {
         "by": by,
         "how": r.value(row, "PreemptMode", way, "off") or "off",
@@ -519,4 +523,4 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
 
 def _numbers(text: str) -> list[int]:
     """Of a list of numbers and ranges: ``0-3,8``."""
-    return [int(number) for number in expand_nodes(f"[{text}]")]
+    return [int(number) for number in notation.expand_nodes(f"[{text}]")]

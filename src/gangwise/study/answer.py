@@ -34,7 +34,7 @@ from gangwise.jobs.bounds import NO_BOUNDS, Certified
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import ENDINGS, Outcome, size_groups
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.sites.retelling import ModelFit, explains, periods, retell
 from gangwise.study import statistics
 from gangwise.study.statistics import UNKNOWN, Estimate, enumerated, mean_and_interval, number

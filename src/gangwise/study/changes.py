@@ -22,9 +22,9 @@ from datetime import datetime
 from difflib import get_close_matches, unified_diff
 from typing import Any, NamedTuple
 
+from gangwise import notation
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import Clock, toml_key, toml_text, toml_value
-from gangwise.notation import NotationError, units
 
 MOST_NAMED = 20  # at most so many of the parts that exist are named in an error
 
@@ -39,8 +39,8 @@ def seconds_of(text: str, what: str = "--at") -> float:
     (90.0, 194400.0)
     """
     try:
-        return units.read_duration(text)
-    except NotationError:
+        return notation.read_duration(text)
+    except notation.NotationError:
         raise ScenarioError(f"{what} {text}: give seconds, or a time such as 12d6h30m") from None
 
 
@@ -76,7 +76,9 @@ def instant_text(at: float, clock: Clock | None) -> str:
     ('8,715,600 s (day 100.9)', '1970-01-03 06:00')
     """
     return (
-        f"{clock.date(at):%Y-%m-%d %H:%M}" if clock else f"{at:,.0f} s (day {at / units.DAY:.1f})"
+        f"{clock.date(at):%Y-%m-%d %H:%M}"
+        if clock
+        else f"{at:,.0f} s (day {at / notation.DAY:.1f})"
     )
 
 

@@ -28,7 +28,7 @@ from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs, tables_of
 from gangwise.jobs.waiting import waiting_causes
 from gangwise.jobs.waiting_kernels import CAUSES
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.sites import forecast as forecasts
 from gangwise.sites import wait_history
 from gangwise.study import changes, replay, replay_scenario, sweep

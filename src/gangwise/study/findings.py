@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 
 import gangwise
+from gangwise import notation
 from gangwise.core import files, terminal
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Clock, toml_text
@@ -30,7 +31,6 @@ from gangwise.jobs.tenancy import ALWAYS
 from gangwise.logs import open_tables
 from gangwise.logs.jobs import JobLog, jobs_of
 from gangwise.logs.tables import Tables, percent_text, work
-from gangwise.notation import slurm, units
 from gangwise.study.statistics import count
 
 if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
@@ -423,7 +423,7 @@ class Calibrated:
         fit, device = self.found, self.record.device
         clock = "; its clock has no known hour of the day" * (self.log.clock is None)
         share = 1 - fit.left / fit.contradicted if fit.contradicted else 0.0
-        patience = units.duration(fit.patience)
+        patience = notation.duration(fit.patience)
         waits = phrase("contradicted", found=fit, device=device, patience=patience)
         if (self.record.start == self.record.submit).all():
             waits = "No job waited, or the log does not say how long"
@@ -498,9 +498,9 @@ def entry_text(one: FoundRule) -> str:
 
     def text(key: str, value: Any) -> str:
         if key in ("longer_than", "latency"):
-            return units.duration(value)
+            return notation.duration(value)
         if key in ("from", "to"):
-            return f"day {value / units.DAY:.1f}"
+            return f"day {value / notation.DAY:.1f}"
         values = value if isinstance(value, list) else [value]
         return ", ".join(f"{v:,.10g}" if isinstance(v, float) else str(v) for v in values)
 
@@ -604,10 +604,12 @@ def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
     sizes = record.nodes.capacity[:, record.nodes.devices.index(record.device)] / 1000
     for (since, to), nodes in sorted(spans.items()):
         lost = float(len(nodes)) if processors else float(sizes[nodes].sum())
-        names = slurm.fold_nodes(record.nodes.names[n] for n in nodes)
+        names = notation.fold_nodes(record.nodes.names[n] for n in nodes)
         lost_nodes = {"count": len(nodes)} if processors else {"nodes": names}
         entry = {"from": since, "to": to, **lost_nodes, "why": NODE_EVENTS}
-        text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {units.duration(to - since)}"
+        text = (
+            f"{NODE_EVENTS}: {lost:g} {record.device} were away for {notation.duration(to - since)}"
+        )
         hours = round(lost * (to - since) / 3600), 0, 0
         missing = tuple(Missing(since, to, 1.0, n) for n in nodes)
         yield FoundRule("window", entry, (lost, lost), text, hours, missing)

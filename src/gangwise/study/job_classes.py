@@ -22,7 +22,7 @@ from gangwise.core import arrays, settings, terminal
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
-from gangwise.notation.units import duration, seconds
+from gangwise.notation import duration, seconds
 from gangwise.study.statistics import count
 
 phrase = terminal.phrases("gangwise.study")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.settings import finite
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 
 
 class Estimate(NamedTuple):

@@ -20,7 +20,7 @@ from gangwise.core.errors import NothingEnded, ScenarioError
 from gangwise.core.settings import toml_key
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.notation.units import roughly
+from gangwise.notation import roughly
 from gangwise.sites import retelling, slurm_files
 from gangwise.sites.site import PRINTED, SLURM, Rules, Site, kinds_of, together
 from gangwise.study import replay_scenario, store, sweep

@@ -20,14 +20,13 @@ from typing import Any
 
 import polars as pl
 
+from gangwise import notation
 from gangwise.core.errors import TraceError
 from gangwise.core.settings import Clock
 from gangwise.logs.format import Format, all_files, declared
 from gangwise.logs.reading import EARLIER, MALFORMED, PART, RecordError, RowAccount
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.logs.text import beginning, document, read_text, split_lines
-from gangwise.notation import units
-from gangwise.notation.slurm import expand_nodes
 
 Record = Mapping[str, Any]
 TEXTS = ("name", "user", "account", "partition", "status", "application", "hosts")
@@ -108,7 +107,7 @@ class Jobs:
 
 
 def _duration(text: Any) -> float | None:
-    return units.clock_seconds(str(text or ""))
+    return notation.clock_seconds(str(text or ""))
 
 
 def gib(text: Any) -> float:
@@ -612,7 +611,7 @@ def _flux_job(record: Record, jobs: Jobs) -> dict[str, Any]:
         "tasks": nodes,
         "cpu": cores / nodes,
         "gpu": (number(record.get("ngpus")) or 0.0) / nodes,
-        "hosts": "|".join(expand_nodes(str(record.get("nodelist") or ""))),
+        "hosts": "|".join(notation.expand_nodes(str(record.get("nodelist") or ""))),
     }
 
 

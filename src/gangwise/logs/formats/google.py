@@ -32,7 +32,7 @@ from gangwise.core.errors import TraceError
 from gangwise.logs.format import declared
 from gangwise.logs.reading import MALFORMED, RowAccount, Stage, leave_out, reasons
 from gangwise.logs.tables import Reader, Tables, server_table
-from gangwise.notation.units import duration
+from gangwise.notation import duration
 
 OFFSET = 600_000_000  # microseconds at which both traces begin; time 0 is before
 NEVER = 2**58  # Microseconds; a larger time stands for 2^63 - 1, after the end of the trace

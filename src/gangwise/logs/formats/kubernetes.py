@@ -19,13 +19,13 @@ from typing import Any
 
 import polars as pl
 
+from gangwise import notation
 from gangwise.core.errors import TraceError
 from gangwise.logs import reading
 from gangwise.logs.format import all_files, declared
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.logs.text import beginning, read_records, without_collecting
-from gangwise.notation import NotationError, kubernetes, units
 
 TIMES = {
     "kube_pod_created": "created",
@@ -162,7 +162,7 @@ def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
 # Quantities are parsed exactly, as fractions, which is slow.
 @lru_cache(maxsize=1 << 14)  # pods ask for the same few amounts
 def _amount(text: str | int | float) -> float:
-    return float(units.exact_quantity(text))
+    return float(notation.exact_quantity(text))
 
 
 def _amounts(held: Mapping[str, Any]) -> dict[str, float]:
@@ -180,7 +180,7 @@ def _is_gpu(name: str) -> bool:
 
 def _cores_gib_gpus(of: Mapping[str, float]) -> tuple[float, float, float]:
     gpus = sum(n for name, n in of.items() if _is_gpu(name))
-    return of.get("cpu", 0.0), of.get("memory", 0.0) / units.GIB, gpus
+    return of.get("cpu", 0.0), of.get("memory", 0.0) / notation.GIB, gpus
 
 
 @dataclass(frozen=True)
@@ -245,11 +245,11 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     Raises ValueError when it is not as the API has it.
     """
     meta, spec, status = record["metadata"], record["spec"], record.get("status") or {}
-    created = kubernetes.timestamp(meta.get("creationTimestamp"))
+    created = notation.timestamp(meta.get("creationTimestamp"))
     if created is None:
         raise reading.RecordError("the pod has no creationTimestamp")
     name, space = str(meta["name"]), str(meta.get("namespace") or "default")
-    total = kubernetes.pod_total(spec, _amounts)
+    total = notation.pod_total(spec, _amounts)
     cpu, mem, gpu = _cores_gib_gpus(total)
     phase = str(status.get("phase") or "Unknown")
     # The pod ends with the last of its containers.
@@ -258,11 +258,11 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     gang = f"{space}/{group}" if group else ""
     host, models = str(spec.get("nodeName") or ""), _models(spec) if gpu else ""
     # startTime is when the kubelet took the pod; before it was on a node it can have none.
-    started = kubernetes.timestamp(status.get("startTime")) if host else None
+    started = notation.timestamp(status.get("startTime")) if host else None
     end = max(ended, default=None)
     # A container may have restarted: an end counts only if the pod is over.
     if phase not in ENDED:
-        end = kubernetes.timestamp(status.get("lastSeen"))
+        end = notation.timestamp(status.get("lastSeen"))
     application, priority = application_of(meta, owners), float(spec.get("priority") or 0)
     request, times = (cpu, mem, gpu, models), (created, started, end)
     values = (*request, *times, phase, host, gang, application, priority)
@@ -272,7 +272,7 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
         space,
         *values,
         uid=str(meta.get("uid") or ""),
-        owner=str((kubernetes.controller(record) or {}).get("uid") or ""),
+        owner=str((notation.controller(record) or {}).get("uid") or ""),
         devices=tuple(sorted(_others(total).items())),
     )
 
@@ -299,13 +299,13 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
     conditions = (c for c in status.get("conditions") or () if c.get("status") == "True")
     true = {condition["type"]: condition for condition in conditions}
     started, ended = (
-        kubernetes.timestamp((true.get(kind) or {}).get("lastTransitionTime"))
+        notation.timestamp((true.get(kind) or {}).get("lastTransitionTime"))
         for kind in ("Admitted", "Finished")
     )
     phase = "Running" if "Admitted" in true else "Pending"
     if "Finished" in true:
         phase = "Failed" if true["Finished"].get("reason") == "Failed" else "Succeeded"
-    evicted = kubernetes.timestamp((true.get("Evicted") or {}).get("lastTransitionTime"))
+    evicted = notation.timestamp((true.get("Evicted") or {}).get("lastTransitionTime"))
     lost = (status.get("schedulingStats") or {}).get("evictions") or ()
     evictions = sum(int(eviction.get("count", 0)) for eviction in lost)
     admitted = (status.get("admission") or {}).get("podSetAssignments") or ()
@@ -329,7 +329,7 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
 
 
 def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
-    owner = kubernetes.controller({"metadata": meta}) or {}
+    owner = notation.controller({"metadata": meta}) or {}
     kind = str(owner.get("kind") or "")
     # Jobs of Volcano make a PodGroup of their own name.
     if kind == "Job" and str(owner.get("apiVersion") or "").startswith("batch.volcano.sh"):
@@ -353,7 +353,7 @@ def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
 def _models(spec: Mapping[str, Any]) -> str:
     selector = spec.get("nodeSelector") or {}
     models = {str(selector[label]) for label in MODELS if label in selector}
-    for term in (kubernetes.required({"spec": spec}, "nodeAffinity") or {}).get(
+    for term in (notation.required({"spec": spec}, "nodeAffinity") or {}).get(
         "nodeSelectorTerms"
     ) or ():
         # Any of the terms may hold, so that a model of any may be used.
@@ -375,7 +375,7 @@ def _ends(status: Mapping[str, Any]) -> Iterator[float]:
         for condition in status.get("conditions") or ()
         if condition.get("reason") in ("PodCompleted", "PodFailed")
     ]
-    yield from (end for end in map(kubernetes.timestamp, texts) if end is not None)
+    yield from (end for end in map(notation.timestamp, texts) if end is not None)
 
 
 class KubernetesDump(Reader):
@@ -493,7 +493,7 @@ class _Dump:
                 self._add(row, record, gangs, owners, ranked)
                 self.latest = max(self.latest, *_times(record))
             except reading.MALFORMED as error:
-                readable = isinstance(error, reading.RecordError | NotationError)
+                readable = isinstance(error, reading.RecordError | notation.NotationError)
                 reason = str(error) if readable else "a field is missing"
                 self.account.refuse(row, f"the record is not as the API has it: {reason}")
         # Classes of priority may stand behind the pods that name them.
@@ -742,11 +742,11 @@ def _node(row: int, record: Mapping[str, Any]) -> tuple[Any, ...]:
 def _times(record: Mapping[str, Any]) -> Iterator[float]:
     """Times of a record, the heartbeats of nodes among them: the last is that of the dump."""
     status = record.get("status") or {}
-    yield kubernetes.timestamp((record.get("metadata") or {}).get("creationTimestamp")) or 0.0
+    yield notation.timestamp((record.get("metadata") or {}).get("creationTimestamp")) or 0.0
     yield from _ends(status)
     for condition in status.get("conditions") or ():
         for key in ("lastTransitionTime", "lastHeartbeatTime"):
-            yield kubernetes.timestamp(condition.get(key)) or 0.0
+            yield notation.timestamp(condition.get(key)) or 0.0
 
 
 def _runs(pods: Sequence[PodRecord]) -> Iterator[list[list[PodRecord]]]:

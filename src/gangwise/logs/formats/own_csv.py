@@ -18,13 +18,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
+from gangwise import notation
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.settings import UNIX, Clock, fault_text
 from gangwise.logs import reading
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.tables import Reader, Tables, server_table
 from gangwise.logs.text import Blocks, Commented, RecordLines, first_lines, split_line
-from gangwise.notation import units
 
 NAME = "csv"
 DEVICES = ("cpu", "mem", "gpu")
@@ -37,7 +37,7 @@ EMPTY = (
     *("partition", "account", "qos", "gang"),
 )
 """Fields that may be empty."""
-WRITTEN = {"quantity": units.QUANTITY, "clock": units.CLOCK}
+WRITTEN = {"quantity": notation.QUANTITY, "clock": notation.CLOCK}
 """Units that stand in the cells, and what they look like."""
 WHITESPACE = "whitespace"
 LARGEST = 1e12  # more seconds or devices than that are a mistake
@@ -90,8 +90,8 @@ class Mapped(_MappingModel):
             raise ValueError("a time that is written out has no scale")
         if not (isfinite(self.scale) and self.scale > 0):
             raise ValueError(f"scale is {self.scale}; it must be a positive number")
-        if self.unit and (self.time or self.unit not in (*units.UNITS, *WRITTEN)):
-            names = ", ".join([*units.UNITS, *WRITTEN])
+        if self.unit and (self.time or self.unit not in (*notation.UNITS, *WRITTEN)):
+            names = ", ".join([*notation.UNITS, *WRITTEN])
             raise ValueError(f"unit is {self.unit!r}; there are {names}, and none for a time")
         if self.zone:
             # A zone in the text decides; a second one would contradict it.
@@ -483,7 +483,7 @@ def _schema(what: str, spec: JobFile | ServerFile) -> reading.Schema:
             pattern = WRITTEN.get(mapped.unit, "")
             # The bound is of the value after scaling; a small unit allows
             # larger numbers in the cell.
-            most = LARGEST / min(mapped.scale * units.UNITS.get(mapped.unit, 1.0), 1.0)
+            most = LARGEST / min(mapped.scale * notation.UNITS.get(mapped.unit, 1.0), 1.0)
             columns[name] = reading.Column(
                 name, number=number, empty=empty, pattern=pattern, most=most, also=(mapped.column,)
             )
@@ -529,9 +529,9 @@ def _value(key: str, held: Mapped) -> pl.Expr:
     if held.listed:
         column = amount_listed(column, held.listed, mem=key == "mem")
     elif held.unit == "quantity":
-        column = units.quantity(column) * (units.UNITS["bytes"] if key == "mem" else 1.0)
+        column = notation.quantity(column) * (notation.UNITS["bytes"] if key == "mem" else 1.0)
     elif held.unit == "clock":
-        column = units.clock(column)
+        column = notation.clock(column)
     # Scale and unit together turn cells into seconds, GiB or devices.
-    number: pl.Expr = column * (held.scale * units.UNITS.get(held.unit, 1.0))
+    number: pl.Expr = column * (held.scale * notation.UNITS.get(held.unit, 1.0))
     return number if held.empty is None else number.fill_null(float(held.empty))

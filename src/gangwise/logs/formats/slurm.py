@@ -19,6 +19,7 @@ from typing import Any
 
 import polars as pl
 
+from gangwise import notation
 from gangwise.core.errors import TraceError
 from gangwise.core.settings import UNIX, Clock
 from gangwise.logs import reading
@@ -27,8 +28,6 @@ from gangwise.logs.format import FOR_PEOPLE, declared, holds, is_for_people, onl
 from gangwise.logs.formats.slurm_submit import TaskRequest, request, with_array_tasks, with_terms
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.tables import NO_SERVERS, Reader, Tables, server_table
-from gangwise.notation import NotationError, units
-from gangwise.notation import slurm as notation
 
 NOT_OVER = ("RUNNING", "SUSPENDED", "PENDING", "COMPLETING", "CONFIGURING", "STOPPED")
 """States of jobs whose end is to come."""
@@ -185,7 +184,7 @@ def _limit(minutes: Any) -> float | None:
     """Seconds of a limit in minutes, a year for none."""
     # Infinity is how UNLIMITED is read.
     if notation.json_value(minutes) == math.inf:
-        return units.YEAR
+        return notation.YEAR
     number = _number(minutes)
     return None if number is None else 60 * number
 
@@ -373,7 +372,7 @@ def read_listing(
         _seconds(frame[name]) for name in ("Submit", "Eligible", "Start", "End")
     )
     # Elapsed leaves out the time in which a job was suspended.
-    ran = pl.coalesce(units.clock(pl.col("Elapsed")), "ElapsedRaw")
+    ran = pl.coalesce(notation.clock(pl.col("Elapsed")), "ElapsedRaw")
     # A job that still runs has no end, though its elapsed time is told.
     over = "End" not in columns_here or ~pl.col("State").is_in(NOT_OVER)
     end = pl.coalesce("End", pl.when(over).then(pl.col("Start") + ran))
@@ -394,8 +393,8 @@ def read_listing(
         elapsed=ran,
         limit=pl.coalesce(
             # A year stands for no limit: longer than any job.
-            pl.when(pl.col("Timelimit") == "UNLIMITED").then(units.YEAR),
-            units.clock(pl.col("Timelimit")),
+            pl.when(pl.col("Timelimit") == "UNLIMITED").then(notation.YEAR),
+            notation.clock(pl.col("Timelimit")),
             60.0 * pl.col("TimelimitRaw").cast(pl.Float64, strict=False),
         ),
         eligible="Eligible",
@@ -411,12 +410,12 @@ def _used() -> dict[str, pl.Expr]:
     """Cores, GiB and GPUs that jobs used, of their own rows or the steps that used most."""
     job, in_all = pl.col("JobID").str.split(".").list.first(), pl.col("TRESUsageInTot")
     # ElapsedRaw is in seconds, for listings without the clock text.
-    ran = pl.coalesce(units.clock(pl.col("Elapsed")), "ElapsedRaw")
+    ran = pl.coalesce(notation.clock(pl.col("Elapsed")), "ElapsedRaw")
     texts = in_all.str.extract(r"\bmem=([^,]+)"), pl.col("MaxRSS")
     # sacct writes K for KiB, without the i that the parser of quantities needs.
-    sizes = [units.quantity(text.str.replace(r"([KMGTP])$", "${1}i")) / 2**30 for text in texts]
+    sizes = [notation.quantity(text.str.replace(r"([KMGTP])$", "${1}i")) / 2**30 for text in texts]
     percent = in_all.str.extract(r"\bgres/gpuutil=(\d+(?:\.\d+)?)").cast(pl.Float64)
-    cores = units.clock(pl.col("TotalCPU")) / pl.when(ran > 0).then(ran)
+    cores = notation.clock(pl.col("TotalCPU")) / pl.when(ran > 0).then(ran)
     used = {"used_cpu": cores, "used_mem": pl.coalesce(sizes), "used_gpu": percent / 100}
     # Steps use; the job's own row often says nothing.
     return {name: amount.max().over(job) for name, amount in used.items()}
@@ -849,7 +848,7 @@ def _each_node(nodes: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         several = re.search(r"(?:^|\s)NodeName=(\S*\[\S*)", node)
         try:
             names = notation.expand_nodes(several[1]) if several else []
-        except NotationError:
+        except notation.NotationError:
             names = []
         for name in names:
             yield row, node.replace(several[1], name, 1)  # type: ignore[index]  # names are found

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from gangwise.notation import slurm as notation
+from gangwise import notation
 
 OPTIONS = notation.WORDS["options"]
 """What options of sbatch mean, as ``notation/slurm.toml`` says."""

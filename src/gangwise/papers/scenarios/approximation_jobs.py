@@ -38,7 +38,7 @@ from gangwise.core.settings import Count, SlotCount, checked
 from gangwise.logs import tables as trace_tables
 from gangwise.logs.formats.google import OFFSET, Google2011
 from gangwise.logs.reading import Stage, leave_out, reasons
-from gangwise.notation.units import duration, seconds
+from gangwise.notation import duration, seconds
 from gangwise.papers.approximation_jobs import offline
 from gangwise.papers.approximation_jobs import problem as problems
 from gangwise.papers.approximation_jobs.environment import (

@@ -54,7 +54,7 @@ from gangwise.core.workload import Cluster
 from gangwise.logs import tables as trace_tables
 from gangwise.logs.reading import Stage, leave_out, reasons
 from gangwise.logs.twins import NAMES as TWINS
-from gangwise.notation.units import duration, seconds
+from gangwise.notation import duration, seconds
 
 phrase = phrases("gangwise.papers.scenarios")
 
