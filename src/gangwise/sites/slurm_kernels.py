@@ -34,7 +34,7 @@ from gangwise.jobs.kernels import Inputs, Rows, State, int64
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 from gangwise.sites import preemption
 from gangwise.sites.several_pools import become_one, stand_again
-from gangwise.sites.slurm_minutes import add_up, begin_minutes, fading, over_minutes
+from gangwise.sites.slurm_limits import add_up, begin_minutes, fading, over_minutes
 from gangwise.sites.slurm_places import (
     ANY,
     GROUPS,

@@ -36,7 +36,7 @@ from gangwise.jobs.tenancy import Tenancy
 from gangwise.sites import slurm_kernels, slurm_places
 from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
 from gangwise.sites.several_pools import in_each_pool, of_jobs
-from gangwise.sites.slurm_minutes import minutes_of
+from gangwise.sites.slurm_limits import minutes_of
 from gangwise.sites.slurm_places import FutureWindows, Gangs, PassSettings, PassState, Places
 
 
