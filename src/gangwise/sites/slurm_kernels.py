@@ -33,7 +33,7 @@ from gangwise.jobs.fit_kernels import copy_node, copy_room, fits, take_piece, te
 from gangwise.jobs.kernels import Inputs, Rows, State, int64
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 from gangwise.sites import preemption
-from gangwise.sites.several_pools import become_one, stand_again
+from gangwise.sites import slurm_places as pools
 from gangwise.sites.slurm_limits import add_up, begin_minutes, fading, over_minutes
 from gangwise.sites.slurm_places import (
     ANY,
@@ -250,7 +250,7 @@ def fits_now(inputs: Inputs, state: State, passes: PassState, j: int) -> bool:
 def begin(inputs: Inputs, state: State, passes: PassState, j: int, pieces: int) -> None:
     """Job j starts on the pieces tried, whose devices are told apart here."""
     if passes.known[j].rows > 1:
-        j = become_one(inputs, state, passes, j)
+        j = pools.become_one(inputs, state, passes, j)
     shape, resumed = inputs.cluster.shapes[inputs.jobs[j].shape], passes.known[j].asleep
     if passes.gangs is not None and not resumed:
         preemption.find_cores(inputs, state, passes, j, pieces)
@@ -1196,7 +1196,7 @@ def prepare(inputs: Inputs, state: State, passes: PassState) -> None:
     """Before a round: the order, who is preempted, and when running jobs are expected to end."""
     clock, at = passes.clock, state.at
     elapse(clock, passes.settings.interval, at.now)
-    stand_again(inputs, state, passes)
+    pools.stand_again(inputs, state, passes)
     fresh, at.fresh = at.fresh, 0
     if state.standing is not None and passes.settings.accrues:
         age_from_submission(inputs, state, passes, fresh)

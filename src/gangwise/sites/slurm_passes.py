@@ -35,7 +35,6 @@ from gangwise.jobs.scheduler import Action, Composed
 from gangwise.jobs.tenancy import Tenancy
 from gangwise.sites import slurm_kernels, slurm_places
 from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
-from gangwise.sites.several_pools import in_each_pool, of_jobs
 from gangwise.sites.slurm_limits import minutes_of
 from gangwise.sites.slurm_places import FutureWindows, Gangs, PassSettings, PassState, Places
 
@@ -341,12 +340,12 @@ def _state(t: Tables, rules: kernels.PlayRules, pieces: int) -> State:
 def play(
     t: Tables, scheduler: SlurmPasses, progress: Callable[[int, int], None] | None
 ) -> Schedule:
-    every, rows = in_each_pool(t)
+    every, rows = slurm_places.in_each_pool(t)
     if every is t:
         return to_the_end(t, scheduler, slurm_kernels.play, _prepared(t, scheduler, rows), progress)
     parts = _prepared(every, scheduler, rows)
     played = to_the_end(every, scheduler, slurm_kernels.play, parts, progress)
-    return of_jobs(t, played, rows, np.asarray(parts[0].jobs["shape"]))
+    return slurm_places.of_jobs(t, played, rows, np.asarray(parts[0].jobs["shape"]))
 
 
 def _prepared(t: Tables, scheduler: SlurmPasses, rows: Ints) -> tuple[Inputs, State, PassState]:
