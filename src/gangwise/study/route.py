@@ -1,27 +1,210 @@
 """Two clusters, one queue: where each job goes at its submission, and what that was worth.
 
 Jobs of several logs come to the clusters of all. A route chooses one for each job, and the clusters
-play on side by side. See ``docs/how-to/route.md``.
+play on side by side, compiled: each is a simulation of all jobs, see
+:mod:`gangwise.jobs.round_kernels`; a job that goes to one is withdrawn from the others. A forecast
+plays a copy of a cluster ahead. See ``docs/how-to/route.md``.
 """
+
+from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from gangwise.core import jit, registry
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs import compiled, model, run_times
-from gangwise.jobs import route_kernels as kernels
-from gangwise.jobs.kernels import BY_RATE, BY_TOPOLOGY, NEVER
+from gangwise.core.jit import by_reference, inner_kernel, lean_kernel, opened
+from gangwise.jobs import compiled, kernels, model, run_times
+from gangwise.jobs.compiled import copy_words, opened_at
+from gangwise.jobs.event_kernels import PAUSED, cancel, next_instant
+from gangwise.jobs.kernels import Inputs, State, int64
+from gangwise.jobs.round_kernels import play
+from gangwise.jobs.run_times import LEAST, ended, expect, quantile_of
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.start_kernels import schedule_end
 from gangwise.study.replay_scenario import ReplayScenario
 from gangwise.study.statistics import Estimate, count, mean_and_interval
+
+UNTIL, FORECAST, SEND, SHARE = range(4)
+"""Actions of :func:`step`: play until a time; foresee job j everywhere; send it to a cluster; play
+to the end where each job waits in all clusters and starts in the first that can."""
+
+REQUESTED, TRUE = 2.0, 3.0
+"""In place of a quantile of run times: all run for as long as requested, or as they will."""
+
+
+@by_reference
+class Cluster(NamedTuple):
+    """A cluster, and a copy of it for forecasts."""
+
+    inputs: Inputs
+    state: State
+    ahead: State
+    memory: Ints  # of its state
+    memory_ahead: Ints
+
+
+@by_reference
+class AllClusters(NamedTuple):
+    """What C clusters share."""
+
+    at: Ints  # [C] addresses of the clusters
+    times: Any  # RunTimes: what is learned of run times on a cluster of speed 1
+    speed: Floats  # [C]
+    level: Floats  # [1] quantile of run times, REQUESTED or TRUE
+    start: Floats  # [C] when the job foreseen would start, inf where it cannot run
+    length: Floats  # [C] how long it would run
+    used: Floats  # [C] devices that running and waiting jobs ask for, as a share of the cluster's
+
+
+@inner_kernel
+def one_instant(all: AllClusters, inputs: Inputs, state: State, c: int) -> bool:
+    """Play the next instant of a cluster; whether there was one."""
+    time = next_instant(inputs, state)
+    # Learned before the instant is played, since `play` forgets when ended jobs began.
+    for m in range(state.at.running):
+        j = int64(state.running[m])
+        if state.jobs[j].finish <= time:
+            # Seconds × speed: run times are learned as on a cluster of speed 1.
+            ended(all.times, j, (time - state.jobs[j].begun) * all.speed[c], True, time)
+    return bool(play(inputs, state, None, int64(1)) == PAUSED)
+
+
+@inner_kernel
+def believed(all: AllClusters, inputs: Inputs, c: int, j: int, age: float) -> float:
+    """Seconds that job j takes in all in cluster c, when it has run there for ``age``."""
+    # Where a job has outlived what is believed, it is expected to go on for LEAST.
+    level, speed, limit = all.level[0], all.speed[c], inputs.jobs[j].limit
+    if level == TRUE:
+        return float(inputs.jobs[j].work)
+    if level == REQUESTED:
+        return float(max(limit, age + LEAST))
+    # The quantile given the age is asked for in seconds of speed 1 and given back in those of c.
+    seconds = quantile_of(all.times.at_submission[j], level, age * speed) / speed
+    return float(max(min(seconds, limit), age + LEAST))
+
+
+@inner_kernel
+def foresee(all: AllClusters, inputs: Inputs, state: State, c: int, j: int) -> float:
+    """When job j, submitted now, starts if all run as long as believed and no other job comes."""
+    at, time = state.at, inputs.jobs[j].submit
+    # Jobs that come at the same instant but behind j in the log do not count yet.
+    k = j + 1
+    while k < inputs.jobs.size and inputs.jobs[k].submit <= time:
+        state.jobs[k].phase = kernels.CANCELLED
+        k += 1
+    # Ends of running jobs are believed ones from here on: the heap is built anew.
+    at.ends = 0
+    for m in range(at.running):
+        i = int64(state.running[m])
+        age = time - state.jobs[i].begun
+        state.jobs[i].left = believed(all, inputs, c, i, age) - age
+        state.jobs[i].since = time
+        schedule_end(inputs, state, i)
+    # Waiting jobs get believed lengths as well.
+    rank = kernels.smallest(state.words, state.summary, at)
+    while rank >= 0:
+        i = int64(inputs.by_rank[rank])
+        state.jobs[i].left = believed(all, inputs, c, i, 0.0)
+        rank = kernels.following(state.words, state.summary, at, rank + 1)
+    for i in range(at.next_job, j + 1):  # those of this instant have not been taken in
+        state.jobs[i].left = believed(all, inputs, c, i, 0.0)
+    all.length[c] = believed(all, inputs, c, j, 0.0)
+    # Instant by instant until j starts; after the first, no later job may come.
+    while state.start[j] == kernels.NEVER and play(inputs, state, None, int64(1)) == PAUSED:
+        at.next_job = inputs.jobs.size
+    return float(state.start[j])
+
+
+@inner_kernel
+def share_used(inputs: Inputs, state: State, j: int) -> float:
+    """Devices that running and waiting jobs before job j ask for, as a share of the cluster's."""
+    share = 0.0
+    for i in range(state.at.next_job, j):  # sent here at this instant
+        if state.jobs[i].phase == kernels.UNSUBMITTED:
+            share += share_of_job(inputs, i)
+    for m in range(state.at.running):
+        share += share_of_job(inputs, int64(state.running[m]))
+    rank = kernels.smallest(state.words, state.summary, state.at)
+    while rank >= 0:
+        share += share_of_job(inputs, int64(inputs.by_rank[rank]))
+        rank = kernels.following(state.words, state.summary, state.at, rank + 1)
+    return share
+
+
+@inner_kernel
+def share_of_job(inputs: Inputs, j: int) -> float:
+    shape = inputs.cluster.shapes[inputs.jobs[j].shape]
+    demand = inputs.cluster.demand[inputs.jobs[j].shape, shape.dominant]
+    return float(inputs.jobs[j].tasks * demand / shape.total)
+
+
+@inner_kernel
+def withdraw(all: AllClusters, first: Any, c: int, j: int) -> None:
+    """Withdraw job j from all clusters but c."""
+    for k in range(all.speed.size):
+        cluster = opened_at(first, all.at[k])
+        phase = cluster.state.jobs[j].phase
+        # A job that runs, or has ended, is no longer in question.
+        if k != c and phase in (kernels.UNSUBMITTED, kernels.WAITING):
+            cancel(cluster.inputs, cluster.state, None, j)
+
+
+@inner_kernel
+def share_all(all: AllClusters, first: Any) -> None:
+    """Play to the end: the first cluster that can start a job has it, ties go to the first."""
+    while True:
+        c, time = -1, kernels.NEVER
+        for k in range(all.speed.size):
+            cluster = opened_at(first, all.at[k])
+            # The earliest instant of all clusters is played next: their clocks stay in step.
+            instant = next_instant(cluster.inputs, cluster.state)
+            if instant < time:
+                c, time = k, instant
+        if c < 0:
+            return
+        cluster = opened_at(first, all.at[c])
+        if not one_instant(all, cluster.inputs, cluster.state, c):
+            return
+        for m in range(cluster.state.at.running):
+            j = int64(cluster.state.running[m])
+            # It started in this very instant: the others lose it before they play on.
+            if cluster.state.jobs[j].begun == cluster.state.at.now:
+                withdraw(all, first, c, j)
+
+
+@lean_kernel
+def step(clusters: Any, first: Any, what: int, j: int, chosen: int, time: float) -> None:
+    """Do one thing with clusters, see :data:`UNTIL`; the first of them is pinned beside them."""
+    all = opened(clusters)
+    if what == SHARE:
+        share_all(all, first)
+    elif what == SEND:
+        withdraw(all, first, chosen, j)
+    elif what == FORECAST:
+        expect(all.times, j, time)
+    for c in range(all.speed.size):
+        cluster = opened_at(first, all.at[c])
+        # Strictly before: events at `time` itself are played after the decision where j goes.
+        if what == UNTIL:
+            while next_instant(cluster.inputs, cluster.state) < time and one_instant(
+                all, cluster.inputs, cluster.state, c
+            ):
+                pass
+            all.used[c] = share_used(cluster.inputs, cluster.state, j)
+        elif what == FORECAST:
+            all.start[c] = kernels.NEVER
+            if cluster.state.jobs[j].phase == kernels.UNSUBMITTED:
+                # The state is one row of memory, so a forecast begins with one copy.
+                copy_words(cluster.memory, cluster.memory_ahead)
+                all.start[c] = foresee(all, cluster.inputs, cluster.ahead, c, j)
 
 
 @dataclass(frozen=True)
@@ -148,7 +331,7 @@ def merged(logs: Sequence[tuple[model.Jobs, model.Nodes]]) -> tuple[model.Jobs, 
     return jobs, np.array([int(name.partition(":")[0]) for name in jobs.id.tolist()])
 
 
-APART = BY_RATE, BY_TOPOLOGY
+APART = kernels.BY_RATE, kernels.BY_TOPOLOGY
 """Choices that go by what tells nodes apart, which differs from cluster to cluster."""
 
 
@@ -198,7 +381,7 @@ class Clusters:
         )
         used, states, _ = compiled.only_used(bank, self.states, compiled.nothing_believed())
         ahead = compiled.only_used(bank, ahead, compiled.nothing_believed())[1]
-        each = kernels.Cluster(used, states, ahead, memory, there)
+        each = Cluster(used, states, ahead, memory, there)
         self._clusters, at = compiled.pinned([compiled.row(each, c) for c in range(len(nodes))])
         self.able = ~np.array([t.aside for t in self.tables])
         learner, learned = compiled.stacked([run_times.state_of(jobs, "learned")])
@@ -207,8 +390,8 @@ class Clusters:
         self.level = np.zeros(1)
         self.start, self.length, self.used = (np.zeros(len(nodes)) for _ in range(3))
         numbers = self.speeds, self.level, self.start, self.length, self.used
-        clusters = jit.Pinned(kernels.Clusters(at, compiled.row(learner, 0), *numbers))
-        code = jit.entry(kernels.step, clusters, self._clusters[0], 0, 0, 0, 0.0)
+        clusters = jit.Pinned(AllClusters(at, compiled.row(learner, 0), *numbers))
+        code = jit.entry(step, clusters, self._clusters[0], 0, 0, 0, 0.0)
         self._step = partial(code, clusters, self._clusters[0])
 
     def play(self, route: Route | Ints) -> Ints:
@@ -217,26 +400,26 @@ class Clusters:
         for fresh, array in zip(self._fresh, self._changing):
             array[...] = fresh
         if getattr(route, "everywhere", False):
-            self._step(kernels.SHARE, 0, 0, 0.0)
+            self._step(SHARE, 0, 0, 0.0)
             started = np.isfinite(self.states.start[:, : len(self.jobs)])
             return np.where(started.any(axis=0), started.argmax(axis=0), -1)
         chosen, submit = np.full(len(self.jobs), -1), self.jobs.submit.tolist()
         for j in np.flatnonzero(self.able.any(axis=0)).tolist():
-            self._step(kernels.UNTIL, j, 0, submit[j])
+            self._step(UNTIL, j, 0, submit[j])
             if isinstance(route, np.ndarray):
                 chosen[j] = route[j]
             else:
                 chosen[j] = self._chosen(route, j, submit[j])
-            self._step(kernels.SEND, j, int(chosen[j]), 0.0)
+            self._step(SEND, j, int(chosen[j]), 0.0)
         # Until nothing happens any more.
-        self._step(kernels.UNTIL, 0, 0, NEVER)
+        self._step(UNTIL, 0, 0, kernels.NEVER)
         return chosen
 
     def _chosen(self, route: Any, j: int, time: float) -> int:
         def foresee(level: float | str) -> tuple[Floats, Floats]:
-            levels = {"requested": kernels.REQUESTED, "true": kernels.TRUE}
+            levels = {"requested": REQUESTED, "true": TRUE}
             self.level[0] = levels[level] if isinstance(level, str) else level
-            self._step(kernels.FORECAST, j, 0, time)
+            self._step(FORECAST, j, 0, time)
             return self.start, self.length
 
         able = self.able[:, j]
