@@ -27,7 +27,7 @@ papers.gangs.placement=milp papers.scenarios.drawn=alibaba,esdp,files,ogasched,o
 papers.scenarios.opening=fluctuating_speeds report.answers=usage report.jobs=causes
 report.plotting=drawing service.store=sound sites.node_effects=distances
 sites.slurm_limits=slurm_minutes sites.slurm_places=several_pools sites.wait_history=quantile_forest
-study.answer=where_waited study.explain=from_history
+study.answer=where_waited study.explain=from_history study.runs=store
 """
 """Modules whose contents stand in a sibling: where they are, and what they were called."""
 for _where in _SIBLINGS.split():

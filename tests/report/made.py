@@ -9,8 +9,7 @@ import numpy as np
 
 from gangwise.study.compare import Comparison
 from gangwise.study.results import Results
-from gangwise.study.runs import Rows
-from gangwise.study.store import MemoryStore
+from gangwise.study.runs import MemoryStore, Rows
 
 
 class MadeScenario:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.study.runs import Rows
-from gangwise.study.store import Store
+from gangwise.study.runs import Rows, Store
 
 HOSTILE = "<script>alert('x')</script>&\"--></style>"
 

@@ -10,7 +10,7 @@ import pytest
 
 from gangwise import StoreError
 from gangwise.report.pages import write_report
-from gangwise.study.store import write_provenance
+from gangwise.study.runs import write_provenance
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import faults, loaded, read
 

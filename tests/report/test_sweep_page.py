@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gangwise.report.pages import write_report
-from gangwise.study.store import write_provenance
+from gangwise.study.runs import write_provenance
 from gangwise.study.sweep import Experiment, sweep
 from tests.report.made_sweep import HOSTILE, made_sweep
 from tests.report.pages import Page, faults, loaded, read

@@ -10,7 +10,7 @@ import pytest
 from gangwise import StoreError
 from gangwise.report.experiments import edges
 from gangwise.report.pages import write_report
-from gangwise.study.store import Store
+from gangwise.study.runs import Store
 from gangwise.study.tune import STUDY, ParameterRange, Trial, Tuning, read_tuning, write_tuning
 from tests.report.made_sweep import HOSTILE, played
 from tests.report.pages import faults, loaded, read

@@ -19,8 +19,7 @@ from gangwise.core.registry import register
 from gangwise.papers.gain_overhead.policies import DRF
 from gangwise.report.pages import write_report
 from gangwise.study.results import Results
-from gangwise.study.runs import Rows, checkpoint_slots
-from gangwise.study.store import Store
+from gangwise.study.runs import Rows, Store, checkpoint_slots
 from gangwise.study.sweep import Experiment, schema, sweep
 
 SMALL = {

@@ -15,7 +15,7 @@ from scipy import stats
 from gangwise import ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.cli import app
 from gangwise.report.pages import write_report
-from gangwise.study.store import Store
+from gangwise.study.runs import Store
 from gangwise.study.tune import STUDY, ParameterRange, Tuning, read_tuning, tune
 
 pytest.importorskip("optuna", reason="tuning needs Optuna: pip install '.[tune]'")

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from gangwise.logs.text import Commented
-from gangwise.study.runs import NamedSource, Rows
-from gangwise.study.store import Store
+from gangwise.study.runs import NamedSource, Rows, Store
 
 LOADED = """
 import sys

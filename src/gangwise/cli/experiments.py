@@ -89,7 +89,7 @@ def run_command(
     If it is stopped or killed, start it again: it continues where it was.
     """
     from gangwise.study.compare import compare
-    from gangwise.study.store import MemoryStore
+    from gangwise.study.runs import MemoryStore
 
     # With --trace the only argument is the policy.
     if trace is not None and policy is None:
@@ -196,7 +196,7 @@ def _print_versus(run: simulation.Run, judge: contracts.Comparator) -> None:
 def _require_same(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:
     """See that a folder holds results of the same scenario, settings and slots."""
     from gangwise.core.simulation import differences
-    from gangwise.study.store import Store
+    from gangwise.study.runs import Store
 
     if out is None:
         raise ScenarioError("--resume goes on with what is in a folder: give --out too")
@@ -260,7 +260,7 @@ def sweep_command(
         return
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
-    from gangwise.study.store import write_provenance
+    from gangwise.study.runs import write_provenance
     from gangwise.study.sweep import sweep
 
     changes: dict[str, Any] = {} if seeds is None else {"seeds": options.seed_list(seeds)}
@@ -342,7 +342,7 @@ def tune_command(
     from gangwise.core.registry import parse
     from gangwise.study.replay import BASE
     from gangwise.study.results import Results
-    from gangwise.study.store import write_provenance
+    from gangwise.study.runs import write_provenance
     from gangwise.study.tune import TUNING, tune
 
     fixed, numbers = options.settings_of(settings), [range(1000, 1003), range(2000, 2010)]
@@ -493,7 +493,7 @@ def reproduce_command(
     """
     from gangwise.papers.reproduce.expected import reproduce
     from gangwise.papers.reproduce.papers import RunScale
-    from gangwise.study.store import read_provenance, write_provenance
+    from gangwise.study.runs import read_provenance, write_provenance
 
     if traces is not None and not traces.is_dir():
         raise ScenarioError(f"--traces {traces}: there is no such folder")

@@ -211,7 +211,7 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     if repair:
         raise ScenarioError(f"--repair: {folder} is no folder of a service; play its runs again")
     from gangwise.study import replay, statistics
-    from gangwise.study.store import older_runs
+    from gangwise.study.runs import older_runs
 
     checks = {place: place.verify() for place in find_folders(folder)}
     sound = all(place.sound for place in checks.values())

@@ -28,7 +28,8 @@ from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import Cell, Columns, Sheet, columns_sheet, estimate_cells, value_cell
-from gangwise.study import answer, statistics, store, what_if
+from gangwise.study import answer, statistics, what_if
+from gangwise.study import runs as study_runs
 from gangwise.study.answer import CONFIGURED, GROUPS, HAPPENED, SMALL, Compared, kills_more
 from gangwise.study.changes import changes_of
 from gangwise.study.replay import Replayed
@@ -934,7 +935,7 @@ def assumptions_section(n: JobResults) -> web.Section | None:
 def provenance_section(n: JobResults) -> web.Section:
     how = web.by_command(n.command, "schedules", "These results were made from Python.")
     digest = n.digest if isinstance(n.digest, str) else n.digest()
-    return web.how_to_repeat(how, store.versions(), digest=digest, of="the stored outcomes")
+    return web.how_to_repeat(how, study_runs.versions(), digest=digest, of="the stored outcomes")
 
 
 SECTIONS: list[Callable[[JobResults], web.Section | None]] = [

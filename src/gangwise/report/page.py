@@ -31,8 +31,8 @@ from gangwise.core.registry import Kind, entries
 from gangwise.jobs.part_names import parts
 from gangwise.report import plotting, tables
 from gangwise.report.plotting import COLOURS, INK, MUTED, Looks, Panel, Style, image, points
+from gangwise.study.runs import read_provenance, versions
 from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text, number
-from gangwise.study.store import read_provenance, versions
 
 
 class Text(NamedTuple):

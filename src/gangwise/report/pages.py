@@ -32,9 +32,9 @@ from gangwise.report.tables import Cell, Sheet, value_cell
 from gangwise.study import replay, sweep, tune
 from gangwise.study.compare import COMPARISON, Comparison, is_comparison
 from gangwise.study.results import Results
+from gangwise.study.runs import command_of, provenance_text, versions
 from gangwise.study.statistics import NOTHING, Estimate, count, decimals_for, estimate_text, number
 from gangwise.study.statistics import verdict as verdict_on
-from gangwise.study.store import command_of, provenance_text, versions
 from gangwise.study.what_if import as_dict as what_if
 
 PAGE = "report.html"

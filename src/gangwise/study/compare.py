@@ -24,10 +24,9 @@ from gangwise.core.files import Content
 from gangwise.core.registry import create, entries, label_of, names_of
 from gangwise.core.settings import MOST_LETTERS, finite, require_seeds
 from gangwise.core.simulation import Run
-from gangwise.study import runs
+from gangwise.study import runs as study_runs
 from gangwise.study.results import PrintedTable, Results
 from gangwise.study.statistics import Estimate, numbers
-from gangwise.study.store import Store, store_of
 from gangwise.study.sweep import Progress, Workers, check_names, perform
 
 FIDELITY = "fidelity.json"  # next to the results of a trace: what was read, left out and assumed
@@ -74,7 +73,7 @@ class Described:
     family: str
     slots: int
     settings: Mapping[str, Any]
-    source: runs.ScenarioSource | None = None
+    source: study_runs.ScenarioSource | None = None
 
     def describe(self) -> dict[str, Any]:
         return dict(self.settings)
@@ -100,7 +99,7 @@ class Comparison(PrintedTable):
     scenario: Scenario
 
     @classmethod
-    def open(cls, folder: Store | Path | str, name: str = COMPARISON) -> Comparison:
+    def open(cls, folder: study_runs.Store | Path | str, name: str = COMPARISON) -> Comparison:
         """The comparison in a folder of results.
 
         Raises StoreError when there is none, when it is not finished, or when the experiment has
@@ -118,7 +117,9 @@ class Comparison(PrintedTable):
         about = results.store.about(str(results.runs[0]["key"]))
         plan, source = results.experiment, None
         if played := plan.get("scenario") or plan.get("trace"):
-            source = runs.NamedSource.of(played, bool(plan.get("trace")), plan.get("settings", {}))
+            source = study_runs.NamedSource.of(
+                played, bool(plan.get("trace")), plan.get("settings", {})
+            )
         fields = (about["scenario"], about["family"], about["slots"], about["settings"])
         return cls(results, Described(*fields, source))
 
@@ -332,9 +333,9 @@ class Comparison(PrintedTable):
             "summary.json": json.dumps(self.as_dict(), indent=2, allow_nan=False) + "\n",
         }
 
-    def store(self, folder: Path | str) -> Store:
+    def store(self, folder: Path | str) -> study_runs.Store:
         """Copy the runs into a folder, for ``gangwise report`` and :meth:`open`."""
-        store, mine = Store(folder), self.results.store
+        store, mine = study_runs.Store(folder), self.results.store
         # In its own folder all of it is there.
         if store.folder != mine.folder:
             with store.lock():
@@ -361,7 +362,7 @@ class Comparison(PrintedTable):
 
 def is_comparison(folder: Path, name: str) -> bool:
     """Whether an experiment in a folder of results has one cell and keeps every slot."""
-    plan = Store(folder).read_plan(name)
+    plan = study_runs.Store(folder).read_plan(name)
     return bool(plan["experiment"].get("every_slot")) and not any(r["cell"] for r in plan["runs"])
 
 
@@ -369,13 +370,13 @@ Policies = str | Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Poli
 
 
 def compare(
-    scenario: Scenario | runs.ScenarioSource | Path | str,
+    scenario: Scenario | study_runs.ScenarioSource | Path | str,
     policies: Policies | None = None,
     slots: int | None = None,
     seeds: Sequence[int] | int = 5,
     comparators: Sequence[str] | None = None,
     optimum_slots: int | None = 200,
-    out: Store | Path | str | None = None,
+    out: study_runs.Store | Path | str | None = None,
     *,
     progress: Progress | None = None,
     jobs: int = 1,
@@ -428,11 +429,13 @@ def compare(
     if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
     # On the first instance, before anything is played.
-    judges = _judges(comparators, runs.RunSpec(source, {}, listed[0], slots))
+    judges = _judges(comparators, study_runs.RunSpec(source, {}, listed[0], slots))
     everyone = [(label, policy) for label, (_, policy) in named.items()]
     # Seed by seed, so that a comparison that is stopped has whole pairs.
     specs = [
-        runs.RunSpec(source, {}, seed, slots, optimum_slots, 150, label, policy, every_slot=True)
+        study_runs.RunSpec(
+            source, {}, seed, slots, optimum_slots, 150, label, policy, every_slot=True
+        )
         for seed in listed
         for label, policy in [*everyone, *((judge, None) for judge in judges)]
     ]
@@ -442,25 +445,25 @@ def compare(
     experiment |= {"optimum_slots": optimum_slots, "points": 150, "every_slot": True}
     # Starting workers takes longer than so few slots.
     jobs = jobs if jobs != AUTO else 1 if slots * len(specs) <= FEW_SLOTS else -1
-    workers, store = Workers(jobs), store_of(out)
+    workers, store = Workers(jobs), study_runs.store_of(out)
     results = perform(experiment, specs, store, workers, progress, slotwise=True)
     return Comparison(results, drawn_from)
 
 
-def _source(scenario: Any) -> runs.ScenarioSource:
-    source: runs.ScenarioSource = scenario
+def _source(scenario: Any) -> study_runs.ScenarioSource:
+    source: study_runs.ScenarioSource = scenario
     if isinstance(scenario, type):
         raise ScenarioError(
             f"{scenario.__name__} is a class; give a scenario, {scenario.__name__}()"
         )
     if isinstance(scenario, str | Path):
-        source = runs.named_source(str(scenario), {})
-    elif not isinstance(scenario, runs.ScenarioSource):
+        source = study_runs.named_source(str(scenario), {})
+    elif not isinstance(scenario, study_runs.ScenarioSource):
         if not hasattr(scenario, "instance"):
             raise ScenarioError(f"{scenario!r} is no scenario; give the name of one, or an object")
-        source = runs.GivenSource(scenario)
+        source = study_runs.GivenSource(scenario)
     # A replay has jobs and schedulers; policies of slots could only fail in it.
-    if isinstance(source.scenario(), runs.Replay):
+    if isinstance(source.scenario(), study_runs.Replay):
         raise ScenarioError(
             f"{scenario if isinstance(scenario, str | Path) else source.name} is a replay of jobs, "
             "not of slots with policies: use gangwise replay"
@@ -468,7 +471,7 @@ def _source(scenario: Any) -> runs.ScenarioSource:
     return source
 
 
-def _judges(comparators: Sequence[str] | None, first: runs.RunSpec) -> list[str]:
+def _judges(comparators: Sequence[str] | None, first: study_runs.RunSpec) -> list[str]:
     if isinstance(comparators, str):
         raise ScenarioError(f"comparators is {comparators!r}; give a list of names")
     if comparators is None:

@@ -29,10 +29,9 @@ from gangwise.jobs.schedule import refuses_groups
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.waiting import WaitingCauses, placed_as_recorded, waiting_causes
 from gangwise.sites.site import PRINTED, together
-from gangwise.study import answer, store
+from gangwise.study import answer, runs
 from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
 from gangwise.study.results import PrintedTable, Results
-from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
 from gangwise.study.statistics import difference, numbers
 from gangwise.study.sweep import Progress, Workers, cores, perform, silent
 
@@ -66,11 +65,11 @@ class Replayed(PrintedTable):
     schedulers: Sequence[str]
 
     @classmethod
-    def open(cls, folder: store.Store | Path | str) -> Replayed:
+    def open(cls, folder: runs.Store | Path | str) -> Replayed:
         """The replay in a folder of results; raises StoreError where there is none."""
         results = Results.open(folder, NAME)
         experiment = results.experiment
-        scenario = NamedSource.of("replay", False, experiment["settings"]).scenario()
+        scenario = runs.NamedSource.of("replay", False, experiment["settings"]).scenario()
         # The log may have changed since it was played.
         digest = scenario.describe()["digest"]
         if not isinstance(scenario, ReplayScenario) or digest != experiment.get("digest", digest):
@@ -129,7 +128,7 @@ class Replayed(PrintedTable):
         ]
         return pl.concat(parts, how="diagonal_relaxed")
 
-    def rows(self, scheduler: str, seed: int) -> Rows:
+    def rows(self, scheduler: str, seed: int) -> runs.Rows:
         at = scheduler, seed
         key = next(run["key"] for run in self.results.runs if (run["label"], run["seed"]) == at)
         return self.results.store.rows(key)
@@ -313,7 +312,7 @@ def _scheduler(compared: answer.Compared, name: str) -> dict[str, Any]:
     }
 
 
-def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSource:
+def replay_source(source: Path | str, settings: Mapping[str, Any]) -> runs.NamedSource:
     """The scenario of a replay: of a log, or of the folder of an earlier replay.
 
     ``settings`` are those of :class:`~gangwise.study.replay_scenario.ReplaySettings`, and
@@ -324,9 +323,9 @@ def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSourc
         raise ScenarioError("nodes=0: a cluster has nodes; leave it out to play the log's own")
     if settings.get("load") == 0:
         raise ScenarioError("load=0: no job would come; leave it out to play the log's own")
-    if not any(folder.glob(f"*{PLAN}")):
-        return NamedSource.of("replay", False, {"source": str(source), **settings})
-    played = played_in(folder, settings)
+    if not any(folder.glob(f"*{runs.PLAN}")):
+        return runs.NamedSource.of("replay", False, {"source": str(source), **settings})
+    played = runs.played_in(folder, settings)
     if played.name != "replay":
         raise ScenarioError(
             f"{folder} holds results of {played.name}, which are no replay of jobs: use gangwise "
@@ -336,10 +335,10 @@ def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSourc
 
 
 def replay(
-    scenario: ReplayScenario | NamedSource | Path | str = TWIN,
+    scenario: ReplayScenario | runs.NamedSource | Path | str = TWIN,
     schedulers: str | Sequence[str] | Mapping[str, Any] = (),
     seeds: Sequence[int] | int = (),
-    out: store.Store | Path | str | None = None,
+    out: runs.Store | Path | str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
     rules: str = "",
@@ -409,10 +408,10 @@ def seeds_of(played: ReplayScenario, seeds: Sequence[int] | int) -> list[int]:
 
 
 def played_by(
-    source: NamedSource | GivenSource,
+    source: runs.NamedSource | runs.GivenSource,
     schedulers: Mapping[str, Any],
     seeds: Sequence[int],
-    out: store.Store | Path | str | None,
+    out: runs.Store | Path | str | None,
     workers: Workers,
     progress: Progress | None,
     about: Mapping[str, Any],
@@ -435,7 +434,7 @@ def played_by(
     }
     # Seed by seed, so that a replay that was stopped has whole pairs.
     specs = [
-        RunSpec(sources[name], {}, seed, 1, None, 1, name, scheduler)
+        runs.RunSpec(sources[name], {}, seed, 1, None, 1, name, scheduler)
         for seed in seeds
         for name, scheduler in schedulers.items()
     ]
@@ -451,11 +450,11 @@ def played_by(
         "minimise": True,
         **about,
     }
-    results = perform(experiment, specs, store.store_of(out), workers, progress)
+    results = perform(experiment, specs, runs.store_of(out), workers, progress)
     return Replayed(played, results, seeds, list(schedulers))
 
 
-def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSource:
+def _source(scenario: Any, settings: Mapping[str, Any]) -> runs.NamedSource | runs.GivenSource:
     if isinstance(scenario, str | Path):
         return replay_source(scenario, settings)
     if settings:
@@ -464,8 +463,8 @@ def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSo
             "to it, or give the log instead"
         )
     if isinstance(scenario, ReplayScenario):
-        return GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
-    if not isinstance(scenario, NamedSource):
+        return runs.GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
+    if not isinstance(scenario, runs.NamedSource):
         raise ScenarioError(
             f"{scenario!r} is no log to replay; give its folder or file, or a ReplayScenario"
         )
@@ -474,7 +473,7 @@ def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSo
 
 def audited(folder: Path) -> dict[str, Audit | str]:
     """An audit of every run of the replay in a folder, or why there is none."""
-    if NAME not in store.Store(folder).plans():
+    if NAME not in runs.Store(folder).plans():
         return {}
     try:
         replayed = Replayed.open(folder)
@@ -572,7 +571,7 @@ def leaderboard(
         if not Path(settings["source"]).exists():
             raise ScenarioError(f"there is no {settings['source']}; name the folder above it")
         schedulers = {label_of(name): create_scheduler(name) for name in listed}
-        source = NamedSource.of("replay", False, settings)
+        source = runs.NamedSource.of("replay", False, settings)
         replayed = played_by(
             source, schedulers, seeds, out / log["name"], workers or Workers(), progress, {}
         )

@@ -17,9 +17,8 @@ from markupsafe import escape
 from gangwise.core.arrays import Floats, Ints, Tabular
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.study import statistics
-from gangwise.study.runs import TIMINGS
+from gangwise.study.runs import TIMINGS, Store
 from gangwise.study.statistics import Estimate, number
-from gangwise.study.store import Store
 
 FEW_CELLS = 4  # at most so many kinds of cells are listed with how much of a log they play
 

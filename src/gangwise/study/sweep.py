@@ -64,9 +64,9 @@ from gangwise.core.settings import (
     toml_text,
     toml_value,
 )
+from gangwise.study import runs as study_runs
 from gangwise.study.results import Results
-from gangwise.study.runs import NamedSource, Replay, Rows, RunSpec, deciders, fidelity_of, measure
-from gangwise.study.store import Store
+from gangwise.study.runs import NamedSource, Replay, Rows, RunSpec, Store
 
 COLUMNS = {"policy", "comparator", "seed", "seeds", "metric", "at", "value", "key"}
 COLUMNS |= {"mean", "low", "high", "over", "percent", "share", "regret"}
@@ -245,7 +245,7 @@ class Experiment(_FrozenModel):
         source = self.scenario or self.trace
         # Any cell will do, as all have deciders of one kind.
         origin = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
-        kind = deciders(origin.scenario())
+        kind = study_runs.deciders(origin.scenario())
         policies: dict[str, contracts.Policy[Any, Any, Any]] = {}
         for table in self._tables:
             for label, policy in table.labelled(kind).items():
@@ -670,7 +670,7 @@ def _attempt(
                 "the worker finds something else under this scenario; give it the same version of "
                 f"gangwise and the same files ({spec.source.name})"
             )
-        return key, measure(spec, checkpoint, progress)
+        return key, study_runs.measure(spec, checkpoint, progress)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         return key, Failure(text, traceback.format_exc(), None if away else error)
@@ -681,7 +681,9 @@ def _plan(
 ) -> dict[str, object]:
     # By text, since a cell may hold lists.
     cells = {(str(spec.cell), spec.slots): spec for spec in specs}.values()
-    pairs = [(spec.cell, fidelity_of(spec.source.scenario(), spec.slots)) for spec in cells]
+    pairs = [
+        (spec.cell, study_runs.fidelity_of(spec.source.scenario(), spec.slots)) for spec in cells
+    ]
     fidelity = [{"cell": dict(cell), **about} for cell, about in pairs if about is not None]
     runs = [
         {

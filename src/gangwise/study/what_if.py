@@ -23,7 +23,8 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.notation import roughly
 from gangwise.sites import retelling, slurm_files
 from gangwise.sites.site import PRINTED, SLURM, Rules, Site, kinds_of, together
-from gangwise.study import replay_scenario, store, sweep
+from gangwise.study import replay_scenario, sweep
+from gangwise.study import runs as study_runs
 from gangwise.study.answer import CONFIGURED, Compared
 from gangwise.study.changes import SettingChange, changed, changed_lines, changes_of, seconds_of
 from gangwise.study.replay import BASE, Replayed, played_by, replay_source, seeds_of
@@ -43,7 +44,7 @@ class CurrentRules:
     settings: Mapping[str, Any]
     scheduler: str = BASE
     seeds: Sequence[int] = ()
-    out: store.Store | Path | str | None = None
+    out: study_runs.Store | Path | str | None = None
     workers: sweep.Workers = field(default_factory=sweep.Workers)
     prices: Mapping[str, float] | None = None
 
@@ -325,7 +326,7 @@ def capacity(
     jobs that run now does not reach it. The replay has all that was tried.
     """
     # One store for all that is tried, so that nothing is played twice.
-    asked = replace(asked, out=store.store_of(asked.out))
+    asked = replace(asked, out=study_runs.store_of(asked.out))
     base = what_if(asked, [], progress, [target])
     site = base.scenario.site or Site(Rules())
     nodes = base.scenario.site_nodes(site)

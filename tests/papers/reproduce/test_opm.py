@@ -12,8 +12,7 @@ from gangwise.papers.reproduce import artefacts
 from gangwise.papers.reproduce.expected import reproduce
 from gangwise.papers.reproduce.papers import RunScale
 from gangwise.study.results import Results
-from gangwise.study.runs import Rows
-from gangwise.study.store import Store
+from gangwise.study.runs import Rows, Store
 
 PAPER = {artefact.name: artefact for artefact in artefacts("opm")}
 

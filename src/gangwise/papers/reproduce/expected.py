@@ -22,8 +22,8 @@ from gangwise.core.files import Content, Folder, write_whole
 from gangwise.papers.reproduce.papers import Artefact, Claim, Found, RunScale
 from gangwise.report import pages, plotting
 from gangwise.study.results import Results
+from gangwise.study.runs import Store
 from gangwise.study.statistics import Estimate
-from gangwise.study.store import Store
 from gangwise.study.sweep import Backend, Experiment, Progress, silent, sweep
 
 
