@@ -79,7 +79,7 @@ def test_every_command_that_is_shown_has_these_options(
 ) -> None:
     # Readers' logs and classes are not here: what is absent is refused while options are parsed.
     monkeypatch.setattr("gangwise.logs.require_there", lambda path: None)
-    monkeypatch.setattr("gangwise.jobs.part_names.require_scheduler", lambda name: None)
+    monkeypatch.setattr("gangwise.catalogue.require_scheduler", lambda name: None)
     group = typer.main.get_command(app)
     for line in lines_of(page):
         for part in re.split(r" && | \| ", line):

@@ -35,7 +35,7 @@ for _where in _SIBLINGS.split():
     MOVED |= {f"{_home.rpartition('.')[0]}.{name}": _home for name in _names.split(",")}
 _PACKAGES = "traces=logs logs.io=logs experiments=study papers.slots=papers.scenarios"
 _PACKAGES += " logs.pending=sites.wait_history notation.kubernetes=notation notation.slurm=notation"
-_PACKAGES += " notation.units=notation jobs.route_kernels=study.route"
+_PACKAGES += " notation.units=notation jobs.route_kernels=study.route jobs.part_names=catalogue"
 MOVED |= dict(pair.split("=") for pair in _PACKAGES.split())
 
 

@@ -175,8 +175,8 @@ def check_command(
 
 def _kind_of(what: str) -> Literal["policy", "scheduler"]:
     """Kind of a registered name, or of a class by its methods."""
+    from gangwise.catalogue import parts
     from gangwise.core.registry import ANY, belongs_elsewhere, entries, from_outside, parse
-    from gangwise.jobs.part_names import parts
 
     if (outside := from_outside("policy", what)) is not None:
         return "scheduler" if hasattr(outside.load(), "place") else "policy"

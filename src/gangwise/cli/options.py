@@ -62,7 +62,7 @@ def _schedulers(incomplete: str) -> list[str]:
     parts = []
     # A class in a file has no parts to be combined.
     if not incomplete.endswith(".py"):
-        from gangwise.jobs.part_names import parts as parts_of
+        from gangwise.catalogue import parts as parts_of
 
         parts = [*parts_of("queue"), *parts_of("backfilling"), *parts_of("choice")]
     return _last(incomplete, [*parts, *_names("scheduler")], ",+ ") or _files(incomplete)
@@ -98,7 +98,7 @@ def scheduler_names(text: str) -> list[str]:
 
 def _named(text: Any) -> Any:
     """Refuse a scheduler that nothing has before its command imports what plays it."""
-    from gangwise.jobs.part_names import require_scheduler
+    from gangwise.catalogue import require_scheduler
 
     names = scheduler_names(text) if isinstance(text, str) else []
     if text and not names:

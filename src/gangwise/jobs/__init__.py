@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gangwise.core.registry import loaded_on_use
 
 if TYPE_CHECKING:
+    from gangwise.catalogue import parts, register_part
     from gangwise.jobs.books import (
         Ask,
         Books,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     )
     from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
     from gangwise.jobs.model import Account, Conditions, Group, Job, Jobs, Node, Nodes, Shape
-    from gangwise.jobs.part_names import parts, register_part
     from gangwise.jobs.schedule import Options, Schedule
     from gangwise.jobs.scheduler import Composed, Scheduler, create_scheduler
     from gangwise.jobs.simulation import simulate_jobs

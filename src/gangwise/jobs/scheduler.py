@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from gangwise.catalogue import PARTS, parts_named
 from gangwise.core.arrays import Checked, NonNegative
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError, UnknownName
@@ -23,7 +24,6 @@ from gangwise.jobs import choice as choices
 from gangwise.jobs import queues, rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.model import Job, Nodes
-from gangwise.jobs.part_names import PARTS, parts_named
 from gangwise.jobs.run_times import Expectations, RunTimes, expect, nothing, state_of
 from gangwise.jobs.tenancy import Tally
 

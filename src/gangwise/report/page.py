@@ -26,9 +26,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import gangwise
+from gangwise.catalogue import parts
 from gangwise.core import files, terminal
 from gangwise.core.registry import Kind, entries
-from gangwise.jobs.part_names import parts
 from gangwise.report import plotting, tables
 from gangwise.report.plotting import COLOURS, INK, MUTED, Looks, Panel, Style, image, points
 from gangwise.study.runs import read_provenance, versions
