@@ -14,7 +14,7 @@ import numpy as np
 
 from gangwise.cli.replay import DEMO_SCHEDULERS, DEMO_SEEDS
 from gangwise.jobs.metrics import Outcome
-from gangwise.report.nodes import lanes
+from gangwise.report.charts import lanes
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED
 from gangwise.study.job_classes import DEMO
 from gangwise.study.replay import Replayed, replay

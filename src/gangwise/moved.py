@@ -24,8 +24,8 @@ logs.formats.slurm=slurm_json logs.formats.tabular=swf logs.formats.training=mea
 logs.text=blocks papers.approximation_jobs.policies=baselines,opm
 papers.approximation_jobs.problem=workloads papers.fluctuating_speeds.problem=speeds
 papers.gangs.placement=milp papers.scenarios.drawn=alibaba,esdp,files,ogasched,opm
-papers.scenarios.opening=fluctuating_speeds report.answers=usage report.jobs=causes
-report.plotting=drawing service.store=sound sites.node_effects=distances
+papers.scenarios.opening=fluctuating_speeds report.answers=usage report.charts=nodes,traces
+report.jobs=causes report.plotting=drawing service.store=sound sites.node_effects=distances
 sites.slurm_limits=slurm_minutes sites.slurm_places=several_pools sites.wait_history=quantile_forest
 study.answer=where_waited study.explain=from_history study.runs=store
 """

@@ -20,8 +20,8 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.bounds import Certified
 from gangwise.jobs.metrics import Outcome
 from gangwise.notation import roughly
+from gangwise.report.charts import lanes
 from gangwise.report.jobs import JobResults
-from gangwise.report.nodes import lanes
 from gangwise.report.page import words
 from gangwise.study.answer import LearnedRates
 from tests.report.made_sweep import HOSTILE

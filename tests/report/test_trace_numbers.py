@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise.logs.tables import Tables
-from gangwise.report.traces import arrivals, draw_trace, lifetimes, load, sizes
+from gangwise.report.charts import arrivals, draw_trace, lifetimes, load, sizes
 
 HOUR = 3600.0
 SERVERS = pl.DataFrame(

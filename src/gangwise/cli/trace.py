@@ -118,7 +118,7 @@ def plot_command(
 ) -> None:
     """Draw arrivals, request sizes, lifetimes and load, as PNG and SVG."""
     from gangwise.logs import open_tables
-    from gangwise.report.traces import draw_trace
+    from gangwise.report.charts import draw_trace
 
     with options.progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **options.settings_of(settings))
@@ -245,7 +245,7 @@ def nodes_command(
     as_json: bool = False,
 ) -> None:
     """Find slow nodes in a log with node lists: how unlike nodes are, and which changed when."""
-    from gangwise.report.nodes import node_page, node_text
+    from gangwise.report.charts import node_page, node_text
     from gangwise.study.findings import find_slow_nodes
 
     # A share of 10 and more would find nothing, and most likely meant per cent.

@@ -24,7 +24,7 @@ from gangwise.jobs.waiting_kernels import CAUSES
 from gangwise.notation import roughly
 from gangwise.report import page as web
 from gangwise.report import tables
-from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
+from gangwise.report.charts import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.page import Section, Tile, Tiles
 from gangwise.report.plotting import Panel
 from gangwise.report.tables import Cell, Columns, Sheet, columns_sheet, estimate_cells, value_cell
