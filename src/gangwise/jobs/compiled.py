@@ -359,7 +359,7 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Inputs, int]:
     fixed = kernels.Inputs(
         rules,
         t.cluster,
-        _least(t),
+        t.least,
         t.claims.caps,
         kernels.Hours(t.hours.starts, t.hours.since, t.hours.to),
         rows,
@@ -397,15 +397,9 @@ def _dependents(t: Tables) -> tuple[Ints, Ints]:
     return later, np.concatenate([[0], np.cumsum(np.bincount(predecessor, minlength=J))])
 
 
-def _least(t: Tables) -> Ints:
-    """Least demand of any task that is played [K]; 0 where none is played."""
-    played = np.flatnonzero(np.bincount(t.jobs.shape[~t.aside], minlength=len(t.cluster.demand)))
-    return np.asarray(t.cluster.demand[played].min(axis=0, initial=0 if not played.size else 2**62))
-
-
 def _most_running(t: Tables) -> int:
     """Upper bound of jobs that run at once: how often the least demand fits into the cluster."""
-    least = _least(t)
+    least = t.least
     wanted = least > 0
     if not wanted.any():
         return len(t.jobs)
@@ -462,8 +456,9 @@ def initial_state(
         **_order(t, rules),
         **_space(t, books, np.full_like(top, 2**62)),
         profile=np.zeros((2 * J + 9 if conserves else 0, len(t.nodes.devices)), dtype=np.int64),
-        cuts=np.zeros(65, dtype=kernels.CUT),
-        cut_pieces=np.zeros(64, dtype=kernels.PIECE),
+        # All that run may be cut short; of many jobs room is made when it is needed.
+        cuts=np.zeros(min(_most_running(t), 1000) + 2, dtype=kernels.CUT),
+        cut_pieces=np.zeros(min(pieces, 1000) + 1, dtype=kernels.PIECE),
         feed=np.zeros(reports if feeds else 0, dtype=kernels.FEED),
         fed_rates=np.zeros(2 * pieces + 64 if feeds else 0),
     )

@@ -21,6 +21,7 @@ be as all types are at that level.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -75,7 +76,8 @@ def place_at(labels: Any, level: str) -> str:
     return str(labels.get(level, ""))
 
 
-def domains(nodes: Nodes, levels: Sequence[str]) -> Ints:
+@lru_cache(8)  # a play asks twice, and the next one of the same nodes again
+def domains(nodes: Nodes, levels: tuple[str, ...]) -> Ints:
     """Number of the domain of each node at each level above it [H, N]; the last is the cluster.
 
     Nodes are in one domain if they agree on its label and on those of all wider levels. A node
@@ -146,7 +148,7 @@ class Distance:
             )
         several, kind = distinct_pairs(np.broadcast_to(jobs.type, (len(jobs),)), jobs.sizes)
         factor = self.factor(several[0], several[1])
-        return Apart(domains(nodes, self.levels), kind, factor)
+        return Apart(domains(nodes, tuple(self.levels)), kind, factor)
 
 
 def best_factor(apart: Apart, room: Ints, shape: Ints, tasks: Ints) -> Floats:
@@ -256,7 +258,7 @@ class Near:
         self, nodes: Nodes, types: Sequence[str], former: tuple[NearBeliefs, Sequence[str]] | None
     ) -> NearBeliefs:
         """The state for these nodes and job types; what was learned before stays."""
-        domain = domains(nodes, levels_of(nodes) if self.levels is None else self.levels)
+        domain = domains(nodes, levels_of(nodes) if self.levels is None else tuple(self.levels))
         (H, N), L = domain.shape, len(types)
         # A tenth a level: enough to prefer near nodes before anything was learned.
         declared = self.slowdown or tuple(1.0 + 0.1 * (h + 1) for h in range(H))

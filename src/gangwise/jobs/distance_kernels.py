@@ -74,7 +74,8 @@ def level_between(domain: Ints, nodes: Ints, count: int) -> int:
 def believe_costs(near: NearBeliefs, l: int, tasks: int) -> None:
     """Put the log slowdown of a gang of type l at each level in ``cost``: farther is no faster."""
     H, L = near.mean.shape[0], near.mean.shape[1] - 1
-    more = math.log(tasks / USUAL)
+    # One task is on one node, where nothing is added.
+    more = math.log(tasks / USUAL) if tasks > 1 else 0.0
     near.cost[0] = 0.0
     for h in range(H):
         # A wider level costs at least as much as a narrower one, whatever was learned of it.
@@ -101,15 +102,51 @@ def learn_distance(
 
 
 @inlined_kernel
-def any_holds(near: NearBeliefs, state: State, h: int, tasks: int, M: int) -> bool:
-    """Any domain of level h holds so many tasks on the M nodes gathered."""
-    near.held[:] = 0
+def better_nodes(near: NearBeliefs, state: State, h: int, M: int, top: float) -> int:
+    """Note the nodes worth more than ``top`` at level h in `heap`, in no order; how many."""
+    size = int64(0)
     for i in range(M):
+        # Without a branch, which processors would often guess wrongly.
+        state.heap[size].item = i
+        size += int64(state.worth[state.cands[i].node] - near.cost[h] > top)
+    return int(size)
+
+
+@inlined_kernel
+def any_holds(near: NearBeliefs, state: State, h: int, tasks: int, size: int) -> bool:
+    """Any domain of level h holds so many tasks on the nodes noted; what each has is in `held`."""
+    most = int64(0)
+    near.held[:] = 0
+    for r in range(size):
+        i = state.heap[r].item
+        d = near.domain[h - 1, state.cands[i].node]
+        near.held[d] += state.cands[i].fit
+        most = max(most, near.held[d])
+    return bool(most >= tasks)
+
+
+@inner_kernel
+def best_domain(near: NearBeliefs, state: State, h: int, tasks: int, size: int) -> tuple[int, int]:
+    """The best domain of level h, of those that :func:`any_holds` has found to hold the gang.
+
+    Its nodes are then in `order` by falling worth, beside some of other domains: so many.
+    """
+    waiting, count = int64(0), int64(0)
+    for r in range(size):
+        i = state.heap[r].item  # the heap is made where it stands, and is never longer than r
+        n = state.cands[i].node
+        if near.held[near.domain[h - 1, n]] >= tasks:
+            waiting = kernels.push(state.heap, waiting, -state.worth[n], i)
+    near.held[:] = 0
+    while True:
+        i = state.heap[0].item
+        waiting = kernels.pop(state.heap, waiting)
+        near.order[count] = i
+        count += 1
         d = near.domain[h - 1, state.cands[i].node]
         near.held[d] += state.cands[i].fit
         if near.held[d] >= tasks:
-            return True
-    return False
+            return int(d), int(count)
 
 
 @inner_kernel
@@ -120,45 +157,25 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
     gang: the first domain that does is the best of its level, since a gang is as good as its worst
     node. Levels are compared by worth less log slowdown, ties to the nearer.
     """
-    worth, best, alone = state.worth, 0, -1
+    worth, fastest, top, level, home = state.worth, -kernels.NEVER, -kernels.NEVER, 0, int64(-1)
     for i in range(M):
-        # The best node bounds every level from above; the best that holds all tasks is level 0.
+        # The best node bounds every level from above; the best that holds all tasks is level 0,
+        # which exists only where one node holds the gang.
         value = worth[state.cands[i].node]
-        if value > worth[state.cands[best].node]:
-            best = i
-        holds = state.cands[i].fit >= tasks
-        if holds and (alone < 0 or value > worth[state.cands[alone].node]):
-            alone = i
-    # Level 0 exists only where one node holds the gang.
-    fastest, top, level, home = worth[state.cands[best].node], -kernels.NEVER, 0, int64(-1)
-    if alone >= 0:
-        home = int64(state.cands[alone].node)
-        top = worth[home] - near.cost[0]
-    size = ready = int64(0)  # `ready` are in order: mostly a few of the best decide
+        fastest = max(fastest, value)
+        alone = value if state.cands[i].fit >= tasks else -kernels.NEVER
+        if alone > top:
+            top, home = alone, int64(state.cands[i].node)
+    top, ready = top - near.cost[0], int64(0)
     for h in range(1, near.domain.shape[0] + 1):
         # Even the best node, at this level's cost, is no better than what was found: not looked at.
-        if fastest - near.cost[h] <= top or not any_holds(near, state, h, tasks, M):
+        if fastest - near.cost[h] <= top:
             continue
-        if size + ready == 0:
-            # Sorted lazily: later levels go on with the order made for the earlier ones.
-            for i in range(M):
-                size = kernels.push(state.heap, size, -worth[state.cands[i].node], i)
-        near.held[:] = 0
-        for r in range(M):
-            if r == ready:
-                near.order[r] = state.heap[0].item
-                size = kernels.pop(state.heap, size)
-                ready += 1
-            i = near.order[r]
-            n = state.cands[i].node
-            value = worth[n] - near.cost[h]
-            if value <= top:
-                break  # those behind are worth less
-            d = near.domain[h - 1, n]
-            near.held[d] += state.cands[i].fit
-            if near.held[d] >= tasks:
-                top, level, home = value, h, d
-                break
+        size = better_nodes(near, state, h, M, top)
+        if any_holds(near, state, h, tasks, size):
+            level = h
+            home, ready = best_domain(near, state, h, tasks, size)
+            top = worth[state.cands[near.order[ready - 1]].node] - near.cost[h]
     if level == 0:
         # One node: all tasks are one piece.
         kernels.put_piece(state.tried, int64(0), home, tasks, int64(0))
@@ -167,7 +184,7 @@ def place_near(near: NearBeliefs, state: State, tasks: int, M: int) -> int:
     for r in range(ready):
         i = near.order[r]
         n = state.cands[i].node
-        if near.domain[level - 1, n] == home and tasks > 0:
+        if near.domain[level - 1, n] == home:
             kernels.put_piece(state.tried, count, n, min(state.cands[i].fit, tasks), int64(0))
             tasks -= min(state.cands[i].fit, tasks)
             count += 1

@@ -75,12 +75,15 @@ def measure(
         report_rates(inputs, state, j, first, ended)
     else:
         slowest, together = kernels.NEVER, start_kernels.together(inputs, state, j)
+        rate, log_rate = 1.0, 0.0
         # What a node seems to give is its rate times what distance leaves of it; the learner
         # separates the two.
         for i in range(count):
-            rate = start_kernels.rate_on(inputs, state, j, state.out[p + i].node) * together
-            state.rated[i] = state.out[p + i].node
-            state.log_rates[i] = math.log(rate)
+            former, n = rate, state.out[p + i].node
+            rate = start_kernels.rate_on(inputs, state, j, n) * together
+            if rate != former:  # nodes are often alike
+                log_rate = math.log(rate)
+            state.rated[i], state.log_rates[i] = n, log_rate
             slowest = min(slowest, rate)
         state.looks[j].seen = slowest
         observe(

@@ -149,9 +149,9 @@ class Nodes:
         """Declared rates [L, N]."""
         rates = np.ones((len(job_types), len(self)))
         for n, rate in enumerate(self.rates):
-            if isinstance(rate, Mapping):
+            if not isinstance(rate, float) and isinstance(rate, Mapping):
                 rates[:, n] = [rate.get(name, 1.0) for name in job_types]
-            else:
+            elif rate != 1.0:
                 rates[:, n] = rate
         if not (rates > 0).all():
             raise ScenarioError("a declared rate is not positive; leave out what is not known")

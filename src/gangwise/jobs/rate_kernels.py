@@ -70,6 +70,8 @@ RANK = record(
     noise=np.float64,  # variance of e and ε
     of_type=np.float64,  # variance of H_i·a
     alone=np.float64,  # variance of f, e and ε
+    known=np.float64,  # 1 ÷ that
+    known_apart=np.float64,  # 1 ÷ (that and `of_type`)
     residual=np.float64,
     solved=np.float64,  # C⁻¹ z
     node=np.int64,
@@ -234,7 +236,6 @@ def refresh(beliefs: Beliefs, l: int, g: int) -> None:
     """
     e = beliefs.constants.e * beliefs.constants.e
     ratio = noise_ratio(beliefs)
-    mean, var = beliefs.gang.along, beliefs.gang.spread
     labels, cross, total, count = (
         beliefs.labels[l],
         beliefs.f_cross[l],
@@ -242,22 +243,19 @@ def refresh(beliefs: Beliefs, l: int, g: int) -> None:
         beliefs.e_count[l],
     )
     of_type, of_type_var = beliefs.a_mean[g, l], beliefs.a_cov[g, l, l]
-    for n in range(mean.size):
-        mean[n] = labels[n] + of_type + beliefs.f_mean[n] - beliefs.f_shift[n]
-    for n in range(mean.size):
-        var[n] = beliefs.f_var[n] + of_type_var - 2.0 * cross[n] + beliefs.f_extra[n]
-    # e is shrunk by n / (n + ratio), and its variance falls from σ_e² in the same way.
-    if e > 0.0:
-        for n in range(mean.size):
-            mean[n] += total[n] / (count[n] + ratio)
-        for n in range(mean.size):
-            var[n] += e * ratio / (count[n] + ratio)
-    # Written without a branch, so that the loop becomes vector instructions.
+    # No branch depends on the node, so that both loops become vector instructions. e is shrunk by
+    # n / (n + ratio), and its variance falls from σ_e² in the same way.
     row, sd = beliefs.mean[l], beliefs.sd[l]
-    for n in range(mean.size):
-        row[n] = mean[n] if beliefs.generation[n] == g else row[n]
-    for n in range(mean.size):
-        sd[n] = math.sqrt(max(var[n], 0.0)) if beliefs.generation[n] == g else sd[n]
+    for n in range(row.size):
+        mean = labels[n] + of_type + beliefs.f_mean[n] - beliefs.f_shift[n]
+        if e > 0.0:
+            mean += total[n] / (count[n] + ratio)
+        row[n] = mean if beliefs.generation[n] == g else row[n]
+    for n in range(sd.size):
+        var = beliefs.f_var[n] + of_type_var - 2.0 * cross[n] + beliefs.f_extra[n]
+        if e > 0.0:
+            var += e * ratio / (count[n] + ratio)
+        sd[n] = math.sqrt(max(var, 0.0)) if beliefs.generation[n] == g else sd[n]
 
 
 @lean_kernel
@@ -335,7 +333,9 @@ def take_distance_off(
     nodes are noise.
     """
     level = distance_kernels.level_between(beliefs.near.domain, nodes, count)
-    if level > 0 and first and beliefs.kind == SHARED:
+    if level == 0:
+        return  # nothing is lost on one node
+    if first and beliefs.kind == SHARED:
         c, slower, unsure = beliefs.constants, 0.0, 0.0
         bring_up_to_date(beliefs, l)
         for i in range(count):
@@ -504,11 +504,16 @@ def learn_types(beliefs: Beliefs, k: int) -> None:
             continue
         # Rows of the posterior computed from an older version are now stale.
         beliefs.version[g] += 1
-        for i in range(k):
-            for m in range(L):
+        for m in range(L):
+            for i in range(k):
                 beliefs.a_mean[g, m] += W[i, m] * ranks[i].solved
-                for o in range(L):
-                    beliefs.a_cov[g, m, o] -= W[i, m] * W[i, o]
+            # Σ is symmetric to the last digit, since products do not depend on their order.
+            for o in range(m + 1):
+                s = beliefs.a_cov[g, m, o]
+                for i in range(k):
+                    s -= W[i, m] * W[i, o]
+                beliefs.a_cov[g, m, o] = beliefs.a_cov[g, o, m] = s
+        for i in range(k):
             # Cached products move with Σ and μ by rank-one steps: O(N L) instead of O(N L²).
             follow(beliefs, g, i)
 
@@ -516,22 +521,33 @@ def learn_types(beliefs: Beliefs, k: int) -> None:
 @inner_kernel
 def follow(beliefs: Beliefs, g: int, i: int) -> None:
     """Update h·μ, Σh and h·Σh of a generation's nodes by rank i, several nodes at once."""
-    W, along, solved = beliefs.gang.W, beliefs.gang.along, beliefs.gang.ranks[i].solved
+    W, along, solved = beliefs.gang.W[i], beliefs.gang.along, beliefs.gang.ranks[i].solved
+    L, h, cross = W.size, beliefs.f_slope, beliefs.f_cross
     for n in range(along.size):
         along[n] = 0.0
-    for m in range(W.shape[1]):
-        w, slope = W[i, m], beliefs.f_slope[m]
+    # Four types in a pass, and below two: to begin a pass costs as much as what it does.
+    for m in range(0, L - 3, 4):
+        a, b, c, d = h[m], h[m + 1], h[m + 2], h[m + 3]
+        w, x, y, z = W[m], W[m + 1], W[m + 2], W[m + 3]
         for n in range(along.size):
-            along[n] += slope[n] * w
+            along[n] = along[n] + a[n] * w + b[n] * x + c[n] * y + d[n] * z
+    for m in range(L - L % 4, L):
+        a, w = h[m], W[m]
+        for n in range(along.size):
+            along[n] += a[n] * w
     for n in range(along.size):
         along[n] = along[n] if beliefs.generation[n] == g else 0.0
-    for n in range(along.size):
         beliefs.f_shift[n] += along[n] * solved
         beliefs.f_extra[n] -= along[n] * along[n]
-    for m in range(W.shape[1]):
-        w, cross = W[i, m], beliefs.f_cross[m]
+    for m in range(0, L - 1, 2):
+        a, b, w, x = cross[m], cross[m + 1], W[m], W[m + 1]
         for n in range(along.size):
-            cross[n] -= along[n] * w
+            a[n] -= along[n] * w
+            b[n] -= along[n] * x
+    if L % 2 == 1:
+        a, w = cross[L - 1], W[L - 1]
+        for n in range(along.size):
+            a[n] -= along[n] * w
 
 
 @inner_kernel
@@ -547,6 +563,8 @@ def learn_nodes(beliefs: Beliefs, k: int) -> None:
         n = ranks[i].node
         ranks[i].residual = ranks[i].above - beliefs.f_mean[n] - ranks[i].shrunk
         ranks[i].alone = beliefs.f_var[n] + ranks[i].noise
+        ranks[i].known = 1.0 / ranks[i].alone
+        ranks[i].known_apart = 1.0 / (ranks[i].alone + ranks[i].of_type)
     for i in range(k):
         n = ranks[i].node
         r, spread = less_common(beliefs, i, k)
@@ -588,8 +606,8 @@ def less_common(beliefs: Beliefs, i: int, k: int) -> tuple[float, float]:
         for j in range(k):
             if j != i:
                 # In its own generation a is given; elsewhere its variance counts.
-                of_others = ranks[j].of_type if ranks[j].generation != g else 0.0
-                precision += 1.0 / (ranks[j].alone + of_others)
+                alike = ranks[j].generation == g
+                precision += ranks[j].known if alike else ranks[j].known_apart
         spread = 1.0 / precision
         for j in range(k):
             if j == i:

@@ -261,6 +261,13 @@ class Tables:
         sizes[: len(self.jobs.shapes)] = [shape.size for shape in self.jobs.shapes]
         return sizes
 
+    @cached_property
+    def least(self) -> Ints:
+        """Least demand of any task that is played [K]; 0 where none is played."""
+        demand = self.cluster.demand
+        played = np.flatnonzero(np.bincount(self.jobs.shape[~self.aside], minlength=len(demand)))
+        return np.asarray(demand[played].min(axis=0, initial=0 if not played.size else 2**62))
+
     def describe(self, name: str, decider: str) -> str:
         """The input and the place of decisions, in one line."""
         o = self.options

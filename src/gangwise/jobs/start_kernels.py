@@ -224,7 +224,8 @@ def drop_ended(state: State) -> None:
 def put_in_order(state: State) -> None:
     """Let `state.order` hold the running jobs and no others, by expected end."""
     at = state.at
-    drop_ended(state)
+    if at.entered > at.running:  # else all that is noted holds
+        drop_ended(state)
     if at.sorted < at.entered:
         kernels.merge_sort(state.order, state.spare_rows, at.sorted, at.entered)
         kernels.merge(state.order, state.spare_rows, 0, at.sorted, at.entered)
@@ -281,7 +282,11 @@ def arrange(
             inputs, state, beliefs, room, j, s, int64(inputs.jobs[j].tasks), inputs.rules.choice
         )
     if beliefs is not None and beliefs.near is not None and inputs.rules.choice == kernels.BY_RATE:
-        state.at.slower = believed_slowdown(inputs, beliefs, j, state.tried, int64(0), count)
+        # `cost` is that of the last placement: of job j, or of the last of its groups.
+        if inputs.cluster.shapes[s].groups > 0:
+            costs_of(inputs, beliefs, j, fit_kernels.gang_size(inputs, j))
+        level = distance_kernels.level_of(beliefs.near.domain, state.tried, int64(0), count)
+        state.at.slower = beliefs.near.cost[level]
     return count
 
 
@@ -536,7 +541,6 @@ def waits_near(inputs: Inputs, state: State, beliefs: Beliefs, j: int, count: in
     waited = state.at.now - inputs.jobs[j].submit
     if level == 0 or released <= 0.0 or waited > c.patience - 1.0:
         return False
-    costs_of(inputs, beliefs, j, tasks)
     slow = slowest(state, state.tried, int64(0), count)
     alone = math.exp(-slow) * rate_kernels.remaining(beliefs, inputs.jobs[j].limit, 0.0)
     devices = inputs.cluster.demand[s, inputs.cluster.shapes[s].dominant] / 1000.0
@@ -578,7 +582,9 @@ def count_domains(
             holds = most
             for k in range(cluster.demand.shape[1]):
                 if cluster.demand[s, k] > 0:
-                    holds = min(holds, cluster.capacity[n, k] // cluster.demand[s, k])
+                    # Rounded down as in `fits_of`, which costs less than to divide.
+                    quotient = (cluster.capacity[n, k] + 0.5) * cluster.per_task[s, k]
+                    holds = min(holds, int64(quotient))
             near.held[d] += fit_kernels.fits_of(cluster, state.room, s, n, most)
             near.order[d] += holds
             total += holds
