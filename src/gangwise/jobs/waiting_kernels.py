@@ -445,10 +445,14 @@ def _flush(x: Sweep, q: int, now: float) -> None:
     kind.since = now
 
 
-@inner_kernel
-def _judge(x: Sweep, q: int, now: float, i: int, more: float) -> tuple[int, float]:
-    """Tell what keeps a kind from starting from now on; ``i`` and ``more`` as of :func:`_part`."""
-    kind, cause, older, full = x.kinds[q], _cause(x, q, now), int64(0), int64(-1)
+@inlined_kernel
+def _judge(x: Sweep, q: int, now: float, busy: bool, i: int, more: float) -> tuple[int, float]:
+    """Tell what keeps a kind from starting from now on, where it is known: ``busy``.
+
+    ``i`` and ``more`` as of :func:`_part`.
+    """
+    kind, older, full = x.kinds[q], int64(0), int64(-1)
+    cause = BUSY if busy else _cause(x, q, now)
     x.sizes[0].free += cause == FREE
     if cause == BUSY:
         x.company[_company(x, kind.shape)].busy += kind.waiting
@@ -471,16 +475,21 @@ def _judge(x: Sweep, q: int, now: float, i: int, more: float) -> tuple[int, floa
 @inner_kernel
 def _judge_all(x: Sweep, now: float) -> None:
     i, more, constraint, main = int64(-1), 0.0, int64(-1), int64(-1)
-    x.sizes[0].free = 0
+    sizes, ruled = x.sizes[0], x.caps.most.size + x.hours.since.size
+    sizes.free = 0
     for m in range(x.company.size):
         x.company[m].busy = 0
-    for z in range(x.sizes[0].kinds):
-        s = x.kinds[x.kinds_now[z]].shape
+    for z in range(sizes.kinds):
+        q = x.kinds_now[z]
+        s = x.kinds[q].shape
         # Kinds of the same nodes and type ask for ever more: the walk of `_part` goes on.
         if x.cluster.shapes[s].constraint != constraint or x.needs[s].main != main:
             i, more = int64(-1), 0.0
             constraint, main = x.cluster.shapes[s].constraint, x.needs[s].main
-        i, more = _judge(x, x.kinds_now[z], now, i, more)
+        # All nodes are up and its own, and there is no rule that might hold it: then it is busy.
+        anywhere = sizes.away == 0 and x.everywhere[constraint] and ruled == 0
+        busy = anywhere and x.needs[s].free < x.kinds[q].ask
+        i, more = _judge(x, q, now, busy, i, more)
 
 
 @inner_kernel
@@ -511,7 +520,7 @@ def _join(x: Sweep, w: int, now: float) -> bool:
     if not newest:
         kind.marginal = -1
     if first:
-        _judge(x, q, now, int64(-1), 0.0)
+        _judge(x, q, now, False, int64(-1), 0.0)
     elif kind.cause == BUSY:
         x.company[_company(x, s)].busy += 1
     if _is_stuck(kind.cause):
