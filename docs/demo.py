@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangwise.cli.replay import DEMO_SCHEDULERS, DEMO_SEEDS
+from gangwise.cli.logs import DEMO_SCHEDULERS, DEMO_SEEDS
 from gangwise.jobs.metrics import Outcome
 from gangwise.report.charts import lanes
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED

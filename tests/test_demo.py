@@ -11,7 +11,7 @@ from docs import demo
 from typer.testing import CliRunner
 
 from gangwise.cli import app
-from gangwise.cli.replay import DEMO_SCHEDULERS, DEMO_SEEDS
+from gangwise.cli.logs import DEMO_SCHEDULERS, DEMO_SEEDS
 from gangwise.study.job_classes import DEMO
 from gangwise.study.replay import replay
 

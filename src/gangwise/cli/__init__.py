@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
-from gangwise.cli import experiments, folders, replay, serve, trace
+from gangwise.cli import experiments, folders, logs, serve
 from gangwise.cli.options import add_command, echo, say
 from gangwise.core.errors import GangwiseError, papers_wing
 from gangwise.core.terminal import exit_code, stop_at_once, stops_kept
@@ -88,9 +88,9 @@ def _root(
 
 
 for _module, _names in (  # in the order of the help
-    (replay, "demo"),
-    (trace, "jobs nodes"),
-    (replay, "calibrate replay what_if audit forecast"),
+    (logs, "demo"),
+    (logs, "jobs nodes"),
+    (logs, "calibrate replay what_if audit forecast"),
     (experiments, "leaderboard"),
     (serve, "serve top account detach doctor"),
     (experiments, "compare run sweep tune reproduce report"),
@@ -105,7 +105,7 @@ app.command(
     add_help_option=False,
     epilog="Example: gangwise rank -- python train.py",
 )(serve.rank_command)
-app.add_typer(trace.trace_app, name="trace", rich_help_panel="Jobs of a cluster")
+app.add_typer(logs.trace_app, name="trace", rich_help_panel="Jobs of a cluster")
 
 
 def main() -> None:
