@@ -8,7 +8,7 @@ import numpy as np
 
 from gangwise import Channels, Cluster
 from gangwise.papers.gain_overhead.problem import Utilities
-from gangwise.papers.gangs.environment import GangFamily
+from gangwise.papers.gangs.policies import GangFamily
 from gangwise.papers.gangs.problem import GangProblem
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gangwise import Channels, Cluster
-from gangwise.papers.gangs.environment import GangSpeedsFamily
+from gangwise.papers.gangs.policies import GangSpeedsFamily
 from gangwise.papers.gangs.problem import GangSpeedsProblem
 
 

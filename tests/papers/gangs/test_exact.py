@@ -4,8 +4,8 @@ import pytest
 from gangwise import ScenarioError, create_scenario
 from gangwise.papers.gain_overhead.problem import Utilities, Utility
 from gangwise.papers.gangs import placement as programme
-from gangwise.papers.gangs.environment import best_fixed, per_slot_optimum
 from gangwise.papers.gangs.placement import solve
+from gangwise.papers.gangs.policies import best_fixed, per_slot_optimum
 from tests.papers.gangs.cases import fuzzed, problem
 from tests.reference.gangs import brute_force, feasible
 

@@ -14,7 +14,7 @@ from gangwise import (
 )
 from gangwise.core.registry import entries
 from gangwise.papers.fluctuating_speeds.environment import Feedback, Observation, pseudo_regret
-from gangwise.papers.gangs.environment import GangSpeedsFamily
+from gangwise.papers.gangs.policies import GangSpeedsFamily
 from tests.papers.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 from tests.reference.gangs_speeds import Plain, brute_force

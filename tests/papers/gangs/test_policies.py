@@ -7,8 +7,8 @@ from gangwise import ScenarioError, check_policy, create_policy, create_scenario
 from gangwise.core.registry import entries
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.papers.gain_overhead.problem import Observation, Utilities
-from gangwise.papers.gangs.environment import GangFamily, GangInstance
 from gangwise.papers.gangs.placement import solve
+from gangwise.papers.gangs.policies import GangFamily, GangInstance
 from tests.papers.gangs.cases import fuzzed, problem
 from tests.reference.gangs import feasible
 

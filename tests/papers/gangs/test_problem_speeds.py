@@ -6,11 +6,7 @@ from hypothesis import strategies as st
 from gangwise import InfeasibleDecision, ScenarioError, create_scenario
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, Delivery
 from gangwise.papers.fluctuating_speeds.problem import NormalSpeeds, Scale
-from gangwise.papers.gangs.environment import (
-    GangSpeedsFamily,
-    GangSpeedsInstance,
-    omniscient_in_run,
-)
+from gangwise.papers.gangs.policies import GangSpeedsFamily, GangSpeedsInstance, omniscient_in_run
 from tests.papers.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 

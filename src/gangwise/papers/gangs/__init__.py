@@ -2,4 +2,4 @@
 
 from gangwise.moved import former_face
 
-__getattr__ = former_face(__name__, "environment", "placement", "policies", "problem")
+__getattr__ = former_face(__name__, "placement", "policies", "problem")

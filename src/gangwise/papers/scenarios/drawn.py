@@ -99,7 +99,7 @@ from gangwise.papers.gain_overhead.problem import (
     GainOverheadProblem,
     Utilities,
 )
-from gangwise.papers.gangs.environment import GangInstance, GangSpeedsInstance
+from gangwise.papers.gangs.policies import GangInstance, GangSpeedsInstance
 from gangwise.papers.gangs.problem import GangProblem, GangSpeedsProblem
 from gangwise.papers.scenarios import drawing
 from gangwise.papers.scenarios.drawing import DrawnScenario, RewardSettings, Rho
