@@ -19,8 +19,8 @@ MOVED |= {"jobs.filling": "papers.reproduce.field"}
 MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.scenarios"}
 MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation")
 _SIBLINGS = """
-cli.logs=replay,trace core.simulation=check core.terminal=wording engines.engine=intake
-jobs.compiled=stacks logs.formats.slurm=slurm_json logs.formats.tabular=swf
+cli.logs=replay,trace core.contracts=identity core.simulation=check core.terminal=wording
+engines.engine=intake jobs.compiled=stacks logs.formats.slurm=slurm_json logs.formats.tabular=swf
 logs.formats.training=measured_speeds,philly logs.text=blocks
 papers.approximation_jobs.policies=baselines,opm papers.approximation_jobs.problem=workloads
 papers.fluctuating_speeds.problem=speeds papers.gangs.placement=milp

@@ -14,8 +14,8 @@ import pytest
 
 from gangwise import catalogue  # noqa: F401 - registers the built-ins
 from gangwise.core import registry
+from gangwise.core.contracts import identify, plain
 from gangwise.core.errors import ScenarioError
-from gangwise.core.identity import identify, plain
 from gangwise.core.registry import entries, register
 from gangwise.study.sweep import Experiment, sweep
 
@@ -212,7 +212,7 @@ import sys
 from dataclasses import dataclass
 import numpy as np
 from gangwise import register
-from gangwise.core.identity import identify
+from gangwise.core.contracts import identify
 from gangwise.study.sweep import Experiment
 from gangwise.study.sweep import sweep
 from gangwise.papers.gain_overhead.policies import Fairness

@@ -47,10 +47,9 @@ from numpy.random.bit_generator import ISpawnableSeedSequence
 
 from gangwise import __version__
 from gangwise.core import arrays, contracts, registry, settings, terminal
-from gangwise.core.contracts import Comparator, Environment, Family, Instance, Policy
+from gangwise.core.contracts import Comparator, Environment, Family, Instance, Policy, identify
 from gangwise.core.errors import GangwiseError, InfeasibleDecision, ScenarioError, StoreError
 from gangwise.core.files import Tree, digest_of, read_whole, write_side_file, write_whole
-from gangwise.core.identity import identify
 from gangwise.core.registry import create, label_of
 
 

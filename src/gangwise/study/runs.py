@@ -61,9 +61,9 @@ import polars as pl
 
 import gangwise
 from gangwise.core import arrays, contracts, registry
+from gangwise.core.contracts import PATHS, identify, key_of, plain
 from gangwise.core.errors import ScenarioError, StoreError, papers_wing
 from gangwise.core.files import Folder, read_whole, torn
-from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import ANY, entries
 from gangwise.core.simulation import Simulation
 
