@@ -20,15 +20,16 @@ MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.scenari
 MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation")
 _SIBLINGS = """
 cli.logs=replay,trace core.contracts=identity core.simulation=check core.terminal=wording
-engines.engine=intake jobs.compiled=stacks logs.formats.slurm=slurm_json logs.formats.tabular=swf
-logs.formats.training=measured_speeds,philly logs.text=blocks
-papers.approximation_jobs.policies=baselines,opm papers.approximation_jobs.problem=workloads
-papers.fluctuating_speeds.problem=speeds papers.gangs.placement=milp
-papers.gangs.policies=environment papers.scenarios.drawn=alibaba,esdp,files,ogasched,opm
-papers.scenarios.opening=fluctuating_speeds report.answers=usage report.charts=nodes,traces
-report.jobs=causes report.plotting=drawing service.store=sound sites.node_effects=distances
-sites.slurm_limits=slurm_minutes sites.slurm_places=several_pools sites.wait_history=quantile_forest
-study.answer=where_waited study.explain=from_history study.runs=store
+engines.engine=intake jobs.compiled=stacks jobs.distance=distance_kernels
+logs.formats.slurm=slurm_json logs.formats.tabular=swf logs.formats.training=measured_speeds,philly
+logs.text=blocks papers.approximation_jobs.policies=baselines,opm
+papers.approximation_jobs.problem=workloads papers.fluctuating_speeds.problem=speeds
+papers.gangs.placement=milp papers.gangs.policies=environment
+papers.scenarios.drawn=alibaba,esdp,files,ogasched,opm papers.scenarios.opening=fluctuating_speeds
+report.answers=usage report.charts=nodes,traces report.jobs=causes report.plotting=drawing
+service.store=sound sites.node_effects=distances sites.slurm_limits=slurm_minutes
+sites.slurm_places=several_pools sites.wait_history=quantile_forest study.answer=where_waited
+study.explain=from_history study.runs=store
 """
 """Modules whose contents stand in a sibling: where they are, and what they were called."""
 for _where in _SIBLINGS.split():

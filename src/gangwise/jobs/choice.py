@@ -18,8 +18,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import fit_kernels, kernels, rate_kernels, schedule, tenancy
 from gangwise.jobs.books import Books, Piece, Rate, of_groups
-from gangwise.jobs.distance import Near, level_on, nearest
-from gangwise.jobs.distance_kernels import Apart, believe_costs
+from gangwise.jobs.distance import Apart, Near, believe_costs, level_on, nearest
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
 

@@ -17,8 +17,7 @@ from gangwise.core.jit import Pinned, Reference, inlined_kernel
 from gangwise.jobs import kernels, model, queues, rate_kernels, round_kernels, run_times, tenancy
 from gangwise.jobs.books import Books, Piece
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
-from gangwise.jobs.distance import TopologyAware
-from gangwise.jobs.distance_kernels import Apart, NearBeliefs
+from gangwise.jobs.distance import Apart, NearBeliefs, TopologyAware
 from gangwise.jobs.kernels import CUT, PIECE, State
 from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.schedule import Options, Schedule, Tables, no_ways, placed_shapes

@@ -22,7 +22,7 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs import distance_kernels
+from gangwise.jobs import distance
 from gangwise.jobs.kernels import Rows, int64, record
 
 LABELS, MEANS, SHARED = range(3)
@@ -332,7 +332,7 @@ def take_distance_off(
     Its nodes are taken for as fast as they are believed to be; u, ε and what is not known of the
     nodes are noise.
     """
-    level = distance_kernels.level_between(beliefs.near.domain, nodes, count)
+    level = distance.level_between(beliefs.near.domain, nodes, count)
     if level == 0:
         return  # nothing is lost on one node
     if first and beliefs.kind == SHARED:
@@ -342,8 +342,8 @@ def take_distance_off(
             slower += (beliefs.mean[l, nodes[i]] - log_rates[i]) / count
             unsure += beliefs.sd[l, nodes[i]] * beliefs.sd[l, nodes[i]] / count
         variance = c.u * c.u + c.epsilon * c.epsilon / count + unsure
-        distance_kernels.learn_distance(beliefs.near, l, level, tasks, slower, variance)
-    distance_kernels.believe_costs(beliefs.near, l, tasks)
+        distance.learn_distance(beliefs.near, l, level, tasks, slower, variance)
+    distance.believe_costs(beliefs.near, l, tasks)
     for i in range(count):
         log_rates[i] += beliefs.near.cost[level]
 

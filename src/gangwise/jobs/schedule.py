@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs import distance_kernels, kernels
+from gangwise.jobs import distance as distances
+from gangwise.jobs import kernels
 from gangwise.jobs.books import Books, searched, states_of
 from gangwise.jobs.model import ALONE, Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.tenancy import (
@@ -185,7 +186,7 @@ class Tables:
     noise: Floats
     events: npt.NDArray[np.void]  # kernels.EVENT, in order of time
     wants: Ints  # [J] how many jobs each comes after
-    distance: distance_kernels.Apart | None = None
+    distance: distances.Apart | None = None
 
     @classmethod
     def of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gangwise.core.jit import inlined_kernel, inner_kernel
-from gangwise.jobs import distance_kernels, fit_kernels, kernels, rate_kernels
+from gangwise.jobs import distance, fit_kernels, kernels, rate_kernels
 from gangwise.jobs.kernels import FreeDevices, Inputs, Rows, State, int64
 from gangwise.jobs.queue_kernels import charge, hold, leave_ageing
 from gangwise.jobs.rate_kernels import Beliefs, JobRequest
@@ -45,7 +45,7 @@ def together(inputs: Inputs, state: State, j: int) -> float:
         return 1.0
     low = inputs.jobs[j].piece_from
     high = low + state.jobs[j].pieces
-    level = distance_kernels.level_of(inputs.distance.domain, state.out, low, high)
+    level = distance.level_of(inputs.distance.domain, state.out, low, high)
     return float(inputs.distance.factor[inputs.distance.of_job[j], level])
 
 
@@ -285,7 +285,7 @@ def arrange(
         # `cost` is that of the last placement: of job j, or of the last of its groups.
         if inputs.cluster.shapes[s].groups > 0:
             costs_of(inputs, beliefs, j, fit_kernels.gang_size(inputs, j))
-        level = distance_kernels.level_of(beliefs.near.domain, state.tried, int64(0), count)
+        level = distance.level_of(beliefs.near.domain, state.tried, int64(0), count)
         state.at.slower = beliefs.near.cost[level]
     return count
 
@@ -296,16 +296,14 @@ def believed_slowdown(
 ) -> float:
     """Log slowdown of job j by the distance of pieces[low:high], as believed."""
     costs_of(inputs, beliefs, j, fit_kernels.gang_size(inputs, j))
-    return float(
-        beliefs.near.cost[distance_kernels.level_of(beliefs.near.domain, pieces, low, high)]
-    )
+    return float(beliefs.near.cost[distance.level_of(beliefs.near.domain, pieces, low, high)])
 
 
 @inner_kernel
 def costs_of(inputs: Inputs, beliefs: Beliefs, j: int, tasks: int) -> None:
     """Put the log slowdown of so many tasks of job j at each level in `beliefs.near.cost`."""
     if inputs.rules.rates != kernels.ORACLE:
-        distance_kernels.believe_costs(beliefs.near, int64(inputs.jobs[j].type), tasks)
+        distance.believe_costs(beliefs.near, int64(inputs.jobs[j].type), tasks)
         return
     for h in range(beliefs.near.cost.size):
         beliefs.near.cost[h] = 0.0
@@ -416,7 +414,7 @@ def place_in_domains(inputs: Inputs, state: State, room: FreeDevices, s: int, ta
     for n in range(allowed.size):
         topology.fits[n] = fit_kernels.fits(inputs.cluster, room, s, n) if allowed[n] else 0
         total += topology.fits[n]
-    if total < tasks or not distance_kernels.choose_domains(topology, tasks):
+    if total < tasks or not distance.choose_domains(topology, tasks):
         return 0
     for n in range(allowed.size):
         if topology.taken[n] > 0:
@@ -440,7 +438,7 @@ def place_by_worth(
     choice = int64(inputs.rules.choice)
     if beliefs is not None and beliefs.near is not None and choice == kernels.BY_RATE:
         costs_of(inputs, beliefs, j, tasks)
-        return distance_kernels.place_near(beliefs.near, state, tasks, count)
+        return distance.place_near(beliefs.near, state, tasks, count)
     return fit_kernels.place_best(inputs.cluster, state, room, s, tasks, count, choice)
 
 
@@ -533,7 +531,7 @@ def waits_near(inputs: Inputs, state: State, beliefs: Beliefs, j: int, count: in
     near, c, s = beliefs.near, beliefs.constants, int64(inputs.jobs[j].shape)
     tasks, level = (
         int64(inputs.jobs[j].tasks),
-        distance_kernels.level_of(near.domain, state.tried, 0, count),
+        distance.level_of(near.domain, state.tried, 0, count),
     )
     released = 0.0
     for g in range(beliefs.release.size):
@@ -565,7 +563,7 @@ def waits_near(inputs: Inputs, state: State, beliefs: Beliefs, j: int, count: in
 
 @inner_kernel
 def count_domains(
-    inputs: Inputs, state: State, near: distance_kernels.NearBeliefs, h: int, s: int, tasks: int
+    inputs: Inputs, state: State, near: distance.NearBeliefs, h: int, s: int, tasks: int
 ) -> int:
     """Count in each domain of a level how many of so many tasks of a shape fit.
 

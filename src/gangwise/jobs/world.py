@@ -24,8 +24,7 @@ from gangwise.core import arrays
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import parse
-from gangwise.jobs.distance import Distance, levels_of
-from gangwise.jobs.distance_kernels import USUAL
+from gangwise.jobs.distance import USUAL, Distance, levels_of
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.logs.formats.training import GavelJob, GavelThroughputs
 
