@@ -466,7 +466,7 @@ def test_worlds_draw_what_distance_costs_and_say_so():
     plain = world_of("apart:apart=0").draw(jobs, 16, {"gpu": 8}, 1)
     assert plain.conditions.distance is None
     assert np.array_equal(plain.conditions.noise, one.conditions.noise)
-    with pytest.raises(GangwiseError, match="apart and unlike"):
+    with pytest.raises(GangwiseError, match="apart is -1"):
         world_of("apart:apart=-1")
 
 

@@ -141,7 +141,7 @@ class Beliefs(NamedTuple):
     above: Floats  # [BINS + 1] jobs of the type last counted from each bin of `needs` on
     seen: Floats  # [3] gangs observed; jobs finished, and the bins of their ratios in all
     gang: GangWorkspace
-    near: Any = None  # distance_kernels.NearBeliefs
+    near: Any = None  # distance.NearBeliefs
 
 
 def no_beliefs(
