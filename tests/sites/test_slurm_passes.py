@@ -311,6 +311,14 @@ def test_nodes_reserved_for_a_job_without_a_limit_stay_reserved():
     assert found.start[3] < found.start[1] == 100 < found.start[2]
 
 
+def test_jobs_that_wait_for_none_but_jobs_without_a_limit_are_not_planned():
+    # The third wants both nodes, and nobody says when they will be free; so the fourth passes it.
+    limit = [np.inf, np.inf, 100.0, 50.0]
+    jobs = Jobs.of([0, 0, 1, 2], [100, 150, 50, 10], [1, 1, 2, 1], {"cpu": 1}, limit=limit)
+    nodes = Nodes.of(Node(f"n{n}", {"cpu": 1.0}) for n in range(2))
+    assert simulate_jobs(jobs, nodes, SlurmPasses()).start.tolist() == [0, 0, 150, 120]
+
+
 def test_a_period_of_nothing_is_refused():
     with pytest.raises(ScenarioError, match="must be positive"):
         SlurmPasses(interval=0)

@@ -522,19 +522,19 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
         put_in_order(state)
         entered = int64(state.at.entered)
     ahead.levels[:] = 1
-    ahead.counted[:] = -1
+    ahead.counted[:] = ahead.latest[:] = -1
     ahead.times[0] = now
     clock.bounds = 0
     clock.rank = rank
     clock.ending = entered
     epoch, not_yet = passes.settings.epoch, np.nextafter(now, np.inf)  # who is past its limit
-    count, i, length = int64(1), 0, FIRST_WINDOW
+    count, i, length = int64(1), int64(0), FIRST_WINDOW
     while i < entered:
         # Windows end at whole multiples of their length on Slurm's clock, not counted from now, so
         # that they are the same in every pass.
         until = np.ceil((max(order[i].time, now) + epoch) / length) * length - epoch
         while i < entered and max(order[i].time, now) <= until:
-            give_back_then(inputs, state, passes, order[i].item, count)
+            give_back_then(inputs, state, passes, i, count)
             i += 1
         # A job past its limit is expected to end at once, but not at this instant.
         ahead.times[count] = max(order[i - 1].time, not_yet)
@@ -546,11 +546,14 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
 
 
 @inlined_kernel
-def give_back_then(inputs: Inputs, state: State, passes: PassState, j: int, w: int) -> None:
-    """Job j gives its devices back in window w, behind all that do so in windows before."""
-    ahead, s, q = passes.ahead, int64(inputs.jobs[j].shape), int64(inputs.jobs[j].piece_from)
+def give_back_then(inputs: Inputs, state: State, passes: PassState, place: int, w: int) -> None:
+    """Who ends at a place of `leaving` gives back in window w, behind all in windows before."""
+    ahead, j = passes.ahead, passes.leaving[place].item
+    s, q = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].piece_from)
     for i in range(q, q + state.jobs[j].pieces):
         n = int64(state.out[i].node)
+        ahead.place[i], ahead.earlier[i] = place, ahead.latest[n]
+        ahead.latest[n] = i
         top = int64(ahead.levels[n] - 1)
         then = referenced(kernels.room_of(ahead.room, top + int64(ahead.window[n, top] < w)))
         if ahead.window[n, top] < w:
@@ -627,15 +630,57 @@ def room_then(ahead: FutureWindows, slot: int, tasks: int, w: int) -> bool:
     return False
 
 
+@inner_kernel
+def ends_on_free(passes: PassState) -> int:
+    """Let `ahead.ends` be those of jobs on nodes that are not covered; their number."""
+    ahead, order, count = passes.ahead, passes.leaving, int64(0)
+    words = (passes.clock.ending + 63) >> 6
+    ahead.marked[:words] = 0
+    for b in range(ahead.cover.size):
+        rest = ~ahead.cover[b]
+        while rest != 0:
+            i = ahead.latest[(b << 6) + kernels.trailing_zeros(rest)]
+            while i >= 0:
+                ahead.marked[ahead.place[i] >> 6] |= int64(1) << (ahead.place[i] & 63)
+                i = ahead.earlier[i]
+            rest &= rest - 1
+    for b in range(words):
+        rest = ahead.marked[b]
+        while rest != 0:
+            end = order[(b << 6) + kernels.trailing_zeros(rest)]
+            kernels.put(ahead.ends, count, end.time, end.item)
+            count += 1
+            rest &= rest - 1
+    return int(count)
+
+
 @inlined_kernel
-def ends_behind(inputs: Inputs, state: State, passes: PassState, w: int, time: float) -> bool:
+def first_window(ahead: FutureWindows, slot: int, tasks: int, windows: int) -> int:
+    """The first of so many windows in which so many tasks fit on nodes that are not covered.
+
+    Their number where the tasks fit in none.
+    """
+    low, high = int64(0), windows  # what is free grows from window to window
+    while low < high:
+        middle = (low + high) >> 1
+        if room_then(ahead, slot, tasks, middle):
+            high = middle
+        else:
+            low = middle + 1
+    return int(low)
+
+
+@inlined_kernel
+def ends_behind(
+    inputs: Inputs, state: State, passes: PassState, w: int, time: float, count: int
+) -> bool:
     """Let `ahead.recent` be nodes on which a job ends in window w, but later than this time."""
-    order, ending, recent = passes.leaving, int64(passes.clock.ending), passes.ahead.recent
+    ends, recent = passes.ahead.ends, passes.ahead.recent
     recent[:] = 0
-    begin = int64(behind(order, ending, time))
-    past = max(begin, behind(order, ending, passes.ahead.times[w]))
+    begin = int64(behind(ends, count, time))
+    past = max(begin, behind(ends, count, passes.ahead.times[w]))
     for i in range(begin, past):
-        o = order[i].item
+        o = ends[i].item
         for m in range(inputs.jobs[o].piece_from, inputs.jobs[o].piece_from + state.jobs[o].pieces):
             recent[state.out[m].node >> 6] |= int64(1) << (state.out[m].node & 63)
     return bool(past > begin)
@@ -665,77 +710,56 @@ def arrange_then(inputs: Inputs, passes: PassState, j: int, slot: int, w: int) -
     return int(choose(cluster, places, ahead.free[:, 0], s, tasks))
 
 
-@inner_kernel
-def on_nodes_of(inputs: Inputs, state: State, passes: PassState, i: int, step: int) -> int:
-    """The next running job, from place i of the ends on, on a node that is not covered.
-
-    Steps of −1 go back, where there is one.
-    """
-    while i < passes.clock.ending:
-        o = passes.leaving[i].item
-        for m in range(inputs.jobs[o].piece_from, inputs.jobs[o].piece_from + state.jobs[o].pieces):
-            if not has(passes.ahead.cover, int64(state.out[m].node)):
-                return i
-        i += step
-    return i
-
-
 @inlined_kernel
 def behind(rows: Rows, count: int, time: float) -> int:
     """How many of the first so many rows, which are in order, are at this time or before."""
-    low, high = int64(0), int64(count)
-    while low < high:
-        middle = (low + high) >> 1
-        if rows[middle].time <= time:
-            low = middle + 1
-        else:
-            high = middle
+    low = int64(0)
+    while count > 0:
+        half = (count + 1) >> 1
+        # Without a branch: which half it is in cannot be foreseen.
+        low += half * int64(rows[low + half - 1].time <= time)
+        count -= half
     return int(low)
 
 
 @inlined_kernel
-def end_of_group(inputs: Inputs, state: State, passes: PassState, w: int, before: float) -> float:
+def end_of_group(state: State, passes: PassState, w: int, before: float, count: int) -> float:
     """When the group of running jobs ends whose ends reach into window w; infinity for none.
 
     The group is one behind ``before``, the end of the last that was tried. Only jobs on nodes that
-    are not covered count. The first group ends 30 s after the whole half
-    minute behind the first end; the others 60, 120, 240 … s after that. A job that fits once some
-    of a group have ended is taken to start when the last of it does.
+    are not covered count, of which there are so many. The first group ends 30 s after the whole
+    half minute behind the first end; the others 60, 120, 240 … s after that. A job that fits once
+    some of a group have ended is taken to start when the last of it does.
     """
-    ending, not_yet = int64(passes.clock.ending), np.nextafter(state.at.now, np.inf)
-    nearest = on_nodes_of(inputs, state, passes, int64(0), int64(1))
-    if nearest == ending:
+    not_yet, ends = np.nextafter(state.at.now, np.inf), passes.ahead.ends
+    before, reaching = max(before, passes.ahead.times[w - 1]), int64(0)
+    if not_yet <= before:
+        reaching = int64(behind(ends, count, before))
+    # The first end that reaches into the window says which group it is. No limit: no end.
+    if reaching == count or ends[reaching].time == kernels.NEVER:
         return kernels.NEVER
-    epoch, order = passes.settings.epoch, passes.leaving
+    epoch, order, ending = passes.settings.epoch, passes.leaving, int64(passes.clock.ending)
     # The first group is as long as one window, and begins at the whole half minute after the first
     # end.
-    edge = ((order[nearest].time + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
-    reaching = nearest  # the first end that reaches into the window; it says which group it is
-    before = max(before, passes.ahead.times[w - 1])
-    if not_yet <= before:
-        reaching = max(nearest, behind(order, ending, before))
-        reaching = on_nodes_of(inputs, state, passes, reaching, int64(1))
-        if reaching == ending:
-            return kernels.NEVER
-    length, first = FIRST_WINDOW, nearest
+    edge = ((ends[0].time + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
+    length, begin = FIRST_WINDOW, int64(0)
     while True:
-        latest, final = int64(behind(order, ending, edge + length) - 1), first
+        final = begin
         # Slurm goes on while whoever ends next does so within the group. If that is a job on other
         # nodes it is passed over, and the next on these belongs to the group, whenever it ends. Of
         # ends at one instant those on these nodes count as the last.
-        if first <= latest:
-            final = on_nodes_of(inputs, state, passes, latest, int64(-1))
-            further = on_nodes_of(inputs, state, passes, int64(latest + 1), int64(1))
-            if order[final].time < order[latest].time and further < ending:
-                final = further
+        if ends[begin].time <= edge + length:
+            final = int64(behind(ends, count, edge + length) - 1)
+            latest = behind(order, ending, edge + length) - 1
+            final += int64(final + 1 < count and ends[final].time < order[latest].time)
         if final >= reaching:
-            return float(max(order[final].time, not_yet))
-        first = on_nodes_of(inputs, state, passes, int64(final + 1), int64(1))
+            return float(max(ends[final].time, not_yet))
+        begin = final + 1
         # Each further group is twice as long as the one before it, or longer: until whoever ends
         # next, on any nodes, does so within it.
-        following = min(first, int64(behind(order, ending, order[final].time)))
+        following = min(int64(behind(order, ending, ends[final].time)), ending - 1)
         length *= 2.0
-        while order[following].time > edge + length:
+        while min(ends[begin].time, order[following].time) > edge + length:
             length *= 2.0
 
 
@@ -784,14 +808,24 @@ def cover_jobs(passes: PassState, after: float, until: float, cover: Ints) -> No
         add(passes.taken[k], cover, boolean(True))
 
 
+@inlined_kernel
+def frees(ahead: FutureWindows, k: int) -> bool:
+    """Whether nodes that are reserved before edge k are not reserved behind it."""
+    for b in range(ahead.recent.size):
+        if ahead.rest[max(k - 1, 0), b] & ~(ahead.rest[k, b] | ahead.recent[b]) != 0:
+            return True
+    return False
+
+
 @inner_kernel
 def first_room(
-    inputs: Inputs, state: State, passes: PassState, j: int, slot: int, time: float
-) -> tuple[float, int]:
+    inputs: Inputs, passes: PassState, j: int, slot: int, time: float, wait: float
+) -> tuple[float, float, int]:
     """First time from ``time`` on when nodes that are not reserved while job j would run hold it.
 
-    Of that and the edges behind it; and in the last window that begins before the next edge: if too
-    little is free in it, then in all before. `ahead.cover` is then of these nodes.
+    Of that and the edges behind it; then the next edge; and the first window in which enough is
+    free on these nodes, which ends before that. `ahead.cover` is then of all others. As long as the
+    same nodes are covered, there is not enough before ``wait``.
     """
     clock, ahead, edges, limit = passes.clock, passes.ahead, passes.edges, inputs.jobs[j].limit
     cover, tasks, count = ahead.cover, int64(inputs.jobs[j].tasks), int64(clock.edges)
@@ -799,7 +833,7 @@ def first_room(
     # of these edges moves on with the last. What is reserved from one on up to edge `middle` is in
     # `ahead.rest`; `recent` is of those behind it.
     low, high = int64(behind(edges, count, time)), int64(behind(edges, count, time + limit))
-    middle = window = int64(0)
+    middle, window, windows, later = int64(0), int64(-1), int64(clock.windows), kernels.NEVER
     ahead.recent[:] = 0
     while time < kernels.NEVER:
         while high < count and edges[high].time <= time + limit:
@@ -808,26 +842,37 @@ def first_room(
         begin = max(low - 1, 0)
         if begin >= middle:
             middle = high
-            ahead.recent[:] = 0
-            for k in range(high - 1, begin - 1, -1):
-                add(passes.taken[k], ahead.rest[k], boolean(False))
-                if k + 1 < high:
-                    add(ahead.rest[k + 1], ahead.rest[k], boolean(True))
-        add(ahead.recent, cover, boolean(False))
-        if begin < middle:
-            add(ahead.rest[begin], cover, boolean(True))
-        add(ahead.owned, cover, boolean(True))
+            for b in range(cover.size):
+                ahead.recent[b] = nodes = 0
+                for k in range(high - 1, begin - 1, -1):
+                    nodes |= passes.taken[k, b]
+                    ahead.rest[k, b] = nodes
+        unchanged = clock.site == 0  # nodes of the site's reservations are covered below
+        for b in range(cover.size):
+            nodes = ahead.recent[b] | ahead.owned[b] | ahead.barred[slot, b]
+            nodes |= ahead.rest[begin, b] if begin < middle else 0
+            unchanged = unchanged and nodes == cover[b]
+            cover[b] = nodes
         cover_site(passes, time, time + limit, cover)
         later = edges[low].time if low < count else kernels.NEVER
-        while window + 1 < clock.windows and ahead.times[window + 1] <= later:
-            window += 1
-        if room_then(ahead, slot, tasks, window):
+        wait = wait if unchanged else -kernels.NEVER
+        if window < 0 or not unchanged:
+            window = int64(first_window(ahead, slot, tasks, windows))
+        if window < windows and max(ahead.times[window], wait) <= later:
             break
-        time = later
+        # Until nodes are free of reservations, or that window ends before the next edge, as little
+        # is free.
+        while (
+            low + 1 < min(middle, count)
+            and (window == windows or edges[low + 1].time < ahead.times[window])
+            and clock.site == 0
+            and not frees(ahead, low)
+        ):
+            low += 1
+        time = edges[low].time if low < count else kernels.NEVER
         while low < count and edges[low].time <= time:
             low += 1
-    add(ahead.barred[slot], cover, boolean(True))
-    return time, int(window)
+    return time, later, int(window)
 
 
 @inner_kernel
@@ -864,10 +909,17 @@ def not_before(inputs: Inputs, passes: PassState, j: int) -> float:
 @inlined_kernel
 def too_early(inputs: Inputs, passes: PassState, j: int, time: float) -> None:
     """Job j found too little room at any time before this one."""
-    bound = passes.bounds[passes.clock.bounds]
-    bound.shape, bound.tasks = inputs.jobs[j].shape, inputs.jobs[j].tasks
-    bound.limit, bound.time = inputs.jobs[j].limit, time
-    passes.clock.bounds += 1
+    job, i = inputs.jobs[j], int64(0)
+    while i < passes.clock.bounds:
+        bound = passes.bounds[i]
+        # In place of one that says less: of more tasks, for longer, an earlier time.
+        harder = bound.shape == job.shape and bound.tasks >= job.tasks and bound.limit >= job.limit
+        if harder and bound.time <= time:
+            break
+        i += 1
+    bound = passes.bounds[i]
+    bound.shape, bound.tasks, bound.limit, bound.time = job.shape, job.tasks, job.limit, time
+    passes.clock.bounds = max(passes.clock.bounds, i + 1)
 
 
 @inlined_kernel
@@ -881,41 +933,40 @@ def first_time(
     found too little room; where there was enough, it may have been on other nodes, and is looked at
     again.
     """
-    clock, ahead, edges = passes.clock, passes.ahead, passes.edges
-    tasks, early = int64(inputs.jobs[j].tasks), not_before(inputs, passes, j)
+    ahead, windows = passes.ahead, passes.clock.windows
+    early = not_before(inputs, passes, j)
     if early == kernels.NEVER:  # one that asks for less never found any
         return kernels.NEVER, 0
-    earliest, tried = max(state.at.now, early, least), False
+    earliest, wait, tried = max(state.at.now, early, least), -kernels.NEVER, False
     noted = least <= state.at.now  # who may start later than now says nothing of earlier times
     slot = int64(count_ahead(inputs, state, passes, int64(inputs.jobs[j].shape)))
     cover_owned(inputs, state, passes, j)
     while True:
-        earliest, window = first_room(inputs, state, passes, j, slot, earliest)
+        earliest, later, w = first_room(inputs, passes, j, slot, earliest, wait)
         # From here on a failure is one of nodes, not of numbers, and says nothing of other jobs.
         if not tried and earliest > early and noted:
             too_early(inputs, passes, j, earliest)
         if earliest == kernels.NEVER:
             return kernels.NEVER, 0
         tried = True
-        # The next instant at which another set of reservations may be in the way.
-        k = behind(edges, clock.edges, earliest)
-        later = edges[k].time if k < clock.edges else kernels.NEVER
-        # What is free grows from window to window: back to the first in which it is enough.
-        w = int64(window)
-        while w > 0 and room_then(ahead, slot, tasks, w - 1):
-            w -= 1
-        pieces, time, group, partial = int64(0), earliest, -kernels.NEVER, False
+        pieces, time, ending, partial = int64(0), earliest, int64(-1), False
+        group = wait = -kernels.NEVER
         ahead.recent[:] = 0
-        while w <= window and pieces == 0:  # features may need more than enough room
+        # Features may need more than enough room.
+        while w < windows and ahead.times[w] <= later and pieces == 0:
             # It starts when the group of running jobs ends whose ends give it room, not at the
             # window's end.
             if w > 0:
-                time = group = end_of_group(inputs, state, passes, w, group)
+                if ending < 0:
+                    ending = int64(ends_on_free(passes))
+                time = end_of_group(state, passes, w, group, ending)
                 if time > later:
+                    wait = time if group == -kernels.NEVER else wait  # nothing else was tried
                     break
-                while w < window and ahead.times[w] < time:
+                group = time
+                while ahead.times[w] < time and w + 1 < windows and ahead.times[w + 1] <= later:
                     w += 1
-                partial = ends_behind(inputs, state, passes, w, time)
+                partial = ends_behind(inputs, state, passes, w, time, ending)
             pieces = int64(arrange_then(inputs, passes, j, slot, w))
             w += not partial  # the window's other ends belong to the next group
         if pieces > 0:

@@ -416,7 +416,7 @@ def _places(t: Tables, state: State, leaf_cores: bool) -> Places:
     )
 
 
-def _ahead(t: Tables, state: State, edges: int) -> FutureWindows:
+def _ahead(t: Tables, state: State, edges: int, ends: int) -> FutureWindows:
     """As many windows as the ends of running jobs may need, two of them for now and for never."""
     longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
     # Windows double behind the first FINE, so their number grows with the logarithm of the longest.
@@ -431,11 +431,14 @@ def _ahead(t: Tables, state: State, edges: int) -> FutureWindows:
     sizes: dict[str, Any] = {"levels": N, "window": (N, W), "counted": slots, "free": (N, 1)}
     sizes |= {"opens": (slots, W, B), "barred": (slots, B), "rest": (edges, B)}
     sizes |= dict.fromkeys(("owned", "cover", "recent"), B)
+    sizes |= {"latest": N, "marked": -(-ends // 64)}
+    sizes |= dict.fromkeys(("earlier", "place"), len(state.out))
     arrays: dict[str, Any] = {name: np.zeros(of, dtype=np.int64) for name, of in sizes.items()}
     return FutureWindows(
         times=np.zeros(W),
         room=kernels.FreeDevices(free, device, state.ahead.top),
         fits=np.zeros((slots, N, W), dtype=np.int32),
+        ends=np.zeros(ends, dtype=kernels.DUE),
         **arrays,
     )
 
@@ -554,15 +557,16 @@ def passing_of(
         "kept": x.tried.size,
     }
     arrays: dict[str, Any] = {name: np.zeros(n, dtype=np.int64) for name, n in ints.items()}
+    leaving = np.zeros(J, dtype=kernels.DUE) if suspends else x.order
     return PassState(
         settings=_settings(scheduler, t.options.tenancy, bool(known["own"].any())),
         clock=clock,
         room=_room(x) if suspends else x.room,
         gangs=_gangs(t, len(x.out)) if suspends else None,
         minutes=minutes_of(t, scheduler.safe),
-        leaving=np.zeros(J, dtype=kernels.DUE) if suspends else x.order,
+        leaving=leaving,
         places=_places(t, x, scheduler.leaf_cores),
-        ahead=_ahead(t, x, edges),
+        ahead=_ahead(t, x, edges, len(leaving)),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
         known=known,
         classes=classes,

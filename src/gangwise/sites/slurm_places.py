@@ -178,6 +178,11 @@ class FutureWindows(NamedTuple):
     barred: Ints  # [slots, N / 64] nodes that the shape may not use, or that are down
     owned: Ints  # [N / 64] nodes that a job may not share
     cover: Ints  # [N / 64] nodes that it may not have: these, or reserved while it would run
+    latest: Ints  # [N] the piece of a running job on a node that ends last; −1 for none
+    earlier: Ints  # [pieces] that which ends before it there
+    place: Ints  # [pieces] whose end it is: its place in `PassState.leaving`
+    marked: Ints  # some of these places, as bits
+    ends: Rows  # DUE: of them, those on nodes that are not covered
     recent: Ints  # [N / 64] nodes reserved between some edges
     rest: Ints  # [edges, N / 64] nodes reserved from an edge on to one
     free: Ints  # [N, 1] what nodes are compared by, in one window
