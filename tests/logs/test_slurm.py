@@ -505,6 +505,8 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ("cpu=12,node=1", "cpu=12,node=2", "run.sh", (12, 0, 1, "given=2,size=12x1")),
         ("cpu=24,node=1", "cpu=24,node=3", "-n 12 -c2", (12, 0, 2, "given=3,size=24x1")),
         ("cpu=12,node=1", "", "-n 12", (12, 0, 1, "size=12x1")),  # waits still
+        # two nodes of five cores, which Slurm gave to three tasks of four
+        ("cpu=12,node=1", "cpu=10,node=2", "-n3 -c4", (3, 0, 4, "given=2,size=12x1,held=10")),
         ("cpu=12,node=1", "cpu=12,node=1", "run.sh", (1, 1, 12, "")),
         ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4", (4, 3, 1, "nodes=2-2,size=4x2")),
         ("cpu=6,node=2", "cpu=6,node=4", "-N 2-4 -n 6", (6, 5, 1, "nodes=2-4,size=6x2")),

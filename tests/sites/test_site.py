@@ -254,3 +254,14 @@ def test_explain_names_the_cap_and_what_ends_first():
         "cap on user ann: 5 cpu at once, 4 in use; 2 of the jobs in it end first"
     )
     assert (said.until, said.since) == (30, 1)
+
+
+def test_a_job_that_was_given_fewer_cores_than_it_asked_for_counts_as_that_at_a_cap():
+    """Slurm may give three tasks of four cores two nodes of five; such a job did start."""
+    site = Site(Rules(cap=(CapRule(scope="all", of="cpu", most=10),)))
+    terms = ["held=10", "", "held=11", "held=2"]
+    jobs = Jobs.of(
+        [0, 0, 0, 5], run=9, tasks=[3, 3, 3, 1], demand={"cpu": [4, 4, 4, 1]}, terms=terms
+    )
+    schedule = simulate_jobs(jobs, Nodes.alike(4, {"cpu": 8}), site=site)
+    assert np.array_equal(schedule.start, [0, np.nan, np.nan, 9], equal_nan=True)

@@ -314,6 +314,9 @@ def claims(
             k = nodes.devices.index(kind) if kind in nodes.devices else -1
             per_shape = [asked_of(shape, k, model) for shape in jobs.shapes_on(nodes.devices)]
             amount = np.array(per_shape, dtype=np.int64)[jobs.shape] * jobs.tasks
+            if kind == "cpu":  # a job that started with fewer cores counts as that where it must
+                given, most = _given_cores(jobs), 1000 * cap.most
+                amount = np.where((given > 0) & (given <= most) & (most < amount), given, amount)
         if of_minutes:  # a job alone: until its limit
             amount = amount * np.ceil(np.minimum(jobs.limit, 365 * DAY) / 60.0).astype(np.int64)
         counts = counts & (amount > 0)
@@ -324,7 +327,7 @@ def claims(
 
 
 def _given_cores(jobs: Jobs) -> Ints:
-    """Thousandths of cores that each job is charged for, 0 where those are what it asks for [J]."""
+    """Thousandths of cores that each job was given, 0 where those are what it asks for [J]."""
     terms = [round(1000 * float(terms_of(text).get("held", 0))) for text in jobs.terms]
     return np.array(terms, dtype=np.int64)[jobs.term]
 

@@ -240,7 +240,7 @@ def request(
     # Priority by size counts what was asked for, not what was given.
     if asked and (per_node != 1 or holds.cpu > wanted.cpu or tasks != wanted.nodes):
         terms.append(f"size={wanted.cpu:g}x{wanted.nodes}")  # what multifactor priority counts
-    if given and second.cpu > wanted.cpu:
+    if given and second.cpu not in (0, wanted.cpu):
         terms.append(f"held={second.cpu:g}")
     if wanted.mem and (not given or not second.mem or second.mem > wanted.mem):
         terms.append(f"mem={wanted.mem:g}")  # what counts, whether it is given out or not
