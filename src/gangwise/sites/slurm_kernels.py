@@ -522,7 +522,7 @@ def look_ahead(inputs: Inputs, state: State, passes: PassState, rank: float) -> 
         put_in_order(state)
         entered = int64(state.at.entered)
     ahead.levels[:] = 1
-    ahead.counted[:] = ahead.latest[:] = -1
+    ahead.counted[:] = ahead.nearest[:] = -1
     ahead.times[0] = now
     clock.bounds = 0
     clock.rank = rank
@@ -552,8 +552,11 @@ def give_back_then(inputs: Inputs, state: State, passes: PassState, place: int, 
     s, q = int64(inputs.jobs[j].shape), int64(inputs.jobs[j].piece_from)
     for i in range(q, q + state.jobs[j].pieces):
         n = int64(state.out[i].node)
-        ahead.place[i], ahead.earlier[i] = place, ahead.latest[n]
-        ahead.latest[n] = i
+        if ahead.nearest[n] < 0:
+            ahead.nearest[n] = i
+        else:
+            ahead.following[ahead.latest[n]] = i
+        ahead.latest[n], ahead.place[i], ahead.following[i] = i, place, -1
         top = int64(ahead.levels[n] - 1)
         then = referenced(kernels.room_of(ahead.room, top + int64(ahead.window[n, top] < w)))
         if ahead.window[n, top] < w:
@@ -631,25 +634,30 @@ def room_then(ahead: FutureWindows, slot: int, tasks: int, w: int) -> bool:
 
 
 @inner_kernel
-def ends_on_free(passes: PassState) -> int:
-    """Let `ahead.ends` be those of jobs on nodes that are not covered; their number."""
+def ends_on_free(passes: PassState, later: float) -> int:
+    """Let `ahead.ends` be those of jobs on nodes that are not covered; their number.
+
+    Up to the first that is later than a time: of what is behind it, only that it is later counts.
+    """
     ahead, order, count = passes.ahead, passes.leaving, int64(0)
-    words = (passes.clock.ending + 63) >> 6
+    words, past = (passes.clock.ending + 63) >> 6, behind(order, int64(passes.clock.ending), later)
     ahead.marked[:words] = 0
     for b in range(ahead.cover.size):
         rest = ~ahead.cover[b]
         while rest != 0:
-            i = ahead.latest[(b << 6) + kernels.trailing_zeros(rest)]
+            i = ahead.nearest[(b << 6) + kernels.trailing_zeros(rest)]
             while i >= 0:
                 ahead.marked[ahead.place[i] >> 6] |= int64(1) << (ahead.place[i] & 63)
-                i = ahead.earlier[i]
+                i = ahead.following[i] if ahead.place[i] < past else -1
             rest &= rest - 1
     for b in range(words):
         rest = ahead.marked[b]
         while rest != 0:
-            end = order[(b << 6) + kernels.trailing_zeros(rest)]
-            kernels.put(ahead.ends, count, end.time, end.item)
+            place = (b << 6) + kernels.trailing_zeros(rest)
+            kernels.put(ahead.ends, count, order[place].time, order[place].item)
             count += 1
+            if place >= past:
+                return int(count)
             rest &= rest - 1
     return int(count)
 
@@ -958,7 +966,7 @@ def first_time(
             # window's end.
             if w > 0:
                 if ending < 0:
-                    ending = int64(ends_on_free(passes))
+                    ending = int64(ends_on_free(passes, later))
                 time = end_of_group(state, passes, w, group, ending)
                 if time > later:
                     wait = time if group == -kernels.NEVER else wait  # nothing else was tried

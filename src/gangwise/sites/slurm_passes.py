@@ -431,8 +431,8 @@ def _ahead(t: Tables, state: State, edges: int, ends: int) -> FutureWindows:
     sizes: dict[str, Any] = {"levels": N, "window": (N, W), "counted": slots, "free": (N, 1)}
     sizes |= {"opens": (slots, W, B), "barred": (slots, B), "rest": (edges, B)}
     sizes |= dict.fromkeys(("owned", "cover", "recent"), B)
-    sizes |= {"latest": N, "marked": -(-ends // 64)}
-    sizes |= dict.fromkeys(("earlier", "place"), len(state.out))
+    sizes |= {"nearest": N, "latest": N, "marked": -(-ends // 64)}
+    sizes |= dict.fromkeys(("following", "place"), len(state.out))
     arrays: dict[str, Any] = {name: np.zeros(of, dtype=np.int64) for name, of in sizes.items()}
     return FutureWindows(
         times=np.zeros(W),

@@ -178,8 +178,9 @@ class FutureWindows(NamedTuple):
     barred: Ints  # [slots, N / 64] nodes that the shape may not use, or that are down
     owned: Ints  # [N / 64] nodes that a job may not share
     cover: Ints  # [N / 64] nodes that it may not have: these, or reserved while it would run
-    latest: Ints  # [N] the piece of a running job on a node that ends last; −1 for none
-    earlier: Ints  # [pieces] that which ends before it there
+    nearest: Ints  # [N] the piece of a running job on a node that ends first; −1 for none
+    latest: Ints  # [N] that which ends last
+    following: Ints  # [pieces] that which ends next there; −1 for none
     place: Ints  # [pieces] whose end it is: its place in `PassState.leaving`
     marked: Ints  # some of these places, as bits
     ends: Rows  # DUE: of them, those on nodes that are not covered
