@@ -502,6 +502,27 @@ def words(t: Tables) -> int:
     return -(-len(t.nodes) // 64)
 
 
+def _known(t: Tables, kind: Ints) -> tuple[Any, Any, Ints]:
+    """What passes know of each job [J] before the first of them, and what is reserved."""
+    jobs, pools = t.jobs, t.options.tenancy.pools
+    known = np.zeros(len(jobs), dtype=slurm_places.KNOWN)
+    known["until"], known["together"], known["kind"] = -math.inf, math.inf, kind
+    known["job"] = np.arange(len(jobs))
+    known["reservation"], reserved, booked = _reserved(t)
+    terms = [terms_of(text) for text in jobs.terms]
+    known["named"] = np.array(["on" in term for term in terms])[jobs.term]
+    # Nodes that nobody else may use, and those of one user: so asked, or so the partition has it.
+    whole = {pool.name for pool in pools if getattr(pool, "whole", False)}
+    by_user = {pool.name for pool in pools if pool.by_user}
+    for name, way, so in (("alone", "1", whole), ("own", "user", by_user)):
+        known[name] = np.array([term.get("whole") == way for term in terms])[jobs.term]
+        known[name] |= np.array([pool in so for pool in jobs.pools])[jobs.pool]
+    known["fewest"] = _fewest(jobs, terms)
+    queued = np.array([float(term.get("queued", "inf")) for term in terms])[jobs.term]
+    known["ages"] = np.minimum(queued, jobs.submit)
+    return known, reserved, booked
+
+
 def passing_of(
     t: Tables, scheduler: SlurmPasses, given: Inputs, x: State, acts: int = 0
 ) -> PassState:
@@ -528,21 +549,7 @@ def passing_of(
             **dict.fromkeys(("able", "turns", "ranked", "others"), size),
         }.items()
     }
-    known = np.zeros(J, dtype=slurm_places.KNOWN)
-    known["until"], known["together"], known["kind"] = -math.inf, math.inf, kind
-    known["job"] = np.arange(J)
-    known["reservation"], reserved, booked = _reserved(t)
-    terms = [terms_of(text) for text in jobs.terms]
-    known["named"] = np.array(["on" in term for term in terms])[jobs.term]
-    whole = {p.name for p in t.options.tenancy.pools if getattr(p, "whole", False)}
-    known["alone"] = np.array([term.get("whole") == "1" for term in terms])[jobs.term]
-    known["alone"] |= np.array([name in whole for name in jobs.pools])[jobs.pool]
-    known["fewest"] = _fewest(jobs, terms)
-    by_user = {pool.name for pool in t.options.tenancy.pools if pool.by_user}
-    known["own"] = np.array([term.get("whole") == "user" for term in terms])[jobs.term]
-    known["own"] |= np.array([name in by_user for name in jobs.pools])[jobs.pool]
-    queued = np.array([float(term.get("queued", "inf")) for term in terms])[jobs.term]
-    known["ages"] = np.minimum(queued, jobs.submit)
+    known, reserved, booked = _known(t, kind)
     bounds = np.zeros(most_reserved, dtype=slurm_places.BOUND)
     clock.site = len(reserved)
     groups = _groups(jobs)
