@@ -22,10 +22,18 @@ from gangwise.core.arrays import Bools, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs import kernels
 from gangwise.jobs.event_kernels import WHY_PREEMPTED, interrupt
-from gangwise.jobs.fit_kernels import copy_room, fits_of, piece_shape, take_piece
+from gangwise.jobs.fit_kernels import copy_room, piece_shape, take_piece
 from gangwise.jobs.kernels import ClusterArrays, FreeDevices, Inputs, Rows, State, int64
 from gangwise.jobs.tenancy import Tenancy
-from gangwise.sites.slurm_places import CLASS, Gangs, PassState, arrange, copy_pieces, count_room
+from gangwise.sites.slurm_places import (
+    CLASS,
+    Gangs,
+    PassState,
+    arrange,
+    copy_pieces,
+    count_room,
+    taken_on,
+)
 
 OFF, REQUEUED, CANCELLED, SUSPENDED, STARTED = range(5)
 """How a job gives way, or that it started."""
@@ -196,17 +204,12 @@ def preempt_until_fits(inputs: Inputs, state: State, passes: PassState, j: int) 
             n = int64(state.out[i].node)
             # Only nodes that the job may use count, and only the difference that a departure makes.
             counts = allowed[n] and state.up[n] and passes.shut[n] == 0
-            have -= fits_of(inputs.cluster, state.ahead, s, n, most) if counts else 0
-            take_piece(
-                inputs.cluster,
-                state.ahead,
-                int64(inputs.jobs[o].shape),
-                state.out,
-                q,
-                i,
-                kernels.GIVE_BACK,
-            )
-            have += fits_of(inputs.cluster, state.ahead, s, n, most) if counts else 0
+            if counts:
+                have -= taken_on(inputs.cluster, passes.places, state.ahead, s, n, most)
+            part = int64(inputs.jobs[o].shape)
+            take_piece(inputs.cluster, state.ahead, part, state.out, q, i, int64(kernels.GIVE_BACK))
+            if counts:
+                have += taken_on(inputs.cluster, passes.places, state.ahead, s, n, most)
         if have >= tasks:
             pieces = arrange(inputs.cluster, passes.places, state.ahead, s, tasks, passes.shut)
             if pieces > 0:

@@ -343,6 +343,14 @@ def lacks(places: Places, free: Ints, s: int, n: int) -> bool:
     return False
 
 
+@inlined_kernel
+def taken_on(
+    cluster: ClusterArrays, places: Places, room: FreeDevices, s: int, n: int, most: int
+) -> int:
+    """How many tasks of shape s node n takes, at most so many."""
+    return 0 if lacks(places, room.free, s, n) else int(fits_of(cluster, room, s, n, most))
+
+
 @inner_kernel
 def count_room(
     cluster: ClusterArrays, places: Places, room: FreeDevices, s: int, tasks: int, shut: Ints
@@ -359,9 +367,8 @@ def count_room(
         misses = block_misses(cluster, room, s, b)
         for n in range(b * kernels.BLOCK, min((b + 1) * kernels.BLOCK, N)):
             places.fit[n] = 0
-            able = not misses and allowed[n] and places.up[n] and shut[n] == 0
-            if able and not lacks(places, room.free, s, int64(n)):
-                places.fit[n] = fits_of(cluster, room, s, n, most)
+            if not misses and allowed[n] and places.up[n] and shut[n] == 0:
+                places.fit[n] = taken_on(cluster, places, room, s, int64(n), most)
                 total += places.fit[n]
     return int(total)
 
