@@ -219,7 +219,7 @@ def test_settings_of_the_scenario_are_checked(tmp_path):
         GoogleScenario()
     with pytest.raises(UnknownName, match="machines"):
         open_trace(write(tmp_path, ROWS), hours=1, machine=5)
-    with pytest.raises(ScenarioError, match="q must be"):
+    with pytest.raises(ScenarioError, match="q is"):
         open_trace(tmp_path, hours=1, q=(5, 2))
 
 
