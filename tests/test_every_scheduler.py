@@ -8,7 +8,6 @@ factor, and every whole scheduler on every log under every command.
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import itertools
@@ -18,6 +17,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from gangwise.cli import app
 from gangwise.core.errors import GangwiseError
-from gangwise.core.registry import ANY, create, entries
+from gangwise.core.registry import ANY, create, entries, types_of
 from gangwise.core.settings import toml_text
 from gangwise.jobs import compiled, parts, simulation
 from gangwise.sites import slurm_passes
@@ -422,9 +422,8 @@ def another(option: inspect.Parameter) -> Any:
     if isinstance(default, int | float):
         return default + 1 if isinstance(default, int) else 0.9 * default or 0.1
     if "Literal" in str(option.annotation):
-        # As text, or as it is where a module defers no annotations.
-        of_text = str(option.annotation).rpartition("Literal")[2]
-        choices = get_args(option.annotation) or ast.literal_eval(of_text)
+        parts = get_args(option.annotation)  # of a Literal, or of one beside None
+        choices = [choice for part in parts for choice in get_args(part) or (part,)]
         return next(choice for choice in choices if choice != default)
     return WORDS[option.name]
 
@@ -435,9 +434,11 @@ def test_every_option_of_a_policy_is_taken_as_typed_and_played(family: str) -> N
     typed = []
     for name, entry in entries("policy").items():
         if entry.family == family:
-            for option in inspect.signature(entry.load()).parameters.values():
+            types = types_of(factory) if is_dataclass(factory := entry.load()) else {}
+            for option in inspect.signature(factory).parameters.values():
                 if option.name not in entry.preset:
-                    value = another(option)
+                    kind = types.get(option.name, option.annotation)
+                    value = another(option.replace(annotation=kind))
                     typed.append(f"{name}:{option.name}={value}")
                     made = create("policy", typed[-1])
                     assert getattr(made, option.name, value) == value, typed[-1]
