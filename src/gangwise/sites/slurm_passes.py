@@ -491,10 +491,12 @@ def _reserved(t: Tables) -> tuple[Ints, Any, Ints]:
 
 def _fewest(jobs: Jobs, terms: Sequence[dict[str, str]]) -> Ints:
     """How many nodes each job wants at least [J]."""
-    asked = np.array([int(term.get("size", "x0").partition("x")[2]) for term in terms])[jobs.term]
+    nodes_asked = np.array([int(term.get("size", "x0").partition("x")[2]) for term in terms])[
+        jobs.term
+    ]
     bounds = np.array([shape.nodes[0] for shape in jobs.shapes])[jobs.shape]
     single = np.array([shape.per_node == 1 for shape in jobs.shapes])[jobs.shape]
-    return np.where(asked > 0, asked, np.where(single, jobs.tasks, bounds))
+    return np.where(nodes_asked > 0, nodes_asked, np.where(single, jobs.tasks, bounds))
 
 
 def words(t: Tables) -> int:

@@ -244,8 +244,8 @@ def request(
         terms.append(f"held={second.cpu:g}")
     if wanted.mem and (not given or not second.mem or second.mem > wanted.mem):
         terms.append(f"mem={wanted.mem:g}")  # what counts, whether it is given out or not
-    each = second.mem / second.cpu if given and not memory_too else 0.0  # of a processor
-    if (least := _free_beside(options, each)) and not alone:
+    memory_per_cpu = second.mem / second.cpu if given and not memory_too else 0.0
+    if (least := _free_beside(options, memory_per_cpu)) and not alone:
         terms.append(f"free={least}")
     if not given and (cores := _whole_number(options.get("cpus-per-task", ""))) > 1:
         terms.append(f"task={cores}")
@@ -253,18 +253,22 @@ def request(
     return TaskRequest(*several, "|".join(holds.models), tasks, per_node, ",".join(terms))
 
 
-def _free_beside(options: Mapping[str, str], each: float) -> str:
+def _free_beside(options: Mapping[str, str], memory_per_cpu: float) -> str:
     """What must be free on the node of a job of one task, of which a node may have several.
 
     A job of several tasks is given as many processors on each node as ``--ntasks-per-node`` says.
-    One of a single task is not, but no node that could not give them takes it. ``each`` is the
-    memory of a processor, where memory is given out by them.
+    One of a single task is not, but no node that could not give them takes it. Memory of a
+    processor counts where memory is given out by them.
     """
-    most = _whole_number(options.get("ntasks-per-node", ""))
-    if _whole_number(options.get("ntasks", "")) != 1 or most < 2:
+    tasks_per_node = _whole_number(options.get("ntasks-per-node", ""))
+    if _whole_number(options.get("ntasks", "")) != 1 or tasks_per_node < 2:
         return ""
-    memory = f"|mem:{most * each:g}" if each and "mem" not in options else ""
-    return f"cpu:{most}{memory}"
+    memory = (
+        f"|mem:{tasks_per_node * memory_per_cpu:g}"
+        if memory_per_cpu and "mem" not in options
+        else ""
+    )
+    return f"cpu:{tasks_per_node}{memory}"
 
 
 def _tasks(
